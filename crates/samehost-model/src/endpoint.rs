@@ -1,0 +1,265 @@
+//! A transport and an address in one string: `tcp:127.0.0.1:3306`, `unix:/run/app.sock`, `abstract:name`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Transport;
+
+/// The longest path a Unix socket address holds, in bytes: `sun_path` is 108 with its closing NUL (unix(7)).
+pub const UNIX_PATH_MAX: usize = 107;
+
+/// Where a server listens or a client connects.
+///
+/// ```
+/// use samehost_model::Endpoint;
+///
+/// let endpoint: Endpoint = "unix:/run/app/app.sock".parse()?;
+/// assert_eq!(endpoint.to_string(), "unix:/run/app/app.sock");
+/// let endpoint: Endpoint = "tcp:[::1]:3306".parse()?;
+/// assert_eq!(endpoint.transport().name(), "tcp6");
+/// # Ok::<(), samehost_model::EndpointError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// `tcp:HOST:PORT`; an IPv6 address stands in brackets. The host is looked up when connecting.
+    Tcp {
+        /// A host name or address, without brackets.
+        host: String,
+        /// The port; 0 asks the kernel for a free one when listening.
+        port: u16,
+    },
+    /// `tcp+tls:HOST:PORT`.
+    TcpTls {
+        /// A host name or address, without brackets.
+        host: String,
+        /// The port; 0 asks the kernel for a free one when listening.
+        port: u16,
+    },
+    /// `unix:/path`.
+    Unix(PathBuf),
+    /// `abstract:name` (also `unix:@name`, as ss and systemd write it).
+    Abstract(String),
+    /// `seqpacket:/path`.
+    Seqpacket(PathBuf),
+    /// `socketpair:`, which only a parent process can hand over.
+    Socketpair,
+    /// `pipe:`, which only a parent process can hand over.
+    Pipe,
+}
+
+/// Why a string is no endpoint.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum EndpointError {
+    /// No known scheme stands before the first colon.
+    #[error(
+        "`{text}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name or seqpacket:/path"
+    )]
+    Scheme {
+        /// The text as given.
+        text: String,
+    },
+    /// The host or the port is missing or wrong.
+    #[error("`{text}` needs a host and a port from 0 to 65535, such as tcp:127.0.0.1:3306 or tcp:[::1]:3306")]
+    HostPort {
+        /// The text as given.
+        text: String,
+    },
+    /// The path or name is empty.
+    #[error("`{text}` has an empty path or name")]
+    Empty {
+        /// The text as given.
+        text: String,
+    },
+    /// The path or name does not fit a socket address.
+    #[error(
+        "the path of `{text}` is {length} bytes long; a Unix socket's address holds at most {UNIX_PATH_MAX}: use a shorter directory, a symbolic link to it, or a path relative to the working directory"
+    )]
+    TooLong {
+        /// The text as given.
+        text: String,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The path has a NUL byte, which would end it early.
+    #[error("the path or name in `{}` has a NUL byte", text.escape_debug())]
+    Nul {
+        /// The text as given.
+        text: String,
+    },
+}
+
+impl Endpoint {
+    /// The transport that carries this endpoint's bytes.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self {
+            Endpoint::Tcp { host, .. } if host.contains(':') => Transport::Tcp6,
+            Endpoint::Tcp { .. } => Transport::Tcp,
+            Endpoint::TcpTls { .. } => Transport::TcpTls,
+            Endpoint::Unix(_) => Transport::Unix,
+            Endpoint::Abstract(_) => Transport::Abstract,
+            Endpoint::Seqpacket(_) => Transport::Seqpacket,
+            Endpoint::Socketpair => Transport::Socketpair,
+            Endpoint::Pipe => Transport::Pipe,
+        }
+    }
+
+    /// The path of the socket file, for the transports that have one.
+    #[must_use]
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match self {
+            Endpoint::Unix(path) | Endpoint::Seqpacket(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+fn host_port(text: &str, rest: &str) -> Result<(String, u16), EndpointError> {
+    let wrong = || EndpointError::HostPort { text: text.to_owned() };
+    let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => {
+            let inner = inner.strip_suffix(']').ok_or_else(wrong)?;
+            inner.parse::<std::net::Ipv6Addr>().map_err(|_| wrong())?;
+            inner
+        }
+        None if host.contains([':', '/', ' ']) => return Err(wrong()),
+        None => host,
+    };
+    if host.is_empty() { Err(wrong()) } else { Ok((host.to_owned(), port)) }
+}
+
+fn named<'a>(text: &str, name: &'a str) -> Result<&'a str, EndpointError> {
+    if name.is_empty() {
+        return Err(EndpointError::Empty { text: text.to_owned() });
+    }
+    if name.contains('\0') {
+        return Err(EndpointError::Nul { text: text.to_owned() });
+    }
+    if name.len() > UNIX_PATH_MAX {
+        return Err(EndpointError::TooLong { text: text.to_owned(), length: name.len() });
+    }
+    Ok(name)
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || EndpointError::Scheme { text: text.to_owned() };
+        let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
+        Ok(match scheme {
+            "tcp" | "tcp6" => {
+                let (host, port) = host_port(text, rest)?;
+                Endpoint::Tcp { host, port }
+            }
+            "tcp+tls" => {
+                let (host, port) = host_port(text, rest)?;
+                Endpoint::TcpTls { host, port }
+            }
+            "unix" => match rest.strip_prefix('@') {
+                Some(name) => Endpoint::Abstract(named(text, name)?.to_owned()),
+                None => Endpoint::Unix(named(text, rest)?.into()),
+            },
+            "abstract" => Endpoint::Abstract(named(text, rest)?.to_owned()),
+            "seqpacket" => Endpoint::Seqpacket(named(text, rest)?.into()),
+            "socketpair" if rest.is_empty() => Endpoint::Socketpair,
+            "pipe" if rest.is_empty() => Endpoint::Pipe,
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => {
+                let scheme = if matches!(self, Endpoint::Tcp { .. }) { "tcp" } else { "tcp+tls" };
+                if host.contains(':') {
+                    write!(f, "{scheme}:[{host}]:{port}")
+                } else {
+                    write!(f, "{scheme}:{host}:{port}")
+                }
+            }
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::Abstract(name) => write!(f, "abstract:{name}"),
+            Endpoint::Seqpacket(path) => write!(f, "seqpacket:{}", path.display()),
+            Endpoint::Socketpair => f.write_str("socketpair:"),
+            Endpoint::Pipe => f.write_str("pipe:"),
+        }
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Endpoint {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Endpoint".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A transport and an address, such as tcp:127.0.0.1:3306 or unix:/run/app.sock.",
+            "pattern": "^(tcp|tcp\\+tls|unix|abstract|seqpacket|socketpair|pipe):"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_and_prints_back() {
+        for text in [
+            "tcp:127.0.0.1:3306",
+            "tcp:localhost:80",
+            "tcp:[::1]:3306",
+            "tcp+tls:127.0.0.1:0",
+            "unix:/run/a b.sock",
+            "unix:relative.sock",
+            "abstract:samehost",
+            "seqpacket:/run/x",
+            "socketpair:",
+            "pipe:",
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.to_string(), text);
+        }
+        assert_eq!("unix:@x".parse::<Endpoint>().unwrap(), Endpoint::Abstract("x".into()));
+    }
+
+    #[test]
+    fn refuses_with_a_reason() {
+        for text in ["", "3306", "udp:1.2.3.4:5", "http://x", "pipe:x"] {
+            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::Scheme { .. })), "{text}");
+        }
+        for text in
+            ["tcp:3306", "tcp::1", "tcp:h:99999", "tcp:::1:80", "tcp:[x]:80", "tcp:[::1:80", "tcp:a b:1"]
+        {
+            assert!(matches!(text.parse::<Endpoint>(), Err(EndpointError::HostPort { .. })), "{text}");
+        }
+        assert!(matches!("unix:".parse::<Endpoint>(), Err(EndpointError::Empty { .. })));
+        assert!(matches!("unix:a\0b".parse::<Endpoint>(), Err(EndpointError::Nul { .. })));
+        let fits = format!("unix:{}", "p".repeat(UNIX_PATH_MAX));
+        assert!(fits.parse::<Endpoint>().is_ok());
+        let long = format!("{fits}p");
+        assert!(matches!(long.parse::<Endpoint>(), Err(EndpointError::TooLong { length: 108, .. })));
+    }
+}

@@ -1,0 +1,32 @@
+//! The plain data that the parts of samehost exchange: endpoint, arm, sample, comparison, report.
+//!
+//! This crate holds words, not work: it opens no socket, reads no clock and prints nothing, so that a stored
+//! report can be read, judged and rendered again without a server in sight. Its serde names *are* the JSON
+//! report `samehost.report/1`; the checked-in schema is derived from these types and held by a test.
+
+mod arm;
+mod comparison;
+mod endpoint;
+mod metric;
+mod quantity;
+mod report;
+mod sample;
+#[cfg(feature = "schema")]
+pub mod schema;
+mod transport;
+mod warning;
+
+pub use arm::{Arm, Placement, Point};
+pub use comparison::{Comparison, Control, Verdict};
+pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
+pub use metric::{Better, MetricInfo};
+pub use quantity::{
+    Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
+    parse_size, parse_size_list,
+};
+pub use report::{
+    Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, WorkloadInfo,
+};
+pub use sample::{Latency, MachineUse, Sample, Trial};
+pub use transport::{Transport, UnknownTransport};
+pub use warning::{Code, Warning};

@@ -1,0 +1,214 @@
+//! The report `samehost.report/1`: raw samples, what they were measured on, and what they amount to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Arm, Comparison, Control, MetricInfo, Sample, Warning};
+
+/// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
+pub const SCHEMA: &str = "samehost.report/1";
+/// Name and version of the file that samples are appended to while measuring: one [`LogLine`] of JSON a line.
+pub const SAMPLES_SCHEMA: &str = "samehost.samples/1";
+
+/// The machine, as far as it matters for a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Host {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Name of the CPU.
+    pub cpu_model: String,
+    /// CPUs that are online.
+    pub cpus: u32,
+    /// CPUs that this process may use.
+    pub cpus_allowed: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+    /// `none`, or the hypervisor or container, as far as it shows.
+    pub virtualization: String,
+    /// Frequency governor, or `unknown`.
+    pub governor: String,
+    /// Clock source of the kernel.
+    pub clock_source: String,
+    /// CPU vulnerabilities for which a mitigation is active.
+    pub mitigations: Vec<String>,
+    /// Time stolen by the hypervisor while measuring, in percent of all CPUs' time.
+    pub steal_percent: f64,
+    /// CPUs that the cgroup's quota allows; absent where there is none.
+    pub cgroup_quota: Option<f64>,
+    /// Name and version of the distribution.
+    pub distribution: String,
+    /// Kernel settings that matter for local connections.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// The server that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServerInfo {
+    /// What it is, such as `samehost echo` or `mariadb`.
+    pub kind: String,
+    /// Its version.
+    pub version: String,
+    /// Whether samehost started it.
+    pub managed: bool,
+    /// Its processes, as far as known.
+    pub pids: Vec<u32>,
+}
+
+/// What was exchanged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WorkloadInfo {
+    /// Name of the workload.
+    pub name: String,
+    /// One line for a table's head, such as `ping-pong`.
+    pub title: String,
+    /// Parameters that are the same at every point.
+    pub parameters: BTreeMap<String, String>,
+    /// The server.
+    pub server: ServerInfo,
+    /// What is compared, the most important first; the first decides when to stop.
+    pub metrics: Vec<MetricInfo>,
+}
+
+/// How it was decided how much to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Plan {
+    /// Fewest blocks of a point.
+    pub min_blocks: u32,
+    /// Most blocks of a point.
+    pub max_blocks: u32,
+    /// Numbers of blocks at which precision was looked at, fixed beforehand.
+    pub looks: Vec<u32>,
+    /// Wanted half-width of the interval, as a part of the ratio.
+    pub precision: f64,
+    /// Differences inside ±margin do not matter in practice.
+    pub margin: f64,
+    /// Confidence of the intervals.
+    pub confidence: f64,
+    /// Length of one trial, in seconds; absent where the operation itself is the trial.
+    pub trial_s: Option<f64>,
+    /// Time after which no block is begun, in seconds.
+    pub budget_s: Option<f64>,
+    /// Whether the baseline was run against itself.
+    pub control: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            min_blocks: 10,
+            max_blocks: 40,
+            looks: vec![10, 14, 20, 28, 40],
+            precision: 0.02,
+            margin: 0.02,
+            confidence: 0.95,
+            trial_s: Some(0.5),
+            budget_s: Some(60.0),
+            control: true,
+        }
+    }
+}
+
+/// How measuring ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every point reached its precision or its most blocks.
+    #[default]
+    Complete,
+    /// The budget ran out first.
+    OutOfBudget,
+    /// A person or a signal stopped it.
+    Interrupted,
+    /// Something failed while measuring; the warnings say what.
+    Failed,
+    /// The samples of a measurement that never said how it ended.
+    Unfinished,
+}
+
+/// What shows which transport was in use, per arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Evidence {
+    /// Id of the arm.
+    pub arm: String,
+    /// What the kernel said.
+    pub observed: String,
+    /// TLS version and cipher, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cipher: Option<String>,
+    /// In how many trials it said so.
+    pub trials: u32,
+}
+
+/// All that was measured and what it amounts to. Without `comparisons` and `controls` it is the raw material
+/// from which they can be computed again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of samehost that measured.
+    pub samehost_version: String,
+    /// Start, as RFC 3339 in UTC.
+    pub started_at: String,
+    /// The command line, secrets removed.
+    pub command: Vec<String>,
+    /// Seed of the order and of the schedules.
+    pub seed: u64,
+    /// How measuring ended.
+    pub outcome: Outcome,
+    /// The machine.
+    pub host: Host,
+    /// What was exchanged.
+    pub workload: WorkloadInfo,
+    /// How much was to be measured.
+    pub plan: Plan,
+    /// What was compared, the baseline of each point first.
+    pub arms: Vec<Arm>,
+    /// What every trial measured, in the order in which they were made.
+    pub trials: Vec<Sample>,
+    /// Candidate ÷ baseline.
+    pub comparisons: Vec<Comparison>,
+    /// Baseline ÷ baseline.
+    pub controls: Vec<Control>,
+    /// Which transport was seen in use.
+    pub evidence: Vec<Evidence>,
+    /// What to keep in mind about the whole.
+    pub warnings: Vec<Warning>,
+}
+
+impl Report {
+    /// The arm of this id.
+    #[must_use]
+    pub fn arm(&self, id: &str) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.id == id)
+    }
+}
+
+/// One line of the file that samples are appended to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum LogLine {
+    /// The first line: the report without trials.
+    Begin {
+        /// [`SAMPLES_SCHEMA`].
+        schema: String,
+        /// Head of the report.
+        report: Box<Report>,
+    },
+    /// One trial.
+    Trial(Box<Sample>),
+    /// A warning about the whole.
+    Warning(Warning),
+    /// The last line.
+    End {
+        /// How measuring ended.
+        outcome: Outcome,
+    },
+}

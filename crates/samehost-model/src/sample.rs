@@ -1,0 +1,171 @@
+//! One trial as planned, and what it measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One arm in one block, as planned. The trial, never the request, is the unit of replication.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Trial {
+    /// Id of the arm.
+    pub arm: String,
+    /// The block, from 0; within a block every arm runs once.
+    pub block: u32,
+    /// Place in the order of its block, from 0.
+    pub position: u32,
+    /// Whether this is the baseline run against itself (A/A).
+    #[serde(default)]
+    pub control: bool,
+}
+
+/// A latency distribution of one trial, in microseconds. A percentile pX is present only where the trial has
+/// at least 10/(1−X) operations, so that at least ten lie beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    pub p99_9: Option<f64>,
+    /// The largest.
+    pub max: Option<f64>,
+    /// HdrHistogram of nanoseconds, 3 digits: base64 of the V2 format with DEFLATE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<String>,
+}
+
+/// What else the machine did during a trial. The rule that repeats a trial sees this and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MachineUse {
+    /// Time stolen by the hypervisor, in percent of all CPUs' time.
+    pub steal_percent: f64,
+    /// CPU time of processes that belong neither to client nor server, in percent of one CPU.
+    pub foreign_percent: f64,
+    /// Time this cgroup was throttled, in milliseconds.
+    pub throttled_ms: f64,
+    /// The process that used most of the foreign time, where it was looked for: `name (pid)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_process: Option<String>,
+}
+
+/// What one trial measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sample {
+    /// Id of the arm.
+    pub arm: String,
+    /// The block, from 0.
+    pub block: u32,
+    /// Place in the order of its block, from 0.
+    pub position: u32,
+    /// Whether this is the baseline run against itself (A/A).
+    #[serde(default)]
+    pub control: bool,
+    /// How often this trial had been measured before and was set aside because the machine was not ours.
+    #[serde(default)]
+    pub attempt: u32,
+    /// Why the machine was not ours during this trial; empty for a clean one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub polluted: Vec<String>,
+    /// Whether the trial was measured again after this one, which is then kept for the record only.
+    #[serde(default)]
+    pub set_aside: bool,
+    /// Why the generator's own failure makes the trial void (open loop); such a sample enters no comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+    /// Length of the measured window, in seconds.
+    pub seconds: f64,
+    /// Checked operations completed in the window.
+    pub operations: u64,
+    /// Failed operations by kind.
+    #[serde(default)]
+    pub errors: BTreeMap<String, u64>,
+    /// Operations per second.
+    pub throughput_per_s: Option<f64>,
+    /// Payload bytes per second, for the workloads that move many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
+    /// Time per operation; in an open loop from when the request was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// Open loop: time from when the request was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_us: Option<Latency>,
+    /// Open loop: how late the generator itself sent, where a connection was free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness_us: Option<Latency>,
+    /// Client CPU time per operation, user and system, in microseconds.
+    pub client_cpu_us_per_op: Option<f64>,
+    /// Part of it in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_user_us_per_op: Option<f64>,
+    /// Server CPU time per operation, user and system, in microseconds.
+    pub server_cpu_us_per_op: Option<f64>,
+    /// Part of it in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_user_us_per_op: Option<f64>,
+    /// Client CPU time ÷ (window × client threads): 1 is a client that never rested.
+    pub client_utilization: Option<f64>,
+    /// Server CPU time ÷ window, in CPUs: 1.5 is one and a half CPUs.
+    pub server_utilization: Option<f64>,
+    /// Part of the window in which a client thread was ready to run and waited for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_wait: Option<f64>,
+    /// Client and server context switches per operation.
+    pub context_switches_per_op: Option<f64>,
+    /// Part of them on the client's side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_context_switches_per_op: Option<f64>,
+    /// CPU seconds of the whole operation, for workloads whose operation is a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// What the kernel said of the sockets in use, such as `AF_UNIX stream, peer pid 4711`.
+    pub transport_observed: Option<String>,
+    /// The TLS version and cipher in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cipher: Option<String>,
+    /// Operations in each tenth of the window, for drift inside the trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenths: Vec<u64>,
+    /// What the workload measured besides, by metric name (the unit stands in `workload.metrics`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub measurements: BTreeMap<String, f64>,
+    /// What else the machine did.
+    #[serde(default)]
+    pub machine: MachineUse,
+    /// What is odd about this trial.
+    #[serde(default)]
+    pub warnings: Vec<crate::Warning>,
+}
+
+impl Sample {
+    /// Failed operations of all kinds.
+    #[must_use]
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Failed operations as a part of all that were tried; 0 where nothing was.
+    #[must_use]
+    pub fn error_rate(&self) -> f64 {
+        let errors = self.error_count() as f64;
+        let tried = errors + self.operations as f64;
+        if tried == 0.0 { 0.0 } else { errors / tried }
+    }
+
+    /// Whether it enters comparisons: neither set aside for a repeat nor void.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        !self.set_aside && self.invalid.is_none()
+    }
+}

@@ -1,0 +1,142 @@
+//! How bytes travel between two programs on one machine.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to carry bytes between two local programs; the name on the command line and in JSON is [`Self::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Transport {
+    /// TCP over IPv4 loopback.
+    #[serde(rename = "tcp")]
+    Tcp,
+    /// TCP over IPv6 loopback.
+    #[serde(rename = "tcp6")]
+    Tcp6,
+    /// A Unix stream socket named by a path.
+    #[serde(rename = "unix")]
+    Unix,
+    /// A Unix stream socket in Linux' abstract namespace.
+    #[serde(rename = "abstract")]
+    Abstract,
+    /// TLS over TCP over IPv4 loopback.
+    #[serde(rename = "tcp+tls")]
+    TcpTls,
+    /// A Unix socket that keeps message boundaries (`SOCK_SEQPACKET`), named by a path.
+    #[serde(rename = "seqpacket")]
+    Seqpacket,
+    /// An unnamed, already connected pair of Unix stream sockets; one end is inherited by the server.
+    #[serde(rename = "socketpair")]
+    Socketpair,
+    /// Two pipes, one each way, inherited by the server.
+    #[serde(rename = "pipe")]
+    Pipe,
+    /// No transport: the harness alone.
+    #[serde(rename = "none")]
+    None,
+    /// Whatever an arm's own command uses; samehost neither connects nor knows.
+    #[serde(rename = "command")]
+    Command,
+}
+
+impl Transport {
+    /// Those a user can ask for, in the order in which help lists them.
+    pub const ALL: [Transport; 8] = [
+        Transport::Tcp,
+        Transport::Tcp6,
+        Transport::Unix,
+        Transport::Abstract,
+        Transport::TcpTls,
+        Transport::Seqpacket,
+        Transport::Socketpair,
+        Transport::Pipe,
+    ];
+
+    /// The name used on the command line and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Tcp6 => "tcp6",
+            Transport::Unix => "unix",
+            Transport::Abstract => "abstract",
+            Transport::TcpTls => "tcp+tls",
+            Transport::Seqpacket => "seqpacket",
+            Transport::Socketpair => "socketpair",
+            Transport::Pipe => "pipe",
+            Transport::None => "none",
+            Transport::Command => "command",
+        }
+    }
+
+    /// What it is, in a few words.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Transport::Tcp => "TCP on 127.0.0.1",
+            Transport::Tcp6 => "TCP on ::1",
+            Transport::Unix => "Unix socket with a path",
+            Transport::Abstract => "Unix socket with an abstract name",
+            Transport::TcpTls => "TLS over TCP on 127.0.0.1",
+            Transport::Seqpacket => "Unix socket that keeps message boundaries",
+            Transport::Socketpair => "unnamed pair of Unix sockets",
+            Transport::Pipe => "two pipes, one each way",
+            Transport::None => "no transport, the harness alone",
+            Transport::Command => "what the command itself uses",
+        }
+    }
+
+    /// Whether a server can listen on it and strangers can connect; the others are inherited from a parent.
+    #[must_use]
+    pub fn is_named(self) -> bool {
+        !matches!(self, Transport::Socketpair | Transport::Pipe | Transport::None | Transport::Command)
+    }
+
+    /// Whether bytes are encrypted on the way.
+    #[must_use]
+    pub fn is_tls(self) -> bool {
+        self == Transport::TcpTls
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A transport name that this version does not know.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown transport `{name}`; known are {}", Transport::ALL.map(Transport::name).join(", "))]
+pub struct UnknownTransport {
+    /// The name as it was given.
+    pub name: String,
+}
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Transport::ALL
+            .into_iter()
+            .find(|transport| transport.name() == name)
+            .ok_or_else(|| UnknownTransport { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_parse_back() {
+        for transport in Transport::ALL {
+            assert_eq!(transport.name().parse(), Ok(transport));
+            assert_eq!(serde_json::to_value(transport).unwrap(), transport.name());
+        }
+        let error = "udp".parse::<Transport>().unwrap_err();
+        assert!(error.to_string().contains("tcp+tls"), "{error}");
+    }
+}

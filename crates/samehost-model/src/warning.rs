@@ -1,0 +1,75 @@
+//! Doubt as data: what is odd, in words, and what it is about.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of doubt. The code is stable; the message may be reworded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// More than one in a thousand operations failed: the headline, and no verdict.
+    Errors,
+    /// The client was the limit; throughput shows the client and not the transport.
+    ClientBound,
+    /// Client and server had to share one CPU.
+    SharedCpu,
+    /// The client was ready to run and waited for a CPU.
+    ClientStarved,
+    /// The hypervisor took CPU time away.
+    Steal,
+    /// The cgroup's CPU quota ran out.
+    Throttled,
+    /// Another process used the CPU.
+    ForeignLoad,
+    /// Trials were measured again because the machine was not ours.
+    Remeasured,
+    /// The clock frequency changed during a trial.
+    ClockChange,
+    /// Throughput changed inside trials or from block to block.
+    Drift,
+    /// The open-loop generator was late or fell behind.
+    GeneratorLate,
+    /// The offered rate is more than the server could do.
+    Overload,
+    /// The interval is wider than asked for.
+    Imprecise,
+    /// Fewer blocks than the signed-rank interval needs.
+    FewBlocks,
+    /// The noise floor is wider than the margin or the effect.
+    NoiseFloor,
+    /// Measuring was stopped before it was done.
+    Interrupted,
+    /// The transport observed differs from the one asked for.
+    TransportMismatch,
+    /// One arm is encrypted and the other is not.
+    TlsDiffers,
+    /// Something could not be measured here.
+    NotMeasured,
+    /// Samples could not be stored as they came.
+    NotStored,
+    /// The compared reports differ in something that matters.
+    HostDiffers,
+    /// Anything a workload wants said.
+    Note,
+}
+
+/// What is odd and what it is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Warning {
+    /// What kind of doubt.
+    pub code: Code,
+    /// One sentence for a person: what, how much, and what it means.
+    pub message: String,
+    /// What it is about: an arm, a metric, a trial; empty for the whole report.
+    #[serde(default)]
+    pub subject: String,
+}
+
+impl Warning {
+    /// A warning about `subject`.
+    #[must_use]
+    pub fn new(code: Code, subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Warning { code, message: message.into(), subject: subject.into() }
+    }
+}

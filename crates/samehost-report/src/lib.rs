@@ -1,0 +1,1 @@
+//! samehost-report

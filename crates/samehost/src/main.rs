@@ -1,0 +1,2 @@
+//! samehost
+fn main() {}
