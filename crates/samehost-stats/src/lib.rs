@@ -1,1 +1,37 @@
-//! samehost-stats
+//! Pure mathematics for `samehost`: intervals, tests, stopping, verdicts and histogram summaries.
+//!
+//! Nothing here opens a file, reads a clock or prints. The same samples give the same verdict today and in a
+//! year, which is why a stored report can be judged again. docs/method.md explains every rule to a reader.
+
+mod analyse;
+mod claim;
+mod compare;
+mod crossover;
+mod doubts;
+mod estimate;
+pub mod holm;
+mod interval;
+mod judge;
+mod machine;
+pub mod normal;
+pub mod pairing;
+mod processor;
+pub mod serial;
+pub mod signed_rank;
+mod stopping;
+pub mod student;
+pub mod summary;
+pub mod trend;
+pub mod two_sample;
+mod wording;
+
+pub use analyse::{Analysis, analyse, compare_controls};
+pub use claim::{Claim, ClaimError, Refuted, check};
+pub use compare::{Changes, CompareError, compare};
+pub use crossover::{Crossover, find_crossovers};
+pub use doubts::{Bar, Doubt, find_doubts};
+pub use estimate::{Estimate, Method, SIGNED_RANK_FROM, estimate, estimate_shift};
+pub use interval::{Interval, median};
+pub use judge::{Case, Terms, judge};
+pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
+pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -1,0 +1,282 @@
+//! From samples to comparisons, controls, evidence and warnings. It can be run again on a stored report and
+//! gives the same.
+
+use samehost_model::{Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Report, Verdict, Warning};
+
+use crate::doubts::{Bar, Doubt, find_doubts};
+use crate::judge::{Case, Terms, doubt_precision, judge};
+use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
+use crate::wording::{percent, shape};
+use crate::{Estimate, estimate, holm, median};
+
+/// Codes that only an analysis gives to a whole report; a new analysis replaces them.
+const OWN_CODES: [Code; 13] = [
+    Code::Errors,
+    Code::ClientBound,
+    Code::SharedCpu,
+    Code::ClientStarved,
+    Code::Steal,
+    Code::Throttled,
+    Code::ForeignLoad,
+    Code::Remeasured,
+    Code::Drift,
+    Code::GeneratorLate,
+    Code::Overload,
+    Code::Imprecise,
+    Code::NoiseFloor,
+];
+
+/// What a report's samples amount to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// Candidate ÷ baseline, by point, metric and candidate.
+    pub comparisons: Vec<Comparison>,
+    /// Baseline ÷ baseline, by point and metric.
+    pub controls: Vec<Control>,
+    /// Which transport was seen in use, by arm.
+    pub evidence: Vec<Evidence>,
+    /// About the whole; errors first.
+    pub warnings: Vec<Warning>,
+}
+
+impl Analysis {
+    /// Puts the analysis into its report, in place of an earlier one. Warnings that the measuring side gave
+    /// stay, behind the new ones.
+    pub fn apply(self, report: &mut Report) {
+        let mut warnings = self.warnings;
+        for said in std::mem::take(&mut report.warnings) {
+            let again = warnings.iter().any(|w| w.code == said.code && w.subject == said.subject);
+            if !again && !OWN_CODES.contains(&said.code) {
+                warnings.push(said);
+            }
+        }
+        report.warnings = warnings;
+        report.comparisons = self.comparisons;
+        report.controls = self.controls;
+        report.evidence = self.evidence;
+    }
+}
+
+/// Analyses a report's samples; what it already holds of comparisons, controls and evidence is not looked at.
+#[must_use]
+pub fn analyse(report: &Report) -> Analysis {
+    let doubts = find_doubts(report);
+    let controls = compare_controls(report);
+    let mut tried: Vec<Tried<'_>> = Vec::new();
+    for group in group(&report.arms) {
+        for metric in &report.workload.metrics {
+            tried.extend(
+                group
+                    .candidates
+                    .iter()
+                    .filter_map(|candidate| Tried::of(report, metric, &group, candidate, &controls)),
+            );
+        }
+    }
+    adjust(&mut tried);
+    let comparisons: Vec<Comparison> =
+        tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
+    let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
+    warnings.extend(missed_precision(report, &comparisons));
+    Analysis { comparisons, controls, evidence: gather_evidence(report), warnings }
+}
+
+/// One comparison before its verdict.
+struct Tried<'a> {
+    metric: &'a MetricInfo,
+    baseline: &'a Arm,
+    candidate: &'a Arm,
+    pairs: Pairs,
+    estimate: Estimate,
+    p_adjusted: Option<f64>,
+    noise_floor: Option<f64>,
+}
+
+impl<'a> Tried<'a> {
+    /// Absent where no block has both.
+    fn of(
+        report: &Report,
+        metric: &'a MetricInfo,
+        group: &Group<'a>,
+        candidate: &'a Arm,
+        controls: &[Control],
+    ) -> Option<Self> {
+        let baseline = group.baseline;
+        let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
+        let estimate = estimate(&pairs.log_ratios(), report.plan.confidence)?;
+        let noise_floor = noise_floor(controls, &baseline.point, metric);
+        Some(Tried { metric, baseline, candidate, pairs, estimate, p_adjusted: None, noise_floor })
+    }
+
+    fn conclude(self, report: &Report, doubts: &[Doubt]) -> Comparison {
+        let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
+        let either = |doubt: &&Doubt| doubt.bars(&baseline.id, metric) || doubt.bars(&candidate.id, metric);
+        let bars = doubts.iter().filter(either).map(|doubt| doubt.warning.clone()).collect();
+        let terms = Terms::of(&report.plan, block_seconds(report, &baseline.point));
+        let case = Case {
+            metric,
+            estimate: self.estimate,
+            p_adjusted: self.p_adjusted,
+            noise_floor: self.noise_floor,
+            bars,
+            terms,
+        };
+        let (verdict, mut warnings) = judge(&case);
+        warnings.extend(self.notes(report, doubts));
+        let is_first = report.workload.metrics.first().is_some_and(|first| first.name == metric.name);
+        if is_first && !warnings.iter().any(|w| w.code == Code::Imprecise) {
+            warnings.extend(doubt_precision(metric, &self.estimate, report.plan.precision));
+        }
+        Comparison {
+            point: baseline.point.clone(),
+            metric: metric.name.clone(),
+            baseline: baseline.id.clone(),
+            candidate: candidate.id.clone(),
+            baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
+            candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
+            ratio: self.estimate.ratio,
+            ci_low: self.estimate.interval.map(|interval| interval.low),
+            ci_high: self.estimate.interval.map(|interval| interval.high),
+            confidence: report.plan.confidence,
+            method: self.estimate.method.name().to_owned(),
+            blocks: self.estimate.n,
+            p_adjusted: self.p_adjusted,
+            verdict,
+            warnings,
+        }
+    }
+
+    /// What to keep in mind about a comparison, whatever its verdict.
+    fn notes(&self, report: &Report, doubts: &[Doubt]) -> Vec<Warning> {
+        let mut notes = Vec::new();
+        let subject = &self.metric.name;
+        if self.baseline.tls != self.candidate.tls {
+            let encrypted = if self.baseline.tls { self.baseline } else { self.candidate };
+            let message =
+                format!("only {} is encrypted: the ratio includes the cost of encryption", encrypted.id);
+            notes.push(Warning::new(Code::TlsDiffers, subject, message));
+        }
+        if report.plan.control && self.noise_floor.is_none() {
+            let message = "no control of this metric was measured: the noise floor is unknown";
+            notes.push(Warning::new(Code::NoiseFloor, subject, message));
+        }
+        let is_bound = |doubt: &&Doubt| {
+            let id = doubt.arm.as_deref();
+            doubt.bar == Bar::WorkRate && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
+        };
+        if subject.starts_with("latency") && self.baseline.point.connections > 1 {
+            notes.extend(doubts.iter().find(is_bound).map(|doubt| {
+                let message = format!(
+                    "the client of {} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue",
+                    doubt.arm.as_deref().unwrap_or_default()
+                );
+                Warning::new(Code::ClientBound, subject, message)
+            }));
+        }
+        notes
+    }
+}
+
+/// Holm's adjustment, for each metric over all points and candidates.
+fn adjust(tried: &mut [Tried<'_>]) {
+    let names: Vec<String> = tried.iter().map(|one| one.metric.name.clone()).collect();
+    let mut p_values: Vec<Option<f64>> = tried.iter().map(|one| one.estimate.p).collect();
+    adjust_by_metric(&names, &mut p_values);
+    for (one, p) in tried.iter_mut().zip(p_values) {
+        one.p_adjusted = p;
+    }
+}
+
+/// Holm's adjustment within each group of equal names.
+pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
+    let mut done: Vec<&str> = Vec::new();
+    for name in names {
+        if done.contains(&name.as_str()) {
+            continue;
+        }
+        done.push(name);
+        let family: Vec<usize> =
+            (0..names.len()).filter(|&i| names[i] == *name && p_values[i].is_some()).collect();
+        let raw: Vec<f64> = family.iter().filter_map(|&i| p_values[i]).collect();
+        for (&i, adjusted) in family.iter().zip(holm::adjust(&raw)) {
+            p_values[i] = Some(adjusted);
+        }
+    }
+}
+
+/// The baseline against itself, for each point and metric that has control samples.
+#[must_use]
+pub fn compare_controls(report: &Report) -> Vec<Control> {
+    let mut controls = Vec::new();
+    for group in group(&report.arms) {
+        for metric in &report.workload.metrics {
+            let id = &group.baseline.id;
+            let pairs = pair(&report.trials, metric, Side::Arm(id), Side::Control(id));
+            let Some(estimate) = estimate(&pairs.log_ratios(), report.plan.confidence) else { continue };
+            controls.push(Control {
+                point: group.baseline.point.clone(),
+                metric: metric.name.clone(),
+                ratio: estimate.ratio,
+                ci_low: estimate.interval.map(|interval| interval.low),
+                ci_high: estimate.interval.map(|interval| interval.high),
+                noise_floor: estimate.interval.map(|interval| interval.high.max(1.0 / interval.low) - 1.0),
+            });
+        }
+    }
+    controls
+}
+
+pub(crate) fn noise_floor(controls: &[Control], point: &Point, metric: &MetricInfo) -> Option<f64> {
+    controls.iter().find(|c| c.point == *point && c.metric == metric.name)?.noise_floor
+}
+
+/// Says for the whole report that the wanted precision of the first metric was missed.
+fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warning> {
+    let metric = &report.workload.metrics.first()?.name;
+    let widths: Vec<f64> = comparisons
+        .iter()
+        .filter(|c| c.metric == *metric)
+        .filter_map(|c| Some(0.5 * (c.ci_high? / c.ci_low?).ln()))
+        .collect();
+    let missed = widths.iter().filter(|width| **width > report.plan.precision.ln_1p()).count();
+    let widest = widths.iter().copied().fold(0.0, f64::max);
+    (missed > 0).then(|| {
+        let message = format!(
+            "{missed} of {} comparisons of {metric} missed the wanted precision of ±{}; the widest interval is ±{}",
+            widths.len(),
+            percent(report.plan.precision),
+            percent(widest.exp_m1())
+        );
+        Warning::new(Code::Imprecise, metric, message)
+    })
+}
+
+/// What the kernel and the server said of each arm's transport. Words that differ only in numbers, such as a
+/// peer's pid, are one finding.
+fn gather_evidence(report: &Report) -> Vec<Evidence> {
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for arm in &report.arms {
+        let from = evidence.len();
+        for sample in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
+            let Some(observed) = &sample.transport_observed else { continue };
+            let known = evidence[from..]
+                .iter_mut()
+                .find(|e| shape(&e.observed) == shape(observed) && e.cipher == sample.cipher);
+            match known {
+                Some(known) => known.trials += 1,
+                None => evidence.push(Evidence {
+                    arm: arm.id.clone(),
+                    observed: observed.clone(),
+                    cipher: sample.cipher.clone(),
+                    trials: 1,
+                }),
+            }
+        }
+    }
+    evidence
+}
+
+/// Whether a comparison reached a verdict.
+pub(crate) fn is_decided(verdict: Verdict) -> bool {
+    verdict != Verdict::Inconclusive
+}

@@ -1,0 +1,288 @@
+//! Two stored reports: did anything change?
+//!
+//! There are no pairs between two reports, so this is a two-sample analysis, and what differs between two
+//! measurements (a reboot, a neighbour, a warm disk) is not in the noise of either. The ratio of two arms
+//! inside each report is safer ground, which is why its change is given besides.
+
+use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Verdict, Warning};
+
+use crate::analyse::{adjust_by_metric, compare_controls, noise_floor};
+use crate::doubts::{Doubt, find_doubts};
+use crate::judge::{Case, Terms, judge};
+use crate::pairing::{Side, group, pair, values};
+use crate::{Estimate, estimate_shift, median, serial};
+
+/// Why two reports cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// No arm has the same id in both.
+    #[error(
+        "the reports have no arm in common: the first has {old}, the second {new}; measure the same arms twice"
+    )]
+    NoArm {
+        /// Arms of the first.
+        old: String,
+        /// Arms of the second.
+        new: String,
+    },
+    /// No metric has the same name in both.
+    #[error("the reports have no metric in common: the first has {old}, the second {new}")]
+    NoMetric {
+        /// Metrics of the first.
+        old: String,
+        /// Metrics of the second.
+        new: String,
+    },
+    /// Common arms and metrics, but nowhere a value in both.
+    #[error("no common arm has a usable value in both reports: were their trials finished?")]
+    NoValue,
+}
+
+/// What changed from one report to another.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Changes {
+    /// Second report ÷ first, by arm and metric; `baseline` and `candidate` are the same arm's id.
+    pub arms: Vec<Comparison>,
+    /// The change of candidate ÷ baseline itself; the ids read `unix ÷ tcp` and the values are ratios.
+    pub ratios: Vec<Comparison>,
+    /// What else differs between the reports.
+    pub warnings: Vec<Warning>,
+}
+
+/// Compares two reports of the same workload: second ÷ first.
+///
+/// # Errors
+/// When they have nothing in common.
+pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
+    let arms: Vec<&Arm> = new.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
+    if arms.is_empty() {
+        let ids = |report: &Report| join(report.arms.iter().map(|arm| arm.id.as_str()));
+        return Err(CompareError::NoArm { old: ids(old), new: ids(new) });
+    }
+    let known = |metric: &&MetricInfo| old.workload.metrics.iter().any(|m| m.name == metric.name);
+    let metrics: Vec<&MetricInfo> = new.workload.metrics.iter().filter(known).collect();
+    if metrics.is_empty() {
+        let names = |report: &Report| join(report.workload.metrics.iter().map(|m| m.name.as_str()));
+        return Err(CompareError::NoMetric { old: names(old), new: names(new) });
+    }
+    let sides = Sides::of(old, new);
+    let mut changes = Changes {
+        arms: sides.conclude(sides.arm_cases(&arms, &metrics)),
+        ratios: sides.conclude(sides.ratio_cases(&metrics)),
+        warnings: differences(old, new),
+    };
+    if changes.arms.is_empty() {
+        return Err(CompareError::NoValue);
+    }
+    changes.warnings.push(Warning::new(
+        Code::Note,
+        "",
+        "what differs from one measurement to the next is not in the noise of either report: repeat both in turn before believing a small change; the change of a ratio is safer than that of an arm",
+    ));
+    Ok(changes)
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Both reports, with what is looked up in each again and again.
+struct Sides<'a> {
+    old: &'a Report,
+    new: &'a Report,
+    controls: [Vec<Control>; 2],
+    doubts: Vec<Doubt>,
+}
+
+/// One comparison before its verdict.
+struct Tried<'a> {
+    metric: &'a MetricInfo,
+    point: &'a Point,
+    label: String,
+    /// The arms whose doubts concern it.
+    ids: Vec<&'a str>,
+    estimate: Estimate,
+    old_value: f64,
+    new_value: f64,
+    noise_floor: Option<f64>,
+    /// By how much the interval was widened because successive trials resemble each other.
+    widening: f64,
+    /// What the values moved by inside both reports together, as a relative difference.
+    movement: Option<f64>,
+}
+
+impl Tried<'_> {
+    /// An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and
+    /// what the arm moved by inside a report is noise too.
+    fn unpaired(self, confidence: f64) -> Self {
+        let noise_floor = self.noise_floor.into_iter().chain(self.movement).max_by(f64::total_cmp);
+        Tried { estimate: self.estimate.widened(self.widening, confidence), noise_floor, ..self }
+    }
+}
+
+impl<'a> Sides<'a> {
+    fn of(old: &'a Report, new: &'a Report) -> Self {
+        let mut doubts = Vec::new();
+        for (name, report) in [("first", old), ("second", new)] {
+            doubts.extend(find_doubts(report).into_iter().map(|mut doubt| {
+                doubt.warning.message = format!("{name} report: {}", doubt.warning.message);
+                doubt
+            }));
+        }
+        Sides { old, new, controls: [compare_controls(old), compare_controls(new)], doubts }
+    }
+
+    /// The larger of the two reports' noise floors for an arm's point.
+    fn noise_floor(&self, id: &str, metric: &MetricInfo) -> Option<f64> {
+        let find = |report: &Report, controls| noise_floor(controls, &report.arm(id)?.point, metric);
+        let floors = [find(self.old, &self.controls[0]), find(self.new, &self.controls[1])];
+        floors.into_iter().flatten().max_by(f64::total_cmp)
+    }
+
+    fn arm_cases(&self, arms: &[&'a Arm], metrics: &[&'a MetricInfo]) -> Vec<Tried<'a>> {
+        let mut cases = Vec::new();
+        for arm in arms {
+            for metric in metrics {
+                let side = Side::Arm(&arm.id);
+                let take = |report: &Report| -> Vec<f64> {
+                    values(&report.trials, metric, side).into_values().map(f64::ln).collect()
+                };
+                let noise_floor = self.noise_floor(&arm.id, metric);
+                let tried = self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, take);
+                cases.extend(tried.map(|tried| tried.unpaired(self.new.plan.confidence)));
+            }
+        }
+        cases
+    }
+
+    fn ratio_cases(&self, metrics: &[&'a MetricInfo]) -> Vec<Tried<'a>> {
+        let mut cases = Vec::new();
+        for group in group(&self.new.arms) {
+            let baseline = group.baseline;
+            for candidate in &group.candidates {
+                for metric in metrics {
+                    let take = |report: &Report| {
+                        let sides = (Side::Arm(&baseline.id), Side::Arm(&candidate.id));
+                        pair(&report.trials, metric, sides.0, sides.1).log_ratios()
+                    };
+                    let label = format!("{} ÷ {}", candidate.id, baseline.id);
+                    let ids = vec![baseline.id.as_str(), candidate.id.as_str()];
+                    let noise_floor = self.noise_floor(&baseline.id, metric);
+                    cases.extend(self.tried(&label, metric, &baseline.point, ids, noise_floor, take));
+                }
+            }
+        }
+        cases
+    }
+
+    /// Absent where either report has no value.
+    fn tried(
+        &self,
+        label: &str,
+        metric: &'a MetricInfo,
+        point: &'a Point,
+        ids: Vec<&'a str>,
+        noise_floor: Option<f64>,
+        take: impl Fn(&Report) -> Vec<f64>,
+    ) -> Option<Tried<'a>> {
+        let (before, after) = (take(self.old), take(self.new));
+        Some(Tried {
+            metric,
+            point,
+            label: label.to_owned(),
+            ids,
+            estimate: estimate_shift(&before, &after, self.new.plan.confidence)?,
+            old_value: median(&before)?.exp(),
+            new_value: median(&after)?.exp(),
+            noise_floor,
+            widening: serial::widening(&before, &after),
+            movement: serial::movement(&before)
+                .zip(serial::movement(&after))
+                .map(|(old, new)| (1.0 + old) * (1.0 + new) - 1.0),
+        })
+    }
+
+    fn conclude(&self, cases: Vec<Tried<'a>>) -> Vec<Comparison> {
+        let names: Vec<String> = cases.iter().map(|tried| tried.metric.name.clone()).collect();
+        let mut p_values: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p).collect();
+        adjust_by_metric(&names, &mut p_values);
+        cases.into_iter().zip(p_values).map(|(tried, p)| self.judge(&tried, p)).collect()
+    }
+
+    fn judge(&self, tried: &Tried<'a>, p_adjusted: Option<f64>) -> Comparison {
+        let bars = self.doubts.iter().filter(|doubt| tried.ids.iter().any(|id| doubt.bars(id, tried.metric)));
+        let case = Case {
+            metric: tried.metric,
+            estimate: tried.estimate,
+            p_adjusted,
+            noise_floor: tried.noise_floor,
+            bars: bars.map(|doubt| doubt.warning.clone()).collect(),
+            terms: Terms::of(&self.new.plan, None),
+        };
+        let (verdict, mut warnings): (Verdict, Vec<Warning>) = judge(&case);
+        if tried.ids.len() == 1 && tried.widening > 1.25 {
+            let message = format!(
+                "successive trials of {} resemble each other: the interval is {:.1} times as wide for it",
+                tried.label, tried.widening
+            );
+            warnings.push(Warning::new(Code::Drift, &tried.metric.name, message));
+        }
+        Comparison {
+            point: tried.point.clone(),
+            metric: tried.metric.name.clone(),
+            baseline: tried.label.clone(),
+            candidate: tried.label.clone(),
+            baseline_value: tried.old_value,
+            candidate_value: tried.new_value,
+            ratio: tried.estimate.ratio,
+            ci_low: tried.estimate.interval.map(|interval| interval.low),
+            ci_high: tried.estimate.interval.map(|interval| interval.high),
+            confidence: self.new.plan.confidence,
+            method: tried.estimate.method.name().to_owned(),
+            blocks: tried.estimate.n,
+            p_adjusted,
+            verdict,
+            warnings,
+        }
+    }
+}
+
+/// What must be alike for two reports to be compared: its name, and this report's.
+fn circumstances(report: &Report) -> [(&'static str, String); 10] {
+    let host = &report.host;
+    let parameters = report.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+    let server = &report.workload.server;
+    [
+        ("kernel", host.kernel.clone()),
+        ("CPU", host.cpu_model.clone()),
+        ("number of CPUs", host.cpus.to_string()),
+        ("number of allowed CPUs", host.cpus_allowed.to_string()),
+        ("virtualization", host.virtualization.clone()),
+        ("version of samehost", report.samehost_version.clone()),
+        ("workload", report.workload.name.clone()),
+        ("workload parameters", parameters.collect::<Vec<_>>().join(" ")),
+        ("server", format!("{} {}", server.kind, server.version)),
+        ("trial time", report.plan.trial_s.map_or_else(|| "none".into(), |s| format!("{s} s"))),
+    ]
+}
+
+/// What the reports were not measured alike in, a warning each.
+fn differences(old: &Report, new: &Report) -> Vec<Warning> {
+    let pairs = circumstances(old).into_iter().zip(circumstances(new));
+    let mut warnings: Vec<Warning> = pairs
+        .filter(|((_, before), (_, after))| before != after)
+        .map(|((what, before), (_, after))| {
+            let message = format!("the {what} differs: `{before}` then, `{after}` now");
+            Warning::new(Code::HostDiffers, what, message)
+        })
+        .collect();
+    for arm in &new.arms {
+        let Some(before) = old.arm(&arm.id) else { continue };
+        if before.point != arm.point || before.transport != arm.transport || before.tls != arm.tls {
+            let message =
+                format!("arm {} has another transport, encryption or point in the two reports", arm.id);
+            warnings.push(Warning::new(Code::HostDiffers, &arm.id, message));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,87 @@
+//! An interval, and medians: the two things every estimate is made of.
+
+/// A closed interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Half of its width.
+    #[must_use]
+    pub fn half_width(self) -> f64 {
+        0.5 * (self.high - self.low)
+    }
+
+    /// The same interval seen through exp: from logarithms to ratios.
+    #[must_use]
+    pub fn exp(self) -> Interval {
+        Interval { low: self.low.exp(), high: self.high.exp() }
+    }
+}
+
+/// The median; the mean of the middle two where the number is even. Absent for no values.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    median_of_sorted(&sorted)
+}
+
+pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
+    let n = sorted.len();
+    if n == 0 {
+        None
+    } else if n % 2 == 1 {
+        Some(sorted[n / 2])
+    } else {
+        Some(0.5 * (sorted[n / 2 - 1] + sorted[n / 2]))
+    }
+}
+
+/// Twice the midrank of each value, ranks from 1; doubled, the midranks of ties are whole numbers.
+pub(crate) fn doubled_midranks(values: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0; values.len()];
+    let mut from = 0;
+    while from < order.len() {
+        let tied = order[from..].iter().take_while(|&&i| values[i] == values[order[from]]).count().max(1);
+        for &i in &order[from..from + tied] {
+            ranks[i] = 2 * from + tied + 1;
+        }
+        from += tied;
+    }
+    ranks
+}
+
+/// Σ(t³ − t) over groups of ties, which the normal approximations subtract from the variance.
+pub(crate) fn tie_correction(doubled_ranks: &[usize]) -> f64 {
+    let mut sorted = doubled_ranks.to_vec();
+    sorted.sort_unstable();
+    sorted
+        .chunk_by(|a, b| a == b)
+        .map(|group| {
+            let t = group.len() as f64;
+            t * t * t - t
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_midranks() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(doubled_midranks(&[5.0, 1.0, 5.0, 9.0]), [5, 2, 5, 8]);
+        assert_eq!(doubled_midranks(&[2.0, 2.0, 2.0]), [4, 4, 4]);
+        assert_eq!(tie_correction(&[5, 2, 5, 8]), 6.0);
+    }
+}

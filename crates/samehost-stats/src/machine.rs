@@ -1,0 +1,73 @@
+//! Doubts about the machine: steal, throttling, foreign processes. The machine is common to all arms, so each
+//! is said once for the report, with the arm that had most of it.
+
+use samehost_model::{Code, Warning};
+
+use crate::doubts::{ArmTrials, Bar, Doubt};
+use crate::wording::reasons;
+
+/// Median steal above this, in percent of all CPUs' time.
+const STEAL_PERCENT: f64 = 2.0;
+/// Median foreign CPU time above this, in percent of one CPU.
+const FOREIGN_PERCENT: f64 = 10.0;
+
+pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
+    let steal = worst(arms, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
+        let message = format!(
+            "the hypervisor took {:.1} % of the CPU time (median over the trials of {}): noisy neighbours make the intervals wider",
+            worst.value, worst.id
+        );
+        said(Code::Steal, &worst, message)
+    });
+    let foreign = worst(arms, FOREIGN_PERCENT, |s| s.machine.foreign_percent).map(|worst| {
+        let names = arms.iter().flat_map(|trials| &trials.counted);
+        let names = reasons(names.filter_map(|s| s.machine.foreign_process.as_deref()));
+        let who = if names.is_empty() { String::new() } else { format!(", most of it by {names}") };
+        let message = format!(
+            "other processes used {:.0} % of a CPU (median over the trials of {}){who}: stop them and measure again",
+            worst.value, worst.id
+        );
+        said(Code::ForeignLoad, &worst, message)
+    });
+    [steal, doubt_throttling(arms), foreign].into_iter().flatten().collect()
+}
+
+/// A cgroup quota that ran out in any trial that counts. A median would hide what happens in bursts.
+fn doubt_throttling(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+    let trials: Vec<f64> =
+        arms.iter().flat_map(|trials| &trials.counted).map(|s| s.machine.throttled_ms).collect();
+    let hit: Vec<f64> = trials.iter().copied().filter(|ms| *ms > 0.0).collect();
+    if hit.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "the cgroup's CPU quota ran out in {} of {} trials, for {:.0} ms in all: raise the quota and measure again",
+        hit.len(),
+        trials.len(),
+        hit.iter().sum::<f64>().max(1.0)
+    );
+    Some(Doubt { arm: None, warning: Warning::new(Code::Throttled, "", message), bar: Bar::Nothing })
+}
+
+struct Worst {
+    id: String,
+    value: f64,
+    /// Whether it is the only arm beyond the limit.
+    alone: bool,
+}
+
+/// The arm whose median is the largest, where one lies beyond `limit`.
+fn worst(arms: &[ArmTrials<'_>], limit: f64, read: impl Fn(&samehost_model::Sample) -> f64) -> Option<Worst> {
+    let beyond: Vec<(&str, f64)> = arms
+        .iter()
+        .filter_map(|trials| Some((trials.arm.id.as_str(), trials.median(|s| Some(read(s)))?)))
+        .filter(|(_, value)| *value > limit)
+        .collect();
+    let (id, value) = beyond.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Worst { id: id.to_owned(), value, alone: beyond.len() == 1 && arms.len() > 1 })
+}
+
+fn said(code: Code, worst: &Worst, message: String) -> Doubt {
+    let subject = if worst.alone { worst.id.as_str() } else { "" };
+    Doubt { arm: None, warning: Warning::new(code, subject, message), bar: Bar::Nothing }
+}

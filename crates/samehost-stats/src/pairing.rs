@@ -1,0 +1,100 @@
+//! Which samples are held against which: the same block, both good, neither a control unless asked for.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{Arm, MetricInfo, Point, Report, Sample, Transport};
+
+/// Arms of one point: the baseline and what is compared with it.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// The point's first arm in the report's order.
+    pub baseline: &'a Arm,
+    /// The others.
+    pub candidates: Vec<&'a Arm>,
+}
+
+/// The arms grouped by point, in the report's order. The harness's own arm (no transport) is not compared.
+#[must_use]
+pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for arm in arms.iter().filter(|arm| arm.transport != Transport::None) {
+        match groups.iter_mut().find(|group| group.baseline.point == arm.point) {
+            Some(group) => group.candidates.push(arm),
+            None => groups.push(Group { baseline: arm, candidates: Vec::new() }),
+        }
+    }
+    groups
+}
+
+/// One side of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side<'a> {
+    /// An arm's own trials.
+    Arm(&'a str),
+    /// The baseline's second trial in each block (A/A).
+    Control(&'a str),
+}
+
+/// A metric's value in each block: of the last good sample there, where it is a positive number. A block
+/// without one is left out, never filled in.
+#[must_use]
+pub fn values(samples: &[Sample], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
+    let (id, control) = match side {
+        Side::Arm(id) => (id, false),
+        Side::Control(id) => (id, true),
+    };
+    let mut last: BTreeMap<u32, &Sample> = BTreeMap::new();
+    for sample in samples.iter().filter(|s| s.counts() && s.control == control && s.arm == id) {
+        last.insert(sample.block, sample);
+    }
+    last.into_iter()
+        .filter_map(|(block, sample)| Some((block, metric.value(sample)?)))
+        .filter(|(_, value)| value.is_finite() && *value > 0.0)
+        .collect()
+}
+
+/// Values of two sides in the blocks that have both.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pairs {
+    /// The denominator, a block each.
+    pub baseline: Vec<f64>,
+    /// The numerator, a block each.
+    pub candidate: Vec<f64>,
+}
+
+impl Pairs {
+    /// ln(candidate ÷ baseline), a block each.
+    #[must_use]
+    pub fn log_ratios(&self) -> Vec<f64> {
+        self.candidate.iter().zip(&self.baseline).map(|(c, b)| (c / b).ln()).collect()
+    }
+}
+
+/// Pairs two sides block by block.
+#[must_use]
+pub fn pair(samples: &[Sample], metric: &MetricInfo, baseline: Side<'_>, candidate: Side<'_>) -> Pairs {
+    let below = values(samples, metric, baseline);
+    let mut pairs = Pairs::default();
+    for (block, value) in values(samples, metric, candidate) {
+        if let Some(base) = below.get(&block) {
+            pairs.baseline.push(*base);
+            pairs.candidate.push(value);
+        }
+    }
+    pairs
+}
+
+/// Seconds that one more block of this point takes: its arms, and the control where there is one.
+pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
+    let ids: Vec<&str> =
+        report.arms.iter().filter(|arm| arm.point == *point).map(|arm| arm.id.as_str()).collect();
+    let trials = ids.len() as f64 + f64::from(u8::from(report.plan.control));
+    let measured: Vec<f64> = report
+        .trials
+        .iter()
+        .filter(|s| s.counts() && ids.contains(&s.arm.as_str()))
+        .map(|s| s.seconds)
+        .collect();
+    let each = report.plan.trial_s.or_else(|| crate::median(&measured))?;
+    Some(trials * each)
+}

@@ -1,0 +1,99 @@
+//! Doubts about the CPU: was the client the limit, did it wait for a CPU, was there only one?
+
+use samehost_model::{Code, Report, Transport, Warning};
+
+use crate::doubts::{ArmTrials, Bar, Doubt, shares_core};
+use crate::wording::percent;
+
+/// Above this part of its time a client is called saturated.
+const SATURATED: f64 = 0.95;
+/// Above this part of a CPU a server's thread is: its counter covers the edges of the window as well.
+const SERVER_SATURATED: f64 = 0.9;
+/// Waiting for a CPU longer than this part of the window bars verdicts about time.
+const STARVED: f64 = 0.25;
+/// Waiting this long does so too, where using and waiting together fill the window.
+const STARVED_WHEN_FULL: f64 = 0.1;
+
+pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
+    let mut doubts: Vec<Doubt> = doubt_single_cpu(report, arms).into_iter().collect();
+    for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
+        doubts.extend(doubt_client(report.host.cpus_allowed, trials));
+        doubts.extend(doubt_waiting(trials));
+    }
+    doubts
+}
+
+/// One CPU for both, though nobody asked to share a core.
+fn doubt_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+    if report.host.cpus_allowed != 1 || arms.iter().all(|trials| shares_core(trials.arm)) {
+        return None;
+    }
+    let message = "client and server had one CPU between them: rates and latencies show the scheduler as much as the transport; give it two CPUs, or ask for --placement same-core if one is what you have";
+    Some(Doubt { arm: None, warning: Warning::new(Code::SharedCpu, "", message), bar: Bar::Time })
+}
+
+/// Whether a server that used so many CPUs can have been at its limit. One thread is full at 1, and the
+/// machine is when the server uses all that the client leaves. In between lies a server with threads to
+/// spare: a rest to the next whole number tells nothing of them.
+fn is_server_saturated(utilization: f64, cpus: u32) -> bool {
+    let one_thread = (SERVER_SATURATED..=2.0 - SERVER_SATURATED).contains(&utilization);
+    let machine = cpus > 1 && utilization >= SERVER_SATURATED * f64::from(cpus - 1);
+    one_thread || machine
+}
+
+/// A closed loop whose client never rested: it shows the client's speed.
+fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
+    // In bulk the sender's time is the transport itself: a copy into the kernel, and nothing else.
+    let is_bulk = trials.median(|s| s.bytes_per_s).is_some();
+    if trials.arm.point.rate_per_s.is_some() || is_bulk {
+        return None;
+    }
+    let client = trials.median(|s| s.client_utilization)?;
+    if client < SATURATED {
+        return None;
+    }
+    let id = &trials.arm.id;
+    let server = trials.median(|s| s.server_utilization);
+    let (bar, message) = match server {
+        Some(server) if is_server_saturated(server, cpus) => (
+            Bar::Nothing,
+            format!(
+                "client and server of {id} were both saturated ({} and {server:.2} CPUs): its throughput is what both can do together",
+                percent(client)
+            ),
+        ),
+        Some(server) => (
+            Bar::WorkRate,
+            format!(
+                "the client of {id} was busy {} of the time and its server used {server:.2} CPUs: throughput shows the client's limit; use fewer connections or a fixed --rate",
+                percent(client)
+            ),
+        ),
+        None => (
+            Bar::WorkRate,
+            format!(
+                "the client of {id} was busy {} of the time (the server's use is unknown): throughput shows the client's limit; use fewer connections or a fixed --rate",
+                percent(client)
+            ),
+        ),
+    };
+    Some(Doubt::about(trials.arm, Code::ClientBound, bar, message))
+}
+
+/// A client that was ready to run and waited for a CPU.
+fn doubt_waiting(trials: &ArmTrials<'_>) -> Option<Doubt> {
+    if shares_core(trials.arm) {
+        return None;
+    }
+    let wait = trials.median(|s| s.client_wait)?;
+    let full = trials.median(|s| Some(s.client_utilization? + s.client_wait?)).unwrap_or(0.0);
+    if wait < STARVED && !(full >= SATURATED && wait >= STARVED_WHEN_FULL) {
+        return None;
+    }
+    let message = format!(
+        "the client of {} had to wait for a CPU {} of the time: these figures show the scheduler; use fewer connections, more CPUs, or --placement same-core to share one on purpose",
+        trials.arm.id,
+        percent(wait)
+    );
+    Some(Doubt::about(trials.arm, Code::ClientStarved, Bar::Time, message))
+}

@@ -1,0 +1,122 @@
+//! When to stop: at looks fixed in advance, on precision alone, never on significance.
+
+use samehost_model::{Arm, Point, Report};
+
+use crate::pairing::{Side, group, pair};
+use crate::signed_rank::SignedRank;
+use crate::{SIGNED_RANK_FROM, student};
+
+/// Numbers of blocks at which precision is looked at: from `min` in steps of √2, ending at `max`. A last step
+/// of less than a fifth is not worth a look of its own.
+#[must_use]
+pub fn looks(min: u32, max: u32) -> Vec<u32> {
+    let (min, max) = (min.max(1), max.max(1));
+    let mut looks = Vec::new();
+    let mut next = f64::from(min);
+    while next.round() * 1.2 < f64::from(max) {
+        looks.push(next.round() as u32);
+        next *= std::f64::consts::SQRT_2;
+    }
+    looks.dedup();
+    looks.push(max);
+    looks
+}
+
+/// The fewest blocks with which anything can be found: the smallest n ≥ 10 whose smallest exact signed-rank
+/// p-value, 2^(1−n), stays below 5 % after Holm's adjustment over `comparisons`.
+#[must_use]
+pub fn min_blocks_for(comparisons: u32) -> u32 {
+    (10..100).find(|&n| 0.5_f64.powi(n - 1) * f64::from(comparisons) < 0.05).unwrap_or(100) as u32
+}
+
+/// Half-width of the interval on the log scale; only as much work as stopping needs.
+fn half_width(log_ratios: &[f64], confidence: f64) -> Option<f64> {
+    if log_ratios.len() >= SIGNED_RANK_FROM
+        && let Some(interval) = SignedRank::new(log_ratios).interval(confidence)
+    {
+        return Some(interval.half_width());
+    }
+    Some(student::locate_mean(log_ratios, confidence)?.interval.half_width())
+}
+
+/// Whether the interval of these log ratios is as narrow as wanted: half-width ≤ ln(1 + `target`).
+///
+/// On its own this is no stopping rule: it stops where the noise happened to look small, and the intervals
+/// then cover too rarely. [`is_confirmed`] is.
+#[must_use]
+pub fn is_precise(log_ratios: &[f64], target: f64, confidence: f64) -> bool {
+    half_width(log_ratios, confidence).is_some_and(|half_width| half_width <= target.ln_1p())
+}
+
+/// The stopping rule, to be asked at one of the `looks`: the interval is as narrow as wanted and was so at the
+/// look before, or it is twice as narrow as wanted, which luck alone does not bring.
+///
+/// A single narrow interval may be luck; docs/method.md gives the coverage of both rules.
+#[must_use]
+pub fn is_confirmed(log_ratios: &[f64], looks: &[u32], target: f64, confidence: f64) -> bool {
+    let Some(now) = half_width(log_ratios, confidence) else { return false };
+    let wanted = target.ln_1p();
+    if 2.0 * now <= wanted {
+        return true;
+    }
+    let before = looks.iter().map(|&look| look as usize).filter(|&look| look < log_ratios.len()).max();
+    now <= wanted && before.is_some_and(|before| is_precise(&log_ratios[..before], target, confidence))
+}
+
+/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
+#[must_use]
+pub fn is_settled(report: &Report, point: &Point) -> bool {
+    let Some(metric) = report.workload.metrics.first() else { return true };
+    let plan = &report.plan;
+    let settled = |baseline: &Arm, candidate: &Arm| {
+        let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
+        is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
+    };
+    group(&report.arms)
+        .iter()
+        .filter(|group| group.baseline.point == *point)
+        .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_few_and_end_at_most() {
+        assert_eq!(looks(10, 40), [10, 14, 20, 28, 40]);
+        assert_eq!(looks(10, 41), [10, 14, 20, 28, 41]);
+        assert_eq!(looks(10, 10), [10]);
+        assert_eq!(looks(2, 5), [2, 3, 4, 5]);
+        assert_eq!(looks(20, 10), [10]);
+        assert_eq!(looks(10, 11), [11]);
+        for (min, max) in [(1, 100), (6, 64), (10, 1000)] {
+            let looks = looks(min, max);
+            assert!(looks.windows(2).all(|two| two[0] < two[1]), "{looks:?}");
+            assert_eq!((looks[0], looks[looks.len() - 1]), (min, max));
+        }
+    }
+
+    #[test]
+    fn enough_blocks_to_survive_holm() {
+        assert_eq!(min_blocks_for(1), 10);
+        assert_eq!(min_blocks_for(25), 10);
+        assert_eq!(min_blocks_for(26), 11);
+        assert_eq!(min_blocks_for(100), 12);
+        assert_eq!(min_blocks_for(1000), 16);
+    }
+
+    #[test]
+    fn precision_must_be_confirmed() {
+        let scatter =
+            |n: u32, by: f64| -> Vec<f64> { (0..n).map(|i| if i % 2 == 0 { by } else { -by }).collect() };
+        let looks = looks(10, 40);
+        // Half-width 0.019: precise at 10, confirmed only at 14; 0.0099 is confirmed at once.
+        assert!(is_precise(&scatter(10, 0.019), 0.02, 0.95));
+        assert!(!is_confirmed(&scatter(10, 0.019), &looks, 0.02, 0.95));
+        assert!(is_confirmed(&scatter(14, 0.019), &looks, 0.02, 0.95));
+        assert!(is_confirmed(&scatter(10, 0.0099), &looks, 0.02, 0.95));
+        assert!(!is_precise(&scatter(10, 0.021), 0.02, 0.95));
+        assert!(!is_confirmed(&[0.0], &looks, 0.02, 0.95));
+    }
+}

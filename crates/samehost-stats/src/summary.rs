@@ -1,0 +1,205 @@
+//! From a histogram of nanoseconds to the percentiles of a trial, and back from a stored report.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use samehost_model::{Latency, Sample};
+
+/// Operations that must lie beyond a percentile for it to be reported.
+const BEYOND: f64 = 10.0;
+
+/// Why a stored histogram cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HistogramError {
+    /// The text is not base64.
+    #[error("the histogram is not base64: {0}; was the report edited?")]
+    Base64(#[from] base64::DecodeError),
+    /// The bytes are no HdrHistogram of version 2 with DEFLATE.
+    #[error("the histogram is not in HdrHistogram's V2 format with DEFLATE: {0}")]
+    Format(String),
+    /// Two histograms do not fit together.
+    #[error("histograms cannot be merged: {0}")]
+    Merge(String),
+}
+
+/// Whether `count` operations leave at least ten beyond `quantile` on its thinner side.
+fn is_supported(count: u64, quantile: f64) -> bool {
+    // The small allowance is for 1 − 0.99, which is not exactly 0.01.
+    count as f64 * quantile.min(1.0 - quantile) >= BEYOND - 1e-6
+}
+
+fn microseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1000.0
+}
+
+fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    is_supported(histogram.len(), quantile).then(|| microseconds(histogram.value_at_quantile(quantile)))
+}
+
+/// Summarises a histogram of nanoseconds in microseconds. A percentile is present only where at least ten
+/// operations lie beyond it, the mean and the largest wherever there is one.
+#[must_use]
+pub fn summarise(histogram: &Histogram<u64>) -> Latency {
+    if histogram.is_empty() {
+        return Latency::default();
+    }
+    Latency {
+        mean: Some(histogram.mean() / 1000.0),
+        p50: percentile(histogram, 0.5),
+        p90: percentile(histogram, 0.9),
+        p95: percentile(histogram, 0.95),
+        p99: percentile(histogram, 0.99),
+        p99_9: percentile(histogram, 0.999),
+        max: Some(microseconds(histogram.max())),
+        histogram: encode(histogram),
+    }
+}
+
+/// Base64 of the V2 format with DEFLATE. Absent only where the histogram is too large for that format.
+#[must_use]
+pub fn encode(histogram: &Histogram<u64>) -> Option<String> {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).ok()?;
+    Some(STANDARD.encode(bytes))
+}
+
+/// The histogram in a report's string.
+///
+/// # Errors
+/// When the text is not what [`encode`] makes.
+pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
+    let bytes = STANDARD.decode(text.trim())?;
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|error| HistogramError::Format(error.to_string()))
+}
+
+/// The latencies of all these samples together; absent where none has a histogram. For pictures only: the
+/// statistics never pool requests of different trials.
+///
+/// # Errors
+/// When a stored histogram cannot be read.
+pub fn merge(samples: &[&Sample]) -> Result<Option<Histogram<u64>>, HistogramError> {
+    let mut merged: Option<Histogram<u64>> = None;
+    for text in samples.iter().filter_map(|s| s.latency_us.as_ref()?.histogram.as_deref()) {
+        let next = decode(text)?;
+        match &mut merged {
+            None => {
+                let mut first = next;
+                first.auto(true);
+                merged = Some(first);
+            }
+            Some(all) => all.add(&next).map_err(|error| HistogramError::Merge(error.to_string()))?,
+        }
+    }
+    Ok(merged)
+}
+
+/// One point of a shift plot (Doksum 1974): the same quantile of both arms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// The quantile, from 0 to 1.
+    pub quantile: f64,
+    /// The baseline's latency there, in microseconds.
+    pub baseline_us: f64,
+    /// The candidate's.
+    pub candidate_us: f64,
+}
+
+/// The quantiles of two arms' merged latencies, where both have ten operations beyond them; empty where an
+/// arm has no histogram.
+///
+/// # Errors
+/// When a stored histogram cannot be read.
+pub fn quantiles_for_shift(
+    baseline: &[&Sample],
+    candidate: &[&Sample],
+    quantiles: &[f64],
+) -> Result<Vec<Shift>, HistogramError> {
+    let (Some(baseline), Some(candidate)) = (merge(baseline)?, merge(candidate)?) else {
+        return Ok(Vec::new());
+    };
+    Ok(quantiles
+        .iter()
+        .filter_map(|&quantile| {
+            Some(Shift {
+                quantile,
+                baseline_us: percentile(&baseline, quantile)?,
+                candidate_us: percentile(&candidate, quantile)?,
+            })
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram<u64> {
+        let mut histogram = Histogram::new(3).unwrap();
+        for value in values {
+            histogram.record(value).unwrap();
+        }
+        histogram
+    }
+
+    fn sample(latency: Latency) -> Sample {
+        Sample { latency_us: Some(latency), ..Sample::default() }
+    }
+
+    #[test]
+    fn every_field_of_a_summary() {
+        let latency = summarise(&histogram((1..=10_000).map(|i| i * 1000)));
+        for (found, wanted) in [
+            (latency.mean, 5000.5),
+            (latency.p50, 5000.0),
+            (latency.p90, 9000.0),
+            (latency.p95, 9500.0),
+            (latency.p99, 9900.0),
+            (latency.p99_9, 9990.0),
+            (latency.max, 10_000.0),
+        ] {
+            let found = found.unwrap();
+            assert!((found / wanted - 1.0).abs() < 0.001, "{found} {wanted}");
+        }
+    }
+
+    #[test]
+    fn percentiles_need_ten_operations_beyond() {
+        for (count, present) in [
+            (19, [false, false, false, false, false]),
+            (20, [true, false, false, false, false]),
+            (99, [true, false, false, false, false]),
+            (100, [true, true, false, false, false]),
+            (200, [true, true, true, false, false]),
+            (999, [true, true, true, false, false]),
+            (1000, [true, true, true, true, false]),
+            (9_999, [true, true, true, true, false]),
+            (10_000, [true, true, true, true, true]),
+        ] {
+            let found = summarise(&histogram(vec![5000; count]));
+            let found = [found.p50, found.p90, found.p95, found.p99, found.p99_9].map(|p| p.is_some());
+            assert_eq!(found, present, "{count}");
+        }
+        let empty = summarise(&histogram([]));
+        assert_eq!(empty, Latency::default());
+    }
+
+    #[test]
+    fn histograms_survive_storage_and_merge() {
+        let (low, high) =
+            (histogram((1..=500).map(|i| i * 100)), histogram((1..=500).map(|i| i * 1_000_000)));
+        assert_eq!(decode(&encode(&low).unwrap()).unwrap(), low);
+        let (a, b) = (sample(summarise(&low)), sample(summarise(&high)));
+        let merged = merge(&[&a, &b]).unwrap().unwrap();
+        assert_eq!(merged.len(), 1000);
+        assert!(merged.max() >= 500_000_000);
+        assert_eq!(merge(&[&Sample::default()]).unwrap(), None);
+        let shift = quantiles_for_shift(&[&a], &[&b], &[0.001, 0.5, 0.9, 0.999]).unwrap();
+        assert_eq!(shift.iter().map(|s| s.quantile).collect::<Vec<_>>(), [0.5, 0.9]);
+        assert!((shift[0].candidate_us / shift[0].baseline_us / 10_000.0 - 1.0).abs() < 0.002);
+        assert!(matches!(decode("§"), Err(HistogramError::Base64(_))));
+        assert!(matches!(decode("AAAA"), Err(HistogramError::Format(_))));
+    }
+}

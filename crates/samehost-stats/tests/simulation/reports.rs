@@ -1,0 +1,87 @@
+//! Whole simulated reports: two points, three arms and a control, three metrics, measured until settled.
+
+use std::collections::BTreeMap;
+
+use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_model::{
+    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Sample, Transport, WorkloadInfo,
+};
+use samehost_stats::is_settled;
+
+use crate::noise::Machine;
+
+const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::Abstract];
+const CONTROL: usize = TRANSPORTS.len();
+
+/// An empty report of `connections` points.
+fn head(connections: &[u32]) -> Report {
+    let metrics = ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in);
+    let point = |connections| Point { connections, ..Point::default() };
+    let arms = connections.iter().flat_map(|&c| {
+        TRANSPORTS.map(|transport| Arm {
+            id: format!("{transport}/c{c}"),
+            name: transport.name().into(),
+            transport,
+            endpoint: None,
+            tls: false,
+            point: point(c),
+        })
+    });
+    Report {
+        schema: SCHEMA.into(),
+        samehost_version: "0.0.0".into(),
+        started_at: String::new(),
+        command: Vec::new(),
+        seed: 0,
+        outcome: Outcome::Complete,
+        host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
+        workload: WorkloadInfo { metrics: metrics.to_vec(), ..WorkloadInfo::default() },
+        plan: Plan::default(),
+        arms: arms.collect(),
+        trials: Vec::new(),
+        comparisons: Vec::new(),
+        controls: Vec::new(),
+        evidence: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// Measures reports on one machine. `true_ratio` is that of every candidate in every metric.
+pub(crate) fn measure(machine: &Machine, true_ratio: f64, random: &mut Random) -> Report {
+    let mut report = head(&[1, 64]);
+    let points: Vec<Point> = report.arms.iter().step_by(TRANSPORTS.len()).map(|a| a.point.clone()).collect();
+    for point in points {
+        // Each metric has its own noise: independent metrics are the hardest case for a claim per report.
+        let metrics: [Vec<Vec<f64>>; 3] = std::array::from_fn(|_| machine.blocks(CONTROL + 1, 40, random));
+        let ids: Vec<String> =
+            report.arms.iter().filter(|arm| arm.point == point).map(|arm| arm.id.clone()).collect();
+        let looks = report.plan.looks.clone();
+        let mut begun = 0;
+        for look in looks {
+            for block in begun..look {
+                report.trials.extend((0..=CONTROL).map(|arm| {
+                    let ratio = if arm == 0 || arm == CONTROL { 1.0 } else { true_ratio };
+                    let value = |metric: usize| ratio * metrics[metric][block as usize][arm].exp();
+                    Sample {
+                        arm: ids[arm % CONTROL].clone(),
+                        block,
+                        position: arm as u32,
+                        control: arm == CONTROL,
+                        seconds: 0.5,
+                        operations: 10_000,
+                        errors: BTreeMap::new(),
+                        throughput_per_s: Some(20_000.0 * value(0)),
+                        latency_us: Some(Latency { p50: Some(50.0 * value(1)), ..Latency::default() }),
+                        server_cpu_us_per_op: Some(10.0 * value(2)),
+                        ..Sample::default()
+                    }
+                }));
+            }
+            begun = look;
+            if is_settled(&report, &point) {
+                break;
+            }
+        }
+    }
+    report
+}

@@ -1,0 +1,243 @@
+//! What bars a verdict, and what is only said.
+
+use samehost_model::{Code, Latency, MetricInfo, Placement, Report, Sample, Verdict, Warning};
+use samehost_stats::analyse;
+
+use crate::made::{each, measured};
+
+/// A report that would say faster in throughput, latency and CPU.
+fn clear() -> Report {
+    let mut report = measured(12, 1.5, 0.01);
+    report.workload.metrics =
+        ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in).to_vec();
+    for sample in &mut report.trials {
+        let throughput = sample.throughput_per_s.unwrap_or(1.0);
+        sample.latency_us = Some(Latency { p50: Some(1e6 / throughput), ..Latency::default() });
+        sample.server_cpu_us_per_op = Some(1e5 / throughput);
+    }
+    report
+}
+
+fn verdicts(report: &Report) -> Vec<Verdict> {
+    analyse(report).comparisons.iter().map(|c| c.verdict).collect()
+}
+
+fn said(report: &Report, code: Code) -> Vec<Warning> {
+    analyse(report).warnings.into_iter().filter(|w| w.code == code).collect()
+}
+
+const FASTER: [Verdict; 3] = [Verdict::Faster; 3];
+const BARRED: [Verdict; 3] = [Verdict::Inconclusive; 3];
+const TIME_BARRED: [Verdict; 3] = [Verdict::Inconclusive, Verdict::Inconclusive, Verdict::Faster];
+
+#[test]
+fn a_clean_report_has_no_doubts() {
+    assert_eq!(verdicts(&clear()), FASTER);
+    assert_eq!(analyse(&clear()).warnings, []);
+}
+
+#[test]
+fn errors_are_the_headline_and_bar_everything() {
+    let mut report = clear();
+    each(&mut report, "unix", |s| {
+        s.operations = 15_000;
+        s.errors = [("502".to_owned(), 49_000), ("timeout".to_owned(), 1_000)].into();
+        s.machine.steal_percent = 9.0;
+    });
+    assert_eq!(verdicts(&report), BARRED);
+    let first = &analyse(&report).warnings[0];
+    assert_eq!((first.code, first.subject.as_str()), (Code::Errors, "unix"));
+    assert!(
+        first.message.contains("600,000 of 780,000")
+            && first.message.contains("502: 588,000, timeout: 12,000")
+    );
+    assert_eq!(analyse(&report).comparisons[0].warnings[0].code, Code::Errors);
+}
+
+#[test]
+fn one_error_in_a_thousand_is_the_limit() {
+    let with = |errors: u64| {
+        let mut report = clear();
+        each(&mut report, "tcp", |s| {
+            s.operations = 100_000 - errors;
+            s.errors = [("reset".to_owned(), errors)].into();
+        });
+        verdicts(&report)
+    };
+    assert_eq!(with(100), FASTER);
+    assert_eq!(with(101), BARRED);
+}
+
+fn busy(report: &mut Report, client: f64, server: f64) {
+    for id in ["tcp", "unix"] {
+        each(report, id, |s| {
+            s.client_utilization = Some(client);
+            s.server_utilization = Some(server);
+        });
+    }
+}
+
+#[test]
+fn a_busy_client_bars_throughput_only() {
+    let mut report = clear();
+    busy(&mut report, 0.99, 0.6);
+    assert_eq!(verdicts(&report), [Verdict::Inconclusive, Verdict::Faster, Verdict::Faster]);
+    assert_eq!(said(&report, Code::ClientBound).len(), 2);
+    let latency = &analyse(&report).comparisons[1];
+    assert!(latency.warnings.iter().any(|w| w.message.contains("Little")), "{:?}", latency.warnings);
+    // A server with threads to spare is no limit either.
+    busy(&mut report, 0.99, 1.5);
+    assert_eq!(verdicts(&report)[0], Verdict::Inconclusive);
+}
+
+#[test]
+fn both_saturated_is_said_and_does_not_bar() {
+    for (server, cpus) in [(0.99, 8), (3.0, 4), (1.0, 2)] {
+        let mut report = clear();
+        report.host.cpus_allowed = cpus;
+        busy(&mut report, 0.99, server);
+        assert_eq!(verdicts(&report), FASTER, "{server} of {cpus}");
+        assert!(said(&report, Code::ClientBound)[0].message.contains("both saturated"));
+    }
+}
+
+#[test]
+fn an_open_loop_is_not_client_bound() {
+    let mut report = clear();
+    busy(&mut report, 1.0, 0.3);
+    for arm in &mut report.arms {
+        arm.point.rate_per_s = Some(900.0);
+    }
+    assert!(said(&report, Code::ClientBound).is_empty());
+    assert_eq!(verdicts(&report), FASTER);
+}
+
+#[test]
+fn waiting_for_a_cpu_bars_time_but_not_cpu_time() {
+    let waiting = |utilization: f64, wait: f64, placement: Placement| {
+        let mut report = clear();
+        for arm in &mut report.arms {
+            arm.point.placement = placement;
+        }
+        each(&mut report, "unix", |s| {
+            s.client_utilization = Some(utilization);
+            s.client_wait = Some(wait);
+        });
+        verdicts(&report)
+    };
+    assert_eq!(waiting(0.3, 0.4, Placement::Free), TIME_BARRED);
+    assert_eq!(waiting(0.85, 0.12, Placement::CrossCore), TIME_BARRED);
+    assert_eq!(waiting(0.5, 0.2, Placement::Free), FASTER);
+    assert_eq!(waiting(0.3, 0.4, Placement::SameCore), FASTER);
+}
+
+#[test]
+fn one_cpu_bars_unless_asked_for() {
+    let mut report = clear();
+    report.host.cpus_allowed = 1;
+    assert_eq!(verdicts(&report), TIME_BARRED);
+    assert_eq!(said(&report, Code::SharedCpu).len(), 1);
+    for arm in &mut report.arms {
+        arm.point.placement = Placement::SameCore;
+    }
+    assert_eq!(verdicts(&report), FASTER);
+}
+
+#[test]
+fn machine_doubts_are_said_once() {
+    let mut report = clear();
+    for sample in &mut report.trials {
+        sample.machine.steal_percent = 3.0;
+        sample.machine.foreign_percent = 25.0;
+        sample.machine.foreign_process = Some("updatedb (99)".into());
+    }
+    report.trials[4].machine.throttled_ms = 12.0;
+    assert_eq!(verdicts(&report), FASTER);
+    for code in [Code::Steal, Code::Throttled, Code::ForeignLoad] {
+        assert_eq!(said(&report, code).len(), 1, "{code:?}");
+    }
+    assert!(said(&report, Code::ForeignLoad)[0].message.contains("updatedb (99)"));
+    assert!(said(&report, Code::Throttled)[0].message.contains("in 1 of 36 trials"));
+}
+
+#[test]
+fn disturbed_trials_bar_beyond_a_fifth() {
+    let with = |number: usize| {
+        let mut report = clear();
+        for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
+            sample.polluted = vec!["steal 12 %".into()];
+        }
+        verdicts(&report)
+    };
+    assert_eq!(with(2), FASTER);
+    assert_eq!(with(3), BARRED);
+}
+
+#[test]
+fn repeats_are_counted() {
+    let mut report = clear();
+    for block in 0..2 {
+        report.trials.push(Sample {
+            arm: "unix".into(),
+            block,
+            set_aside: true,
+            polluted: vec![format!("steal {block} %")],
+            ..Sample::default()
+        });
+    }
+    assert_eq!(verdicts(&report), FASTER);
+    let message = &said(&report, Code::Remeasured)[0].message;
+    assert!(message.starts_with("2 trials were measured again") && message.contains("(2×)"), "{message}");
+}
+
+#[test]
+fn void_trials_bar_beyond_a_half() {
+    let with = |number: usize| {
+        let mut report = clear();
+        for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
+            sample.invalid = Some("sent 97 % of the rate".into());
+        }
+        (verdicts(&report), said(&report, Code::GeneratorLate).len())
+    };
+    assert_eq!(with(6), (FASTER.to_vec(), 1));
+    assert_eq!(with(7), (BARRED.to_vec(), 1));
+}
+
+#[test]
+fn overload_is_said() {
+    let mut report = clear();
+    for arm in &mut report.arms {
+        arm.point.rate_per_s = Some(1400.0);
+    }
+    let found = said(&report, Code::Overload);
+    assert_eq!(found.iter().map(|w| w.subject.as_str()).collect::<Vec<_>>(), ["tcp"]);
+}
+
+#[test]
+fn drift_inside_and_between() {
+    let mut report = clear();
+    each(&mut report, "unix", |s| s.tenths = vec![10, 10, 10, 10, 10, 12, 12, 12, 12, 12]);
+    let found = said(&report, Code::Drift);
+    assert_eq!((found.len(), found[0].subject.as_str()), (1, "unix"));
+    let mut report = clear();
+    for sample in &mut report.trials {
+        let factor = 1.0 + 0.02 * f64::from(sample.block);
+        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * factor);
+    }
+    let found = said(&report, Code::Drift);
+    assert_eq!((found.len(), found[0].subject.as_str()), (1, "tcp"));
+    assert!(found[0].message.contains("the ratios stand"));
+    assert_eq!(verdicts(&report), FASTER);
+}
+
+#[test]
+fn what_trials_said_is_gathered() {
+    let mut report = clear();
+    each(&mut report, "unix", |s| {
+        s.warnings =
+            vec![Warning::new(Code::ClockChange, "unix", format!("the clock fell to {} MHz", s.block))];
+    });
+    let found = said(&report, Code::ClockChange);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].message.starts_with("in 12 of 12 trials of unix"), "{}", found[0].message);
+}

@@ -1,0 +1,75 @@
+//! Reports made by hand: two arms at one point, values given block by block.
+
+use samehost_model::{
+    Arm, Host, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Sample, Transport, WorkloadInfo,
+};
+
+pub(crate) fn arm(id: &str, transport: Transport, point: &Point) -> Arm {
+    let point = point.clone();
+    Arm { id: id.into(), name: transport.name().into(), transport, endpoint: None, tls: false, point }
+}
+
+pub(crate) fn point() -> Point {
+    Point { connections: 8, ..Point::default() }
+}
+
+/// A sample whose throughput is all it knows.
+pub(crate) fn sample(arm: &str, block: u32, throughput: f64) -> Sample {
+    Sample {
+        arm: arm.into(),
+        block,
+        seconds: 0.5,
+        operations: 10_000,
+        throughput_per_s: Some(throughput),
+        ..Sample::default()
+    }
+}
+
+pub(crate) fn control(block: u32, throughput: f64) -> Sample {
+    Sample { control: true, ..sample("tcp", block, throughput) }
+}
+
+/// tcp against unix, with throughput only and no trials.
+pub(crate) fn empty() -> Report {
+    Report {
+        schema: SCHEMA.into(),
+        samehost_version: "0.1.0".into(),
+        started_at: String::new(),
+        command: Vec::new(),
+        seed: 1,
+        outcome: Outcome::Complete,
+        host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
+        workload: WorkloadInfo {
+            metrics: vec![MetricInfo::built_in("throughput")],
+            ..WorkloadInfo::default()
+        },
+        plan: Plan::default(),
+        arms: vec![arm("tcp", Transport::Tcp, &point()), arm("unix", Transport::Unix, &point())],
+        trials: Vec::new(),
+        comparisons: Vec::new(),
+        controls: Vec::new(),
+        evidence: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// A steady ±`noise` around 1, different for each block and side.
+fn wobble(block: u32, side: u32, noise: f64) -> f64 {
+    1.0 + noise * f64::from((block * 7 + side * 5) % 11) / 5.0 - noise
+}
+
+/// `blocks` blocks of tcp, unix at `ratio` times its throughput and a control, with a known small noise.
+pub(crate) fn measured(blocks: u32, ratio: f64, noise: f64) -> Report {
+    let mut report = empty();
+    for block in 0..blocks {
+        report.trials.push(sample("tcp", block, 1000.0 * wobble(block, 0, noise)));
+        report.trials.push(sample("unix", block, 1000.0 * ratio * wobble(block, 1, noise)));
+        report.trials.push(control(block, 1000.0 * wobble(block, 2, noise)));
+    }
+    report
+}
+
+/// Changes every sample of one arm.
+pub(crate) fn each(report: &mut Report, id: &str, change: impl Fn(&mut Sample)) {
+    report.trials.iter_mut().filter(|s| s.arm == id).for_each(change);
+}

@@ -1,0 +1,6 @@
+//! Verdicts, bars and comparisons of reports, on reports made by hand.
+
+mod analysing;
+mod comparing;
+mod doubting;
+mod made;
