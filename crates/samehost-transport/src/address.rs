@@ -1,0 +1,98 @@
+//! From the endpoint's words to the kernel's socket addresses. Pure but for the name lookup; opens no socket.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::net::SocketAddrUnix;
+use samehost_model::{Transport, UNIX_PATH_MAX};
+
+/// Why a path or name cannot be a Unix socket's address.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AddressError {
+    /// More bytes than `sun_path` holds.
+    #[error(
+        "`{}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory", path.display()
+    )]
+    TooLong {
+        /// The path or name.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Nothing: the kernel would take it for an abstract name.
+    #[error("the path or name of the Unix socket is empty; write unix:/run/NAME/NAME.sock or abstract:NAME")]
+    Empty,
+    /// A NUL byte would end the path early, and another file would be meant.
+    #[error("the path {path:?} has a NUL byte; a socket's path cannot hold one, remove it")]
+    Nul {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+fn checked(path: &Path) -> Result<&[u8], AddressError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        return Err(AddressError::Empty);
+    }
+    if bytes.contains(&0) {
+        return Err(AddressError::Nul { path: path.to_owned() });
+    }
+    if bytes.len() > UNIX_PATH_MAX {
+        return Err(AddressError::TooLong { path: path.to_owned(), length: bytes.len() });
+    }
+    Ok(bytes)
+}
+
+/// The address of a socket file; also for endpoints that were not made by `Endpoint::from_str`.
+pub(crate) fn unix_path(path: &Path) -> Result<SocketAddrUnix, AddressError> {
+    let bytes = checked(path)?;
+    SocketAddrUnix::new(path)
+        .map_err(|_| AddressError::TooLong { path: path.to_owned(), length: bytes.len() })
+}
+
+/// The address of an abstract name.
+pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> {
+    let bytes = checked(Path::new(name))?;
+    SocketAddrUnix::new_abstract_name(bytes)
+        .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
+}
+
+/// The addresses of a host, those of the transport's own family first. Literals never reach the resolver.
+pub(crate) fn look_up(transport: Transport, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(|address| address.is_ipv6() != (transport == Transport::Tcp6));
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_checked_wherever_they_come_from() {
+        assert!(unix_path(Path::new(&"p".repeat(UNIX_PATH_MAX))).is_ok());
+        let long = "p".repeat(UNIX_PATH_MAX + 1);
+        let error = unix_path(Path::new(&long)).unwrap_err();
+        assert_eq!(error, AddressError::TooLong { path: long.into(), length: 108 });
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(unix_path(Path::new("")).unwrap_err(), AddressError::Empty);
+        assert_eq!(unix_path(Path::new("a\0b")).unwrap_err(), AddressError::Nul { path: "a\0b".into() });
+        assert_eq!(abstract_name("").unwrap_err(), AddressError::Empty);
+    }
+
+    #[test]
+    fn literals_need_no_resolver_and_names_prefer_the_family() {
+        assert_eq!(look_up(Transport::Tcp, "127.0.0.1", 7).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
+        assert_eq!(look_up(Transport::Tcp6, "::1", 7).unwrap(), ["[::1]:7".parse().unwrap()]);
+        assert!(look_up(Transport::Tcp, "localhost", 7).unwrap()[0].is_ipv4());
+    }
+}

@@ -1,0 +1,214 @@
+//! Taking a path for a listening socket, safely, and giving it back. Removes nothing but a socket that nobody
+//! answers, or the very file that it made.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, lstat, mkdir, open, unlink};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use samehost_model::Endpoint;
+
+use crate::connect_error::describe;
+use crate::lock_file::{LockFile, NotTaken, lock_path, same_file};
+use crate::socket::{self, Blocking, Connecting};
+use crate::{ListenError, ListenOptions, address};
+
+/// A path that is ours: the socket file that we made there, and the lock beside it.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    path: PathBuf,
+    made: Stat,
+    /// Given back last, when the file is gone.
+    _lock: LockFile,
+}
+
+/// Who is behind an existing socket file.
+enum Answer {
+    Nobody,
+    Somebody(Option<u32>),
+    Unknown(Errno),
+}
+
+impl Claim {
+    /// Locks the path, clears a dead socket away, and lets `bind` make the file.
+    pub(crate) fn take(
+        endpoint: &Endpoint,
+        options: &ListenOptions,
+        bind: impl FnOnce(&Path) -> Result<(), Errno>,
+    ) -> Result<Claim, ListenError> {
+        let failed = |errno| ListenError::from_errno(endpoint, errno);
+        let given = endpoint.path().unwrap_or(Path::new(""));
+        // For the end, when the working directory may be another one.
+        let path = std::path::absolute(given)
+            .map_err(|source| ListenError::Other { endpoint: endpoint.clone(), source })?;
+        check_directory(endpoint, options, &path)?;
+        let lock = LockFile::take(&lock_path(&path)).map_err(|reason| match reason {
+            NotTaken::Held(holder) => match ask(&path) {
+                Answer::Somebody(Some(pid)) => {
+                    ListenError::InUse { endpoint: endpoint.clone(), pid: Some(pid) }
+                }
+                _ => ListenError::InUse { endpoint: endpoint.clone(), pid: holder },
+            },
+            NotTaken::Failed(errno @ (Errno::ACCESS | Errno::PERM)) if !lock_path(&path).exists() => {
+                failed(errno)
+            }
+            NotTaken::Failed(errno) => {
+                let path = lock_path(&path);
+                ListenError::Lock { endpoint: endpoint.clone(), path, source: errno.into() }
+            }
+        })?;
+        clear(endpoint, &path)?;
+        bind(&path).map_err(failed)?;
+        let made = lstat(&path).map_err(failed)?;
+        Ok(Claim { path, made, _lock: lock })
+    }
+
+    /// The socket file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file the owner and the mode that were asked for.
+    pub(crate) fn set_rights(&self, endpoint: &Endpoint, options: &ListenOptions) -> Result<(), ListenError> {
+        let failed = |errno| match errno {
+            Errno::PERM | Errno::ACCESS => ListenError::PermissionDenied {
+                endpoint: endpoint.clone(),
+                doing: "setting the owner and mode of the socket file".to_owned(),
+                advice: "only root gives files away: run as that user, or leave the owner out",
+            },
+            errno => ListenError::from_errno(endpoint, errno),
+        };
+        if let Some((uid, gid)) = options.owner {
+            give(&self.path, uid, gid).map_err(failed)?;
+        }
+        if self.made.st_mode & 0o7777 == options.mode {
+            return Ok(());
+        }
+        // Through a descriptor that is certainly our file, for chmod(2) would follow a link put in its place.
+        let held = open(&self.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(failed)?;
+        if !rustix::fs::fstat(&held).is_ok_and(|there| same_file(&there, &self.made)) {
+            return Err(failed(Errno::STALE));
+        }
+        use std::os::fd::AsRawFd;
+        let through = format!("/proc/self/fd/{}", held.as_raw_fd());
+        chmod(through, Mode::from_raw_mode(options.mode)).map_err(failed)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if lstat(&self.path).is_ok_and(|there| same_file(&there, &self.made)) {
+            let _ = unlink(&self.path);
+        }
+    }
+}
+
+fn give(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
+    chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Makes sure of the directory: there, or created, and not a public one where that is refused.
+fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) -> Result<(), ListenError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if options.refuse_tmp {
+        // The nearest part that exists, its links resolved: /home/me/sockets may be a link into /tmp.
+        let there = directory.ancestors().find_map(|part| part.canonicalize().ok()).unwrap_or_default();
+        if ["/tmp", "/var/tmp"].iter().any(|public| there.starts_with(public) || path.starts_with(public)) {
+            return Err(ListenError::UnderTmp { endpoint: endpoint.clone(), path: path.to_owned() });
+        }
+    }
+    if directory.exists() {
+        return Ok(());
+    }
+    let missing = |directory: &Path| ListenError::NoDirectory {
+        endpoint: endpoint.clone(),
+        directory: directory.to_owned(),
+    };
+    if !options.create_directory {
+        return match directory.try_exists() {
+            Ok(false) => Err(missing(directory)),
+            _ => Ok(()), // Cannot be seen: binding will say why.
+        };
+    }
+    match mkdir(directory, Mode::RWXU) {
+        Ok(()) => match options.owner {
+            Some((uid, gid)) => {
+                give(directory, uid, gid).map_err(|errno| ListenError::from_errno(endpoint, errno))
+            }
+            None => Ok(()),
+        },
+        Err(Errno::EXIST) => Ok(()),
+        Err(Errno::NOENT) => Err(missing(directory.parent().unwrap_or(directory))),
+        Err(errno) => Err(ListenError::from_errno(endpoint, errno)),
+    }
+}
+
+/// Leaves alone or clears away what has the path. Only called with the lock held.
+fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
+    let Ok(found) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !found.file_type().is_socket() {
+        return Err(ListenError::Occupied { endpoint: endpoint.clone(), found: describe(found.file_type()) });
+    }
+    let before = lstat(path).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+    match ask(path) {
+        Answer::Somebody(pid) => Err(ListenError::InUse { endpoint: endpoint.clone(), pid }),
+        Answer::Unknown(Errno::ACCESS) => Err(ListenError::PermissionDenied {
+            endpoint: endpoint.clone(),
+            doing: "asking whether anybody listens on the socket that is there".to_owned(),
+            advice: "it belongs to another user: choose another path, or run as that user",
+        }),
+        Answer::Unknown(Errno::NOENT) => Ok(()),
+        Answer::Unknown(errno) => Err(ListenError::from_errno(endpoint, errno)),
+        Answer::Nobody => {
+            // Programs that know nothing of our lock may have replaced it meanwhile; bind(2) will tell.
+            if lstat(path).is_ok_and(|there| same_file(&there, &before)) {
+                unlink(path).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Asks by connecting: only ECONNREFUSED means that nobody has the socket.
+fn ask(path: &Path) -> Answer {
+    let connect = || {
+        // A path made absolute may be too long where the relative one was not; then go through its directory.
+        let Ok(address) = address::unix_path(path) else {
+            return through_directory(path);
+        };
+        connect_to(&address)
+    };
+    match connect() {
+        Ok(pid) => Answer::Somebody(pid),
+        // Full backlog, or a living socket of another kind.
+        Err(Errno::AGAIN | Errno::PROTOTYPE) => Answer::Somebody(None),
+        Err(Errno::CONNREFUSED) => Answer::Nobody,
+        Err(errno) => Answer::Unknown(errno),
+    }
+}
+
+fn through_directory(path: &Path) -> Result<Option<u32>, Errno> {
+    use std::os::fd::AsRawFd;
+    let directory = path.parent().ok_or(Errno::NAMETOOLONG)?;
+    let name = path.file_name().ok_or(Errno::NAMETOOLONG)?;
+    let held = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let short = Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join(name);
+    connect_to(&address::unix_path(&short).map_err(|_| Errno::NAMETOOLONG)?)
+}
+
+fn connect_to(address: &SocketAddrUnix) -> Result<Option<u32>, Errno> {
+    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::No)?;
+    let Connecting::Done = socket::start(&fd, address)? else {
+        return Ok(None);
+    };
+    Ok(socket::peer_pid(&fd))
+}
+
+/// The process that listens at an address, if it answers.
+pub(crate) fn listening_pid(address: &SocketAddrUnix) -> Option<u32> {
+    connect_to(address).ok().flatten()
+}

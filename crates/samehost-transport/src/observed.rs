@@ -1,0 +1,215 @@
+//! What a descriptor really is, asked of the kernel and never of our own bookkeeping: clients lie about their
+//! transport, and a report must show evidence. Cannot see TLS, which lives above the kernel; ask the stream's cipher.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketType, ipproto, sockopt};
+use samehost_model::Transport;
+
+use crate::registry::carrier;
+use crate::socket::peer_pid;
+
+/// The family of a descriptor (`SO_DOMAIN`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Family {
+    /// A Unix socket.
+    Unix,
+    /// IPv4.
+    Inet,
+    /// IPv6.
+    Inet6,
+    /// No socket but a pipe (fstat: `S_ISFIFO`).
+    Pipe,
+    /// Another, by number.
+    Other(u16),
+}
+
+/// The kind of a descriptor (`SO_TYPE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A stream of bytes.
+    Stream,
+    /// A sequence of messages.
+    Seqpacket,
+    /// One way only, as pipes are.
+    OneWay,
+    /// Another, by number.
+    Other(u32),
+}
+
+/// The protocol of a descriptor (`SO_PROTOCOL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// Multipath TCP, which costs more than TCP and must not pass for it.
+    Mptcp,
+    /// Another, by number.
+    Other(u32),
+}
+
+/// One end of a Unix socket's connection, or of a TCP one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Name {
+    /// Address and port.
+    Inet(SocketAddr),
+    /// The path of a socket file.
+    Path(std::path::PathBuf),
+    /// A name in the abstract namespace, without its leading NUL byte.
+    Abstract(Vec<u8>),
+    /// A Unix socket that was never bound, as clients' are.
+    Unnamed,
+}
+
+/// What the kernel says about a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Its family.
+    pub family: Family,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its protocol; Unix sockets and pipes have none.
+    pub protocol: Option<Protocol>,
+    /// Its own address.
+    pub local: Option<Name>,
+    /// The peer's address; none when it is gone.
+    pub peer: Option<Name>,
+    /// The process at the other end when the connection was made (`SO_PEERCRED`), for Unix sockets.
+    pub peer_pid: Option<u32>,
+}
+
+impl Observed {
+    /// Asks the kernel about a descriptor.
+    ///
+    /// # Errors
+    /// ENOTSOCK for what is neither a socket nor a pipe; else what getsockopt(2) says.
+    pub fn of(fd: BorrowedFd<'_>) -> io::Result<Observed> {
+        let domain = match sockopt::socket_domain(fd) {
+            Err(Errno::NOTSOCK) => return Observed::of_pipe(fd),
+            other => other?,
+        };
+        let family = match domain {
+            AddressFamily::UNIX => Family::Unix,
+            AddressFamily::INET => Family::Inet,
+            AddressFamily::INET6 => Family::Inet6,
+            other => Family::Other(other.as_raw()),
+        };
+        Ok(Observed {
+            family,
+            kind: match sockopt::socket_type(fd)? {
+                SocketType::STREAM => Kind::Stream,
+                SocketType::SEQPACKET => Kind::Seqpacket,
+                other => Kind::Other(other.as_raw()),
+            },
+            protocol: sockopt::socket_protocol(fd)?.map(|protocol| match protocol {
+                ipproto::TCP => Protocol::Tcp,
+                ipproto::MPTCP => Protocol::Mptcp,
+                other => Protocol::Other(other.as_raw().get()),
+            }),
+            local: rustix::net::getsockname(fd).ok().and_then(name),
+            peer: rustix::net::getpeername(fd).ok().flatten().and_then(name),
+            peer_pid: if family == Family::Unix { peer_pid(fd) } else { None },
+        })
+    }
+
+    fn of_pipe(fd: BorrowedFd<'_>) -> io::Result<Observed> {
+        if FileType::from_raw_mode(fstat(fd.as_fd())?.st_mode) != FileType::Fifo {
+            return Err(Errno::NOTSOCK.into());
+        }
+        Ok(Observed {
+            family: Family::Pipe,
+            kind: Kind::OneWay,
+            protocol: None,
+            local: None,
+            peer: None,
+            peer_pid: None,
+        })
+    }
+
+    /// Whether this can be that transport. `unix`, `abstract` and `socketpair` differ in their names, so a
+    /// comparison needs both ends' sight of them; for `tcp+tls` it says that TCP is below.
+    #[must_use]
+    pub fn matches(&self, transport: Transport) -> bool {
+        carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
+    }
+
+    /// Whether either end has a name that passes the test.
+    pub(crate) fn either(&self, test: fn(&Name) -> bool) -> bool {
+        self.local.as_ref().is_some_and(test) || self.peer.as_ref().is_some_and(test)
+    }
+}
+
+/// The size of `sockaddr_un`.
+const SUN_PATH_END: u32 = 2 + 108;
+
+fn name(address: SocketAddrAny) -> Option<Name> {
+    use std::os::unix::ffi::OsStrExt;
+    match address.address_family() {
+        // A path of 108 bytes has its NUL beyond `sockaddr_un`, which rustix panics on: any local client could bind one.
+        AddressFamily::UNIX if address.addr_len() > SUN_PATH_END => None,
+        AddressFamily::UNIX => {
+            let address = SocketAddrUnix::try_from(address).ok()?;
+            Some(match (address.path_bytes(), address.abstract_name()) {
+                (Some(path), _) => Name::Path(std::ffi::OsStr::from_bytes(path).into()),
+                // rustix shows a socket without a name as one with an empty abstract name.
+                (None, Some(name)) if !name.is_empty() => Name::Abstract(name.to_vec()),
+                (None, _) => Name::Unnamed,
+            })
+        }
+        _ => SocketAddr::try_from(address).ok().map(Name::Inet),
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Inet(address) => write!(f, "{address}"),
+            Name::Path(path) => write!(f, "{}", path.display()),
+            Name::Abstract(name) => write!(f, "@{}", name.escape_ascii()),
+            Name::Unnamed => f.write_str("unnamed"),
+        }
+    }
+}
+
+impl fmt::Display for Observed {
+    /// `AF_INET stream tcp, 127.0.0.1:39218 → 127.0.0.1:7000`, `AF_UNIX stream /run/app.sock, peer pid 4711`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.family {
+            Family::Pipe => return f.write_str("pipe"),
+            Family::Unix => f.write_str("AF_UNIX")?,
+            Family::Inet => f.write_str("AF_INET")?,
+            Family::Inet6 => f.write_str("AF_INET6")?,
+            Family::Other(number) => write!(f, "address family {number}")?,
+        }
+        match self.kind {
+            Kind::Stream => f.write_str(" stream")?,
+            Kind::Seqpacket => f.write_str(" seqpacket")?,
+            Kind::OneWay => f.write_str(" one way")?,
+            Kind::Other(number) => write!(f, " type {number}")?,
+        }
+        match self.protocol {
+            None => {}
+            Some(Protocol::Tcp) => f.write_str(" tcp")?,
+            Some(Protocol::Mptcp) => f.write_str(" mptcp")?,
+            Some(Protocol::Other(number)) => write!(f, " protocol {number}")?,
+        }
+        match (&self.local, &self.peer) {
+            (Some(local @ Name::Inet(_)), Some(peer)) => write!(f, ", {local} → {peer}")?,
+            (Some(Name::Unnamed) | None, Some(Name::Unnamed) | None) => {}
+            (Some(Name::Unnamed) | None, Some(name)) | (Some(name), _) => write!(f, " {name}")?,
+        }
+        match self.peer_pid {
+            Some(pid) => write!(f, ", peer pid {pid}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! `Stream`: one type for all transports, so that what is exchanged need not know how it travels.
+//!
+//! The plain path is the hot path of a benchmark: `read` and `write` are one system call behind an inlined match,
+//! repeated only when a signal interrupted it. Nothing here may lock, allocate or look at a clock.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::retry_on_intr;
+use rustix::net::Shutdown;
+use samehost_model::Transport;
+
+use crate::Observed;
+use crate::tls_session::TlsSession;
+
+/// A connection over any transport.
+///
+/// * Over `seqpacket` one `read` returns one message, or as much of it as the buffer holds: the rest of that message
+///   is gone. A write is one message and fails with EMSGSIZE when it exceeds the send buffer
+///   (`net.core.wmem_default`, 208 KiB by default, of which the kernel keeps some). An empty message cannot be told
+///   from the end of the stream.
+/// * Over `tcp+tls` bytes that were decrypted may wait inside ([`has_buffered`](Self::has_buffered)) and bytes that
+///   were accepted may not have left yet ([`wants_write`](Self::wants_write)); an epoll loop asks for both.
+/// * A write to a peer that is gone raises SIGPIPE, which Rust programs ignore unless they reset it.
+pub struct Stream {
+    inner: Inner,
+    transport: Transport,
+}
+
+enum Inner {
+    /// One descriptor for both ways.
+    Socket(OwnedFd),
+    /// A descriptor each way; writing ends by closing its descriptor.
+    Pipe { read: OwnedFd, write: Option<OwnedFd> },
+    /// A socket and the session that encrypts on it.
+    Tls(Box<TlsSession>),
+}
+
+impl Stream {
+    /// Takes over a connected socket, such as one that was inherited. Its bytes are passed as they are: a TLS
+    /// session cannot be taken over.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd, transport: Transport) -> Stream {
+        Stream { inner: Inner::Socket(fd), transport }
+    }
+
+    /// Takes over the two ends of two pipes.
+    #[must_use]
+    pub fn pipe(read: OwnedFd, write: OwnedFd) -> Stream {
+        Stream { inner: Inner::Pipe { read, write: Some(write) }, transport: Transport::Pipe }
+    }
+
+    pub(crate) fn tls(session: TlsSession) -> Stream {
+        Stream { inner: Inner::Tls(Box::new(session)), transport: Transport::TcpTls }
+    }
+
+    /// How the bytes travel, by what was asked for; [`observed`](Self::observed) asks the kernel.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The descriptors, to hand to a child process as its standard input and output: one for a socket, the read and
+    /// the write side for pipes. A pipe whose write side was shut down gives the read side only.
+    ///
+    /// # Errors
+    /// Unsupported for TLS, whose keys a descriptor does not hold.
+    pub fn into_fds(self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+        match self.inner {
+            Inner::Socket(fd) => Ok((fd, None)),
+            Inner::Pipe { read, write } => Ok((read, write)),
+            Inner::Tls(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a TLS session's keys do not travel with its descriptor; hand over a plain socket",
+            )),
+        }
+    }
+
+    /// The descriptor that is written to: the same as [`as_fd`](AsFd::as_fd) but for pipes. After
+    /// [`shutdown_write`](Self::shutdown_write) of a pipe there is none, and the read side stands in.
+    #[must_use]
+    pub fn write_fd(&self) -> BorrowedFd<'_> {
+        match &self.inner {
+            Inner::Pipe { write: Some(write), .. } => write.as_fd(),
+            _ => self.as_fd(),
+        }
+    }
+
+    /// Makes reads and writes return `WouldBlock` in place of waiting, or wait again.
+    ///
+    /// # Errors
+    /// What ioctl(2) says.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        rustix::io::ioctl_fionbio(self.as_fd(), nonblocking)?;
+        if let Inner::Pipe { write: Some(write), .. } = &self.inner {
+            rustix::io::ioctl_fionbio(write, nonblocking)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a read would return something although the descriptor may not be readable: decrypted bytes, or the
+    /// peer's close. Always false without TLS.
+    #[inline]
+    #[must_use]
+    pub fn has_buffered(&self) -> bool {
+        match &self.inner {
+            Inner::Tls(session) => session.has_buffered(),
+            _ => false,
+        }
+    }
+
+    /// Whether bytes that `write` accepted have not left yet, and [`flush`](Write::flush) is due when the descriptor
+    /// is writable. Always false without TLS.
+    #[inline]
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        match &self.inner {
+            Inner::Tls(session) => session.wants_write(),
+            _ => false,
+        }
+    }
+
+    /// Ends writing; the peer reads to the end, and reading goes on here. A socket is shut down, TLS sends its
+    /// close_notify, a pipe's write side is closed.
+    ///
+    /// # Errors
+    /// `WouldBlock` on a nonblocking TLS stream that could not send everything: call again when it is writable.
+    pub fn shutdown_write(&mut self) -> io::Result<()> {
+        match &mut self.inner {
+            Inner::Socket(fd) => Ok(rustix::net::shutdown(fd, Shutdown::Write)?),
+            Inner::Pipe { write, .. } => {
+                *write = None;
+                Ok(())
+            }
+            Inner::Tls(session) => session.shutdown_write(),
+        }
+    }
+
+    /// Ends both ways at once, unblocking whoever waits for this socket.
+    ///
+    /// A thread that is blocked in `read` holds the stream; give another thread a
+    /// [`shutdown_handle`](Self::shutdown_handle) beforehand.
+    ///
+    /// # Errors
+    /// Unsupported for pipes, which cannot be shut down; else what shutdown(2) says.
+    pub fn shutdown_both(&self) -> io::Result<()> {
+        match &self.inner {
+            Inner::Pipe { .. } => Err(pipes_cannot()),
+            _ => Ok(rustix::net::shutdown(self.as_fd(), Shutdown::Both)?),
+        }
+    }
+
+    /// A second hold on the socket that can end the connection from another thread.
+    ///
+    /// # Errors
+    /// Unsupported for pipes; too many open files.
+    pub fn shutdown_handle(&self) -> io::Result<ShutdownHandle> {
+        match &self.inner {
+            Inner::Pipe { .. } => Err(pipes_cannot()),
+            _ => Ok(ShutdownHandle { fd: rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)? }),
+        }
+    }
+
+    /// How a connection that was in progress ended; also clears the error.
+    ///
+    /// # Errors
+    /// The connection's error, such as ECONNREFUSED.
+    pub fn take_error(&self) -> io::Result<()> {
+        match &self.inner {
+            Inner::Pipe { .. } => Ok(()),
+            _ => Ok(rustix::net::sockopt::socket_error(self.as_fd())??),
+        }
+    }
+
+    /// What the kernel says this really is.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn observed(&self) -> io::Result<Observed> {
+        Observed::of(self.as_fd())
+    }
+
+    /// Protocol version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; none without TLS or before the
+    /// handshake.
+    #[must_use]
+    pub fn cipher(&self) -> Option<String> {
+        match &self.inner {
+            Inner::Tls(session) => session.cipher(),
+            _ => None,
+        }
+    }
+}
+
+fn pipes_cannot() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "a pipe cannot be shut down; drop the stream to close it")
+}
+
+#[cold]
+fn write_side_is_shut() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the write side was shut down")
+}
+
+impl Read for Stream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.inner {
+            Inner::Socket(fd) => Ok(retry_on_intr(|| rustix::io::read(&*fd, &mut *buffer))?),
+            Inner::Pipe { read, .. } => Ok(retry_on_intr(|| rustix::io::read(&*read, &mut *buffer))?),
+            Inner::Tls(session) => session.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.inner {
+            Inner::Socket(fd) => Ok(retry_on_intr(|| rustix::io::write(&*fd, bytes))?),
+            Inner::Pipe { write: Some(write), .. } => {
+                Ok(retry_on_intr(|| rustix::io::write(&*write, bytes))?)
+            }
+            Inner::Pipe { write: None, .. } => Err(write_side_is_shut()),
+            Inner::Tls(session) => session.write(bytes),
+        }
+    }
+
+    #[inline]
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.inner {
+            Inner::Socket(fd) => Ok(retry_on_intr(|| rustix::io::writev(&*fd, slices))?),
+            Inner::Pipe { write: Some(write), .. } => {
+                Ok(retry_on_intr(|| rustix::io::writev(&*write, slices))?)
+            }
+            Inner::Pipe { write: None, .. } => Err(write_side_is_shut()),
+            Inner::Tls(session) => match slices.iter().find(|slice| !slice.is_empty()) {
+                Some(slice) => session.write(slice),
+                None => Ok(0),
+            },
+        }
+    }
+
+    /// Sends what TLS accepted and still holds; nothing is held without TLS.
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.inner {
+            Inner::Tls(session) => session.flush(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    /// The descriptor that is read from.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.inner {
+            Inner::Socket(fd) | Inner::Pipe { read: fd, .. } => fd.as_fd(),
+            Inner::Tls(session) => session.as_fd(),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("transport", &self.transport).field("fd", &self.as_fd()).finish()
+    }
+}
+
+/// Ends a connection from another thread than the one that reads it.
+#[derive(Debug)]
+pub struct ShutdownHandle {
+    fd: OwnedFd,
+}
+
+impl ShutdownHandle {
+    /// Ends both ways; a blocked `read` returns 0 and a blocked `write` fails.
+    ///
+    /// # Errors
+    /// What shutdown(2) says, such as ENOTCONN when the peer ended it already.
+    pub fn shutdown_both(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Both)?)
+    }
+}

@@ -1,0 +1,177 @@
+//! Whom TLS trusts: the server's own certificate, and which certificates a client accepts. Only in memory; no keys
+//! are written, no system store is read.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
+
+/// The ring provider, passed explicitly: a library must not depend on a default of the process, nor install one.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
+}
+
+/// Which server certificates a client accepts.
+///
+/// Except with [`config`](Self::config), sessions are never resumed: each connection pays a full handshake, so
+/// that the first connection of a measurement costs what the others do.
+#[derive(Clone)]
+pub struct TlsTrust {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) loopback_only: bool,
+}
+
+impl TlsTrust {
+    /// Exactly this certificate (DER), whatever names stand in it: for a server that was started here.
+    #[must_use]
+    pub fn pinned(certificate: &[u8]) -> TlsTrust {
+        let pinned = CertificateDer::from(certificate.to_vec());
+        TlsTrust { config: client_config(Some(pinned)), loopback_only: false }
+    }
+
+    /// Whatever this rustls configuration accepts, resumes and offers.
+    #[must_use]
+    pub fn config(config: Arc<ClientConfig>) -> TlsTrust {
+        TlsTrust { config, loopback_only: false }
+    }
+
+    /// Any certificate, but only when the peer's address is on loopback (127.0.0.0/8, ::1): measuring a local server
+    /// must not need its CA. It does not protect from another local program that took the port.
+    #[must_use]
+    pub fn any_on_loopback() -> TlsTrust {
+        static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+        TlsTrust { config: CONFIG.get_or_init(|| client_config(None)).clone(), loopback_only: true }
+    }
+}
+
+impl Default for TlsTrust {
+    fn default() -> Self {
+        TlsTrust::any_on_loopback()
+    }
+}
+
+impl fmt::Debug for TlsTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsTrust").field("loopback_only", &self.loopback_only).finish_non_exhaustive()
+    }
+}
+
+fn client_config(pinned: Option<CertificateDer<'static>>) -> Arc<ClientConfig> {
+    let provider = provider();
+    let verifier = Verifier { pinned, provider: provider.clone() };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring supports TLS 1.2 and 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
+}
+
+/// Compares the certificate with the pinned one, if any, and checks that the server holds its key.
+#[derive(Debug)]
+struct Verifier {
+    pinned: Option<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.pinned {
+            Some(pinned) if pinned != certificate => {
+                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+            }
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A server's certificate and key.
+#[derive(Clone)]
+pub struct TlsServer {
+    pub(crate) config: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+}
+
+/// Why a certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateMakingError {
+    /// The key or the certificate could not be generated.
+    #[error("cannot make a self-signed certificate: {0}; see whether getrandom(2) works here")]
+    Generate(#[from] rcgen::Error),
+    /// rustls does not take the certificate or the key.
+    #[error("cannot use the self-signed certificate: {0}; this is a defect of samehost, please report it")]
+    Refused(#[from] Error),
+}
+
+impl TlsServer {
+    /// A new certificate for localhost, 127.0.0.1 and ::1 with a new ECDSA P-256 key, kept in memory only.
+    ///
+    /// # Errors
+    /// [`CertificateMakingError`].
+    pub fn self_signed() -> Result<TlsServer, CertificateMakingError> {
+        let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let made = rcgen::generate_simple_self_signed(names)?;
+        let certificate = made.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key.into())?;
+        // No tickets and no cache: nobody resumes, and unread tickets would be bytes that only TLS sends.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(TlsServer { config: Arc::new(config), certificate })
+    }
+
+    /// The certificate, for [`TlsTrust::pinned`].
+    #[must_use]
+    pub fn certificate_der(&self) -> &[u8] {
+        &self.certificate
+    }
+}
+
+impl fmt::Debug for TlsServer {
+    /// Never shows the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsServer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! `abstract`: a stream socket with a Linux abstract name. It has no file: no permissions, nothing to clean up, and
+//! it is seen in one network namespace only. Any local user may connect, and any may take a name that is free.
+
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
+use samehost_model::{Endpoint, Transport};
+
+use super::unix::{connect_to, listen_on, start_to};
+use crate::observed::{Family, Kind, Name};
+use crate::registry::Carrier;
+use crate::socket::{self, Blocking};
+use crate::{AddressError, ListenError, ListenOptions, Listener, address};
+
+pub(crate) const CARRIER: Carrier = Carrier {
+    transport: Transport::Abstract,
+    connect: |endpoint, options| connect_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
+    start: |endpoint, _| start_to(endpoint, &name_address(endpoint)?, SocketType::STREAM),
+    listen,
+    carries: |seen| {
+        seen.family == Family::Unix
+            && seen.kind == Kind::Stream
+            && seen.either(|name| matches!(name, Name::Abstract(_)))
+    },
+};
+
+fn name_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
+    match endpoint {
+        Endpoint::Abstract(name) => address::abstract_name(name),
+        _ => Err(AddressError::Empty),
+    }
+}
+
+fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let address = name_address(endpoint)?;
+    let failed = |errno| ListenError::from_errno(endpoint, errno);
+    let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+    net::bind(&fd, &address).map_err(|errno| match errno {
+        rustix::io::Errno::ADDRINUSE => {
+            ListenError::InUse { endpoint: endpoint.clone(), pid: crate::claim::listening_pid(&address) }
+        }
+        errno => failed(errno),
+    })?;
+    listen_on(endpoint, options, fd)
+}

@@ -1,0 +1,32 @@
+//! `pipe`: two pipes, one each way; a parent hands the ends of one side to its child.
+
+use std::io;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use samehost_model::Transport;
+
+use super::{connect_needs_parent, listen_needs_parent, start_needs_parent};
+use crate::Stream;
+use crate::observed::Family;
+use crate::registry::Carrier;
+
+pub(crate) const CARRIER: Carrier = Carrier {
+    transport: Transport::Pipe,
+    connect: connect_needs_parent,
+    start: start_needs_parent,
+    listen: listen_needs_parent,
+    carries: |seen| seen.family == Family::Pipe,
+};
+
+/// Two streams joined by two pipes; what one writes the other reads.
+///
+/// All four ends are close-on-exec. To give one side to a child: [`Stream::into_fds`], then `std::process::Stdio::from`
+/// for its standard input and output.
+///
+/// # Errors
+/// What pipe(2) says: too many open files.
+pub fn pipe_pair() -> io::Result<(Stream, Stream)> {
+    let (here_reads, there_writes) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (there_reads, here_writes) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((Stream::pipe(here_reads, here_writes), Stream::pipe(there_reads, there_writes)))
+}

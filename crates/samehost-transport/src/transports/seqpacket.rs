@@ -1,0 +1,19 @@
+//! `seqpacket`: a Unix socket with a path that keeps message boundaries. What that means for reads, writes and the
+//! end of the stream is documented at `Stream`.
+
+use rustix::net::SocketType;
+use samehost_model::Transport;
+
+use super::unix::{connect_to, listen_at, path_address, start_to};
+use crate::observed::{Family, Kind};
+use crate::registry::Carrier;
+
+pub(crate) const CARRIER: Carrier = Carrier {
+    transport: Transport::Seqpacket,
+    connect: |endpoint, options| {
+        connect_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET)
+    },
+    start: |endpoint, _| start_to(endpoint, &path_address(endpoint)?, SocketType::SEQPACKET),
+    listen: |endpoint, options| listen_at(endpoint, options, SocketType::SEQPACKET),
+    carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
+};

@@ -1,0 +1,127 @@
+//! `tcp` and `tcp6`: TCP by host and port. Also the ground that `tcp+tls` stands on; knows nothing of TLS.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketType, sockopt};
+use samehost_model::{Endpoint, Transport};
+
+use crate::address::look_up;
+use crate::observed::{Family, Kind, Observed, Protocol};
+use crate::registry::Carrier;
+use crate::socket::{self, Blocking};
+use crate::{
+    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError, Stream,
+};
+
+pub(crate) const TCP: Carrier = Carrier {
+    transport: Transport::Tcp,
+    connect,
+    start,
+    listen,
+    carries: |seen| seen.family == Family::Inet && is_tcp(seen),
+};
+
+pub(crate) const TCP6: Carrier = Carrier {
+    transport: Transport::Tcp6,
+    carries: |seen| seen.family == Family::Inet6 && is_tcp(seen),
+    ..TCP
+};
+
+/// Whether it is TCP over either family.
+pub(super) fn is_tcp(seen: &Observed) -> bool {
+    matches!(seen.family, Family::Inet | Family::Inet6)
+        && seen.kind == Kind::Stream
+        && seen.protocol == Some(Protocol::Tcp)
+}
+
+/// `localhost` may lead to either family; the name that counts is that of the one it led to.
+fn transport(address: SocketAddr) -> Transport {
+    if address.is_ipv6() { Transport::Tcp6 } else { Transport::Tcp }
+}
+
+fn host_port(endpoint: &Endpoint) -> Result<(&str, u16), Errno> {
+    match endpoint {
+        Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => Ok((host, *port)),
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+fn family(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET }
+}
+
+fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    let deadline = socket::deadline(options.timeout);
+    let (fd, address) = connect_socket(endpoint, options, deadline)?;
+    Ok(Stream::from_fd(fd, transport(address)))
+}
+
+/// Tries the host's addresses in turn, within one deadline; the last one's error counts.
+pub(super) fn connect_socket(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+    deadline: Option<Instant>,
+) -> Result<(OwnedFd, SocketAddr), ConnectError> {
+    let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
+    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let addresses = look_up(endpoint.transport(), host, port)
+        .map_err(|source| ConnectError::Lookup { endpoint: endpoint.clone(), source })?;
+    let mut last = Errno::ADDRNOTAVAIL;
+    for address in addresses {
+        let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+        match socket::connect(&fd, &address, deadline) {
+            Ok(()) => return Ok((fd, address)),
+            Err(errno) => last = errno,
+        }
+    }
+    Err(failed(last))
+}
+
+fn start(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
+    let (fd, address, connecting) = start_socket(endpoint)?;
+    Ok((Stream::from_fd(fd, transport(address)), connecting))
+}
+
+/// Starts with the first address only: the next would mean to wait for this one.
+pub(super) fn start_socket(endpoint: &Endpoint) -> Result<(OwnedFd, SocketAddr, Connecting), StartError> {
+    let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
+    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let address = look_up(endpoint.transport(), host, port)
+        .map_err(|source| StartError::Lookup { endpoint: endpoint.clone(), source })?[0];
+    let fd = socket::open(family(address), SocketType::STREAM, Blocking::No).map_err(failed)?;
+    let connecting = socket::start(&fd, &address).map_err(failed)?;
+    Ok((fd, address, connecting))
+}
+
+fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let (fd, address) = listen_socket(endpoint, options)?;
+    let actual = Endpoint::Tcp { host: address.ip().to_string(), port: address.port() };
+    Ok(Listener::new(fd, actual, transport(address)))
+}
+
+/// A listening socket and the address it really has.
+pub(super) fn listen_socket(
+    endpoint: &Endpoint,
+    options: &ListenOptions,
+) -> Result<(OwnedFd, SocketAddr), ListenError> {
+    let failed = |errno| ListenError::from_errno(endpoint, errno);
+    let (host, port) = host_port(endpoint).map_err(failed)?;
+    let address = look_up(endpoint.transport(), host, port)
+        .map_err(|source| ListenError::Lookup { endpoint: endpoint.clone(), source })?[0];
+    // TCP_NODELAY, which this sets, is handed on to accepted sockets: both ends have it without a call each.
+    let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+    // Connections of a former server that linger in TIME_WAIT do not keep its port; a living listener does.
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+    if address.is_ipv6() {
+        // `[::]` must not take the IPv4 port as well: tcp6 is tcp6.
+        sockopt::set_ipv6_v6only(&fd, true).map_err(failed)?;
+    }
+    net::bind(&fd, &address).map_err(failed)?;
+    net::listen(&fd, options.backlog).map_err(failed)?;
+    let actual = net::getsockname(&fd).map_err(failed)?;
+    let actual = SocketAddr::try_from(actual).map_err(failed)?;
+    Ok((fd, actual))
+}

@@ -1,0 +1,101 @@
+//! `tcp+tls`: TLS 1.3 or 1.2 over TCP, on whichever family the host has. The client's `connect` does the handshake;
+//! everything else leaves it to the first reads and writes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::net::sockopt::{self, Timeout};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use samehost_model::{Endpoint, Transport};
+
+use super::tcp;
+use crate::registry::Carrier;
+use crate::socket::{self, remaining};
+use crate::tls_session::TlsSession;
+use crate::{
+    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError, Stream,
+    TlsTrust,
+};
+
+pub(crate) const CARRIER: Carrier =
+    Carrier { transport: Transport::TcpTls, connect, start, listen, carries: tcp::is_tcp };
+
+fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
+    let deadline = socket::deadline(options.timeout);
+    let (fd, address) = tcp::connect_socket(endpoint, options, deadline)?;
+    let failed = |source| ConnectError::Tls { endpoint: endpoint.clone(), source };
+    let mut session = session(endpoint, &options.tls, fd, address).map_err(failed)?;
+    match handshake(&mut session, deadline) {
+        Ok(()) => Ok(Stream::tls(session)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut {
+            endpoint: endpoint.clone(),
+            after: options.timeout.unwrap_or_default(),
+        }),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The handshake on a blocking socket; `WouldBlock` once the deadline is over.
+fn handshake(session: &mut TlsSession, deadline: Option<Instant>) -> io::Result<()> {
+    while session.is_handshaking() {
+        if let Some(deadline) = deadline {
+            if deadline <= Instant::now() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            limit(session, Some(deadline))?;
+        }
+        session.handshake_once()?;
+    }
+    session.flush()?;
+    if deadline.is_some() {
+        limit(session, None)?;
+    }
+    Ok(())
+}
+
+fn limit(session: &TlsSession, deadline: Option<Instant>) -> io::Result<()> {
+    let time = deadline.map(remaining);
+    sockopt::set_socket_timeout(session.as_fd(), Timeout::Recv, time)?;
+    Ok(sockopt::set_socket_timeout(session.as_fd(), Timeout::Send, time)?)
+}
+
+fn session(
+    endpoint: &Endpoint,
+    trust: &TlsTrust,
+    fd: OwnedFd,
+    address: SocketAddr,
+) -> io::Result<TlsSession> {
+    if trust.loopback_only && !address.ip().is_loopback() {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "any certificate is accepted on loopback only, and {address} is not; pin the certificate"
+            ),
+        ));
+    }
+    let Endpoint::TcpTls { host, .. } = endpoint else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+    let client = ClientConnection::new(trust.config.clone(), name).map_err(io::Error::other)?;
+    Ok(TlsSession::new(client.into(), fd))
+}
+
+fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
+    let (fd, address, connecting) = tcp::start_socket(endpoint)?;
+    let session = session(endpoint, &options.tls, fd, address)
+        .map_err(|source| StartError::Tls { endpoint: endpoint.clone(), source })?;
+    Ok((Stream::tls(session), connecting))
+}
+
+fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
+    let Some(tls) = &options.tls else {
+        return Err(ListenError::NoCertificate { endpoint: endpoint.clone() });
+    };
+    let (fd, address) = tcp::listen_socket(endpoint, options)?;
+    let actual = Endpoint::TcpTls { host: address.ip().to_string(), port: address.port() };
+    Ok(Listener::new(fd, actual, Transport::TcpTls).with_tls(tls.config.clone()))
+}

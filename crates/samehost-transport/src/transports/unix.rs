@@ -1,0 +1,102 @@
+//! `unix`: a stream socket with a path. Also the ground of `seqpacket` (other kind) and `abstract` (other name).
+//! Who may have the path is decided in `claim.rs`.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
+use samehost_model::{Endpoint, Transport};
+
+use crate::claim::Claim;
+use crate::observed::{Family, Kind, Name};
+use crate::registry::Carrier;
+use crate::socket::{self, Blocking};
+use crate::{
+    AddressError, ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError,
+    Stream, address,
+};
+
+pub(crate) const CARRIER: Carrier = Carrier {
+    transport: Transport::Unix,
+    connect: |endpoint, options| connect_to(endpoint, options, &path_address(endpoint)?, SocketType::STREAM),
+    start: |endpoint, _| start_to(endpoint, &path_address(endpoint)?, SocketType::STREAM),
+    listen: |endpoint, options| listen_at(endpoint, options, SocketType::STREAM),
+    carries: |seen| {
+        seen.family == Family::Unix
+            && seen.kind == Kind::Stream
+            && seen.either(|name| matches!(name, Name::Path(_)))
+    },
+};
+
+pub(super) fn path_address(endpoint: &Endpoint) -> Result<SocketAddrUnix, AddressError> {
+    address::unix_path(endpoint.path().unwrap_or(Path::new("")))
+}
+
+pub(super) fn connect_to(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+    address: &SocketAddrUnix,
+    kind: SocketType,
+) -> Result<Stream, ConnectError> {
+    let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
+    let deadline = socket::deadline(options.timeout);
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
+    socket::connect(&fd, address, deadline).map_err(failed)?;
+    Ok(Stream::from_fd(fd, endpoint.transport()))
+}
+
+pub(super) fn start_to(
+    endpoint: &Endpoint,
+    address: &SocketAddrUnix,
+    kind: SocketType,
+) -> Result<(Stream, Connecting), StartError> {
+    let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::No).map_err(failed)?;
+    let connecting = socket::start(&fd, address).map_err(failed)?;
+    Ok((Stream::from_fd(fd, endpoint.transport()), connecting))
+}
+
+pub(super) fn listen_at(
+    endpoint: &Endpoint,
+    options: &ListenOptions,
+    kind: SocketType,
+) -> Result<Listener, ListenError> {
+    let address = path_address(endpoint)?;
+    let failed = |errno| ListenError::from_errno(endpoint, errno);
+    let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
+    // Linux gives the new file the mode of the socket less the umask, so it never has more rights than asked for.
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(failed)?;
+    let claim = Claim::take(endpoint, options, |_| net::bind(&fd, &address))?;
+    // The umask may have taken too much, and the owner may be another. Both change between bind and listen, when
+    // connecting is still refused: nobody comes in by rights that the file is not to keep.
+    claim.set_rights(endpoint, options)?;
+    listen_on(endpoint, options, fd).map(|listener| listener.with_claim(claim))
+}
+
+pub(super) fn listen_on(
+    endpoint: &Endpoint,
+    options: &ListenOptions,
+    fd: OwnedFd,
+) -> Result<Listener, ListenError> {
+    net::listen(&fd, options.backlog).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
+    Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// What `listen_at` relies on: unix(7) does not say so, the kernel (`unix_bind_bsd`) does it.
+    #[test]
+    fn the_mode_of_the_socket_becomes_that_of_the_file_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.sock");
+        let fd = socket::open(AddressFamily::UNIX, SocketType::STREAM, Blocking::Yes).unwrap();
+        rustix::fs::fchmod(&fd, Mode::RUSR).unwrap();
+        net::bind(&fd, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o400);
+    }
+}
