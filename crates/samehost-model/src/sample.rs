@@ -53,6 +53,10 @@ pub struct MachineUse {
     pub foreign_percent: f64,
     /// Time this cgroup was throttled, in milliseconds.
     pub throttled_ms: f64,
+    /// Change of the CPUs' mean clock frequency from the beginning to the end, in percent; absent where the
+    /// kernel does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_change_percent: Option<f64>,
     /// The process that used most of the foreign time, where it was looked for: `name (pid)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_process: Option<String>,

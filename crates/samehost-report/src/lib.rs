@@ -1,1 +1,58 @@
-//! samehost-report
+//! From a report to bytes: terminal, JSON, CSV, Markdown. Pure: it reads no clock, opens no file, prints
+//! nothing and decides nothing; verdicts come from `samehost-stats`, here they only get words.
+//!
+//! A renderer is one file and one line in [`RENDERERS`]. The terminal is apart, for it has a width and colours.
+
+mod answer;
+mod axis;
+mod changes;
+mod checkup;
+mod conditions;
+mod csv;
+mod figures;
+mod grid;
+mod head;
+mod json;
+mod line;
+mod markdown;
+mod notes;
+mod number;
+mod quantile_plot;
+mod ratio_plot;
+mod terminal;
+mod text;
+mod view;
+mod words;
+
+use std::io::{self, Write};
+
+use samehost_model::Report;
+
+pub use checkup::{Finding, FindingKind};
+pub use number::{format_ratio, format_value};
+pub use terminal::Terminal;
+
+/// A format that a report can be written in.
+pub struct Renderer {
+    /// Name of the format, as in `--json`.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub about: &'static str,
+    /// Writes the report.
+    pub render: fn(&Report, &mut dyn Write) -> io::Result<()>,
+}
+
+/// Every format, in the order in which help lists them.
+pub const RENDERERS: &[Renderer] = &[
+    Renderer {
+        name: "json",
+        about: "everything, for programs and for `samehost report`",
+        render: json::render,
+    },
+    Renderer { name: "csv", about: "one row for each comparison", render: csv::render },
+    Renderer {
+        name: "markdown",
+        about: "the answer and its table, to paste into an issue",
+        render: markdown::render,
+    },
+];

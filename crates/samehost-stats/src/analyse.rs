@@ -241,12 +241,13 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
     let missed = widths.iter().filter(|width| **width > report.plan.precision.ln_1p()).count();
     let widest = widths.iter().copied().fold(0.0, f64::max);
     (missed > 0).then(|| {
-        let message = format!(
-            "{missed} of {} comparisons of {metric} missed the wanted precision of ±{}; the widest interval is ±{}",
-            widths.len(),
-            percent(report.plan.precision),
-            percent(widest.exp_m1())
-        );
+        let (wanted, reached) = (percent(report.plan.precision), percent(widest.exp_m1()));
+        let message = match widths.len() {
+            1 => format!("the interval of {metric} reached ±{reached}; ±{wanted} was wanted"),
+            all => format!(
+                "{missed} of {all} comparisons of {metric} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
+            ),
+        };
         Warning::new(Code::Imprecise, metric, message)
     })
 }

@@ -27,7 +27,9 @@ pub struct Claim {
 
 /// A text that is no claim.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is no claim; write 'CANDIDATE/BASELINE METRIC >= NUMBER' (or <=, >, <), such as 'unix/tcp throughput >= 1.05', or 'CANDIDATE/BASELINE METRIC is faster' (or slower, equivalent, inconclusive)")]
+#[error(
+    "`{0}` is no claim; write 'CANDIDATE/BASELINE METRIC >= NUMBER' (or <=, >, <), such as 'unix/tcp throughput >= 1.05', or 'CANDIDATE/BASELINE METRIC is faster' (or slower, equivalent, inconclusive)"
+)]
 pub struct ClaimError(String);
 
 /// Why a claim does not hold.
@@ -176,9 +178,7 @@ fn is_bar(code: samehost_model::Code) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_model::{
-        Arm, Code, Host, Outcome, Plan, Point, SCHEMA, Transport, Warning, WorkloadInfo,
-    };
+    use samehost_model::{Arm, Code, Host, Outcome, Plan, Point, SCHEMA, Transport, Warning, WorkloadInfo};
 
     fn report(ratio: f64, verdict: Verdict, warnings: Vec<Warning>) -> Report {
         let arm = |id: &str| Arm {
@@ -251,7 +251,15 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "unix/tcp throughput", "unix throughput > 1", "unix/tcp throughput > x", "a/b c is better", "a/b c > -1", "/b c > 1"] {
+        for text in [
+            "",
+            "unix/tcp throughput",
+            "unix throughput > 1",
+            "unix/tcp throughput > x",
+            "a/b c is better",
+            "a/b c > -1",
+            "/b c > 1",
+        ] {
             assert!(text.parse::<Claim>().is_err(), "{text}");
         }
     }

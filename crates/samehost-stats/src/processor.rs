@@ -16,8 +16,12 @@ const STARVED_WHEN_FULL: f64 = 0.1;
 
 pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = doubt_single_cpu(report, arms).into_iter().collect();
+    // Bulk compares bandwidth instead: there the sender's time is the transport itself, a copy into the kernel.
+    let compares_rates = report.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
     for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
-        doubts.extend(doubt_client(report.host.cpus_allowed, trials));
+        if compares_rates {
+            doubts.extend(doubt_client(report.host.cpus_allowed, trials));
+        }
         doubts.extend(doubt_waiting(trials));
     }
     doubts
@@ -43,9 +47,7 @@ fn is_server_saturated(utilization: f64, cpus: u32) -> bool {
 
 /// A closed loop whose client never rested: it shows the client's speed.
 fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
-    // In bulk the sender's time is the transport itself: a copy into the kernel, and nothing else.
-    let is_bulk = trials.median(|s| s.bytes_per_s).is_some();
-    if trials.arm.point.rate_per_s.is_some() || is_bulk {
+    if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
     let client = trials.median(|s| s.client_utilization)?;

@@ -1,0 +1,286 @@
+//! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
+
+use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
+use samehost_stats::{Crossover, find_crossovers};
+
+use crate::line::{Span, Tone};
+use crate::number::{format_percent, format_ratio_aligned, format_size, format_together, format_value};
+use crate::view::{self, View};
+use crate::words;
+
+/// Running text.
+pub(crate) type Paragraph = Vec<Span>;
+
+/// The answer: a paragraph for each candidate.
+pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
+    let names = view.candidates();
+    if names.is_empty() {
+        return alone(view).into_iter().collect();
+    }
+    if view.report.comparisons.is_empty() {
+        let text = "No answer: no block has a good trial of both arms.";
+        return vec![vec![Span::new(Tone::Doubt, text)]];
+    }
+    let said = |name: &String| if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
+    names.iter().map(said).filter(|paragraph| !paragraph.is_empty()).collect()
+}
+
+/// One arm only: its first metric.
+fn alone(view: &View<'_>) -> Option<Paragraph> {
+    let group = view.single()?;
+    let metric = view.metrics().first()?;
+    let values = view::values(view.report, &group.baseline.id, |sample| metric.value(sample));
+    let median = samehost_stats::median(&values)?;
+    let text = format!(
+        "{} alone: {} {} (median of {} trials). Nothing to compare it with.",
+        view.name(&group.baseline.id),
+        words::title(&metric.name),
+        format_value(median, &metric.unit),
+        values.len()
+    );
+    Some(vec![Span::plain(text)])
+}
+
+fn is_decided(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
+}
+
+/// One point: the first metric, and what else must be known.
+fn at_point(view: &View<'_>, name: &str) -> Paragraph {
+    let all: Vec<(&MetricInfo, &Comparison)> = view
+        .metrics()
+        .iter()
+        .filter_map(|metric| Some((metric, view.comparisons(&metric.name, name).next()?)))
+        .collect();
+    let Some((metric, first)) = all.first().copied() else { return Vec::new() };
+    let mut text = sentence(view, metric, first);
+    let lost = losses(view, name);
+    if !lost.is_empty() {
+        text.extend(lost);
+        return text;
+    }
+    let rest = || all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
+    if !is_decided(first.verdict) {
+        // What only shows the client's queue is no answer in place of one.
+        let clear = |c: &Comparison| c.warnings.iter().all(|warning| warning.code != Code::ClientBound);
+        text.extend(rest().find(|(_, c)| clear(c)).into_iter().flat_map(|(m, c)| sentence(view, m, c)));
+    } else if let Some((metric, other)) = rest().find(|(_, c)| c.verdict != first.verdict) {
+        // What points the other way comes before what agrees.
+        text.push(Span::plain("But"));
+        text.extend(decided(view, metric, other, ""));
+    } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.name == "total_cpu_per_op") {
+        text.push(Span::plain(format!("{}.", capitalised(&words::statement(metric, cpu.ratio, false).0))));
+    }
+    text
+}
+
+/// What the candidate has or lacks where the baseline has nothing to divide by, such as refused connections.
+fn losses(view: &View<'_>, name: &str) -> Paragraph {
+    let value =
+        |metric: &MetricInfo, arm: &Arm| view::median(view.report, &arm.id, |sample| metric.value(sample));
+    let mut lost = Paragraph::new();
+    for metric in view.metrics() {
+        let pairs = view.groups.iter().flat_map(|group| {
+            let candidates = group.candidates.iter().filter(|arm| view.name(&arm.id) == name);
+            candidates.filter_map(|arm| Some((value(metric, group.baseline)?, value(metric, arm)?)))
+        });
+        let worse = pairs.filter(|(base, candidate)| match metric.better {
+            Better::Lower => *base == 0.0 && *candidate > 0.0,
+            Better::Higher => *candidate == 0.0 && *base > 0.0,
+        });
+        let Some((base, candidate)) = worse.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1))) else {
+            continue;
+        };
+        if lost.is_empty() {
+            lost.push(Span::new(Tone::Bold, "But"));
+        }
+        let up_to = if view.is_sweep() { "up to " } else { "" };
+        let values = [format_value(candidate, &metric.unit), format_value(base, &metric.unit)];
+        let text = format!("{}: {up_to}{} against {}.", words::title(&metric.name), values[0], values[1]);
+        lost.push(Span::new(Tone::Bad, text));
+    }
+    lost
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// One comparison in a sentence.
+fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Paragraph {
+    let (base, name) = (view.name(&comparison.baseline), view.name(&comparison.candidate));
+    let title = words::title(&metric.name);
+    match comparison.verdict {
+        Verdict::Faster | Verdict::Slower => decided(view, metric, comparison, &format!("{name}: ")),
+        Verdict::Equivalent => {
+            let text = format!(
+                "in {title}: {name} ÷ {base} = {}{}, inside ±{}.",
+                format_ratio_aligned(comparison.ratio),
+                interval(comparison).map_or_else(String::new, |interval| format!(" ({interval})")),
+                format_percent(view.report.plan.margin)
+            );
+            vec![Span::new(Tone::Bold, "No difference that matters"), Span::plain(text)]
+        }
+        Verdict::Inconclusive => {
+            let reason = comparison.warnings.first().map_or_else(String::new, |warning| {
+                let words = words::cause(warning.code).map_or_else(|| warning.message.clone(), str::to_owned);
+                format!(": {}", words.trim_end_matches('.'))
+            });
+            let text = format!("on {name} against {base} in {title}{reason}.");
+            vec![Span::new(Tone::Doubt, "No verdict"), Span::plain(text)]
+        }
+    }
+}
+
+fn decided(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison, lead: &str) -> Paragraph {
+    let base = view.name(&comparison.baseline);
+    let open = comparison.point.rate_per_s.is_some();
+    let (words, than) = words::statement(metric, comparison.ratio, open);
+    let values = against(comparison.candidate_value, comparison.baseline_value, &metric.unit);
+    let sure = match (comparison.ci_low, comparison.ci_high) {
+        (Some(low), Some(high)) if (low > 1.0) == (high > 1.0) => {
+            format!(
+                "; {} with {} confidence",
+                words::span(metric, low, high),
+                format_percent(comparison.confidence)
+            )
+        }
+        _ => String::new(),
+    };
+    let via = words::via(view.report.arm(&comparison.baseline), &base);
+    vec![
+        Span::new(words::tone(comparison.verdict), format!("{lead}{words}")),
+        Span::plain(format!("{than} {via} ({values}{sure}).")),
+    ]
+}
+
+/// Two values with one unit: `12.3 against 17.9 µs`.
+fn against(candidate: f64, baseline: f64, unit: &str) -> String {
+    let texts = format_together(&[candidate, baseline], unit);
+    match (texts[0].rsplit_once(' '), texts[1].rsplit_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} against {}", texts[1]),
+        _ => format!("{} against {}", texts[0], texts[1]),
+    }
+}
+
+/// The interval of a ratio: `0.675–0.709`.
+pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
+    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
+    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
+}
+
+/// Several points: how many of them say what, for the first metric; then what must be known besides.
+fn over_points(view: &View<'_>, name: &str) -> Paragraph {
+    let all = |metric: &MetricInfo| view.comparisons(&metric.name, name).collect::<Vec<_>>();
+    let mut told =
+        view.metrics().iter().map(|metric| (metric, all(metric))).filter(|(_, all)| !all.is_empty());
+    let Some((metric, first)) = told.next() else { return Vec::new() };
+    let has = |all: &[&Comparison], verdict| all.iter().any(|c| c.verdict == verdict);
+    let mut text = counted(view, metric, &first, name);
+    let lost = losses(view, name);
+    if !lost.is_empty() {
+        text.extend(lost);
+    } else if first.iter().all(|c| c.verdict == Verdict::Inconclusive) {
+        if let Some((metric, all)) =
+            told.find(|(_, all)| all.iter().any(|c| c.verdict != Verdict::Inconclusive))
+        {
+            text.extend(counted(view, metric, &all, name));
+        }
+    } else if !has(&first, Verdict::Slower)
+        && let Some((metric, all)) = told.find(|(_, all)| has(all, Verdict::Slower))
+    {
+        let worse = part(view, metric, &all, Verdict::Slower).unwrap_or_default();
+        text.push(Span::plain("But"));
+        text.push(Span::new(Tone::Bad, format!("{}: {worse}.", words::title(&metric.name))));
+    }
+    text
+}
+
+/// One metric over all points.
+fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str) -> Paragraph {
+    let base = all.first().map_or_else(String::new, |first| view.name(&first.baseline));
+    let mut text =
+        vec![Span::new(Tone::Bold, format!("{name} against {base}, {}:", words::title(&metric.name)))];
+    let order = [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Inconclusive];
+    let parts: Vec<(Verdict, String)> =
+        order.into_iter().filter_map(|verdict| Some((verdict, part(view, metric, all, verdict)?))).collect();
+    for (i, (verdict, words)) in parts.iter().enumerate() {
+        let end = if i + 1 == parts.len() { "." } else { ";" };
+        text.push(Span::new(words::tone(*verdict), format!("{words}{end}")));
+    }
+    text
+}
+
+/// The points with one verdict: `12–38 % more at 4 of 6 points`.
+fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verdict) -> Option<String> {
+    let these: Vec<&Comparison> = all.iter().copied().filter(|c| c.verdict == verdict).collect();
+    let ratios = || these.iter().map(|c| c.ratio);
+    let (low, high) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    let what = match verdict {
+        _ if these.is_empty() => return None,
+        Verdict::Faster | Verdict::Slower => words::span(metric, low, high),
+        Verdict::Equivalent => "no difference that matters".to_owned(),
+        Verdict::Inconclusive => "no verdict".to_owned(),
+    };
+    let points = match (these.len(), all.len()) {
+        (2, 2) => "at both points".to_owned(),
+        (n, total) if n == total => format!("at all {total} points"),
+        (n @ 1..=2, total) => {
+            let named: Vec<String> = these.iter().map(|c| view.point(&c.point)).collect();
+            format!("at {n} of {total} ({})", named.join("; "))
+        }
+        (n, total) => format!("at {n} of {total} points"),
+    };
+    let why = common_cause(&these).map_or_else(String::new, |cause| format!(", {cause}"));
+    Some(format!("{what} {points}{why}"))
+}
+
+/// Why there is no verdict, where it is the same everywhere.
+fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
+    let cause = |c: &Comparison| {
+        (c.verdict == Verdict::Inconclusive).then(|| words::cause(c.warnings.first()?.code)).flatten()
+    };
+    let first = cause(these.first()?)?;
+    these.iter().all(|c| cause(c) == Some(first)).then_some(first)
+}
+
+/// Where sweeps of sizes turn, in words.
+pub(crate) fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    let sizes = |found: &Crossover| {
+        let many = view.varying.len() > 1 || view.candidates().len() > 1;
+        let at = view.point_but_size(&found.point);
+        let lead = match (many, at.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => format!("{}: ", found.candidate),
+            (true, false) => format!("{}, {at}: ", found.candidate),
+        };
+        let text = format!(
+            "{lead}Up to {}, {}; from {} on, {}.",
+            format_size(found.from_size),
+            outcome(metric, found, found.before),
+            format_size(found.to_size),
+            outcome(metric, found, found.after)
+        );
+        vec![Span::plain(text)]
+    };
+    find_crossovers(view.report, &metric.name).iter().map(sizes).collect()
+}
+
+fn outcome(metric: &MetricInfo, found: &Crossover, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Equivalent => "no difference that matters".to_owned(),
+        Verdict::Inconclusive => "no verdict".to_owned(),
+        _ => match words::verdict(Some(metric), verdict) {
+            word @ ("more" | "less") => {
+                format!("{} has {word} {}", found.candidate, words::title(&metric.name))
+            }
+            word @ ("higher" | "lower") => {
+                format!("{} is {word} with {}", words::title(&metric.name), found.candidate)
+            }
+            word @ ("more CPU" | "less CPU") => format!("{} needs {word}", found.candidate),
+            word => format!("{} is {word}", found.candidate),
+        },
+    }
+}

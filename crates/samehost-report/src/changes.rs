@@ -1,0 +1,143 @@
+//! What changed between two reports: each arm against itself, and the ratio against the ratio.
+
+use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
+use samehost_stats::Changes;
+
+use crate::answer::interval;
+use crate::grid::{Align, Column, Grid};
+use crate::line::{Line, Span, Tone, wrap_spans};
+use crate::notes::{self, Notes};
+use crate::number::{format_percent, format_ratio_aligned, format_together};
+use crate::terminal::Page;
+use crate::text::clean;
+use crate::view::View;
+use crate::{head, words};
+
+/// Composes the page.
+pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
+    let mut lines = Vec::new();
+    for line in head::flow(&head::what(&View::of(new)), page.columns) {
+        lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
+    }
+    for (name, report) in [("old", old), ("new", new)] {
+        let mut parts = head::how(&View::of(report));
+        if let Some(first) = parts.first_mut() {
+            *first = format!("{name}: {first}");
+        }
+        for line in head::flow(&parts, page.columns) {
+            lines.push(Line::from(vec![Span::dim(line)]));
+        }
+    }
+    page.section(lines);
+    for (name, report) in [("old", old), ("new", new)] {
+        for headline in notes::headlines(&report.warnings) {
+            page.loud(words::code(headline.code), &format!("in the {name} report: {}", headline.message));
+        }
+    }
+    let harness = |id: &str| new.arm(id).is_some_and(|arm| arm.transport == Transport::None);
+    let changes = &Changes {
+        arms: changes.arms.iter().filter(|c| !harness(&c.baseline)).cloned().collect(),
+        ..changes.clone()
+    };
+    page.section(summary(changes, new).iter().flat_map(|text| wrap_spans(text, page.measure())).collect());
+    table(page, "new ÷ old, each arm against itself", new, &changes.arms);
+    table(page, "new ÷ old, of the ratio", new, &changes.ratios);
+    page.notes(&doubts(changes));
+}
+
+/// What changed, the safer ratios first.
+fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
+    let tell = |what: &str, all: &[Comparison]| {
+        let count = |verdict: Verdict| all.iter().filter(|c| c.verdict == verdict).count();
+        let (better, worse) = (count(Verdict::Faster), count(Verdict::Slower));
+        let (same, open) = (count(Verdict::Equivalent), count(Verdict::Inconclusive));
+        if all.is_empty() {
+            return None;
+        }
+        let mut parts = Vec::new();
+        for (number, tone, word) in [
+            (worse, Tone::Bad, "worse"),
+            (better, Tone::Good, "better"),
+            (same, Tone::Plain, "unchanged"),
+            (open, Tone::Doubt, "undecided"),
+        ] {
+            if number > 0 {
+                parts.push((tone, format!("{number} {word}")));
+            }
+        }
+        let mut text = vec![Span::new(Tone::Bold, format!("{what}:"))];
+        let last = parts.len() - 1;
+        text.extend(parts.into_iter().enumerate().map(|(i, (tone, words))| {
+            Span::new(tone, format!("{words}{}", if i == last { "." } else { "," }))
+        }));
+        Some(text)
+    };
+    let mut told: Vec<Vec<Span>> =
+        [tell("Arms", &changes.arms), tell("Ratios", &changes.ratios)].into_iter().flatten().collect();
+    let first = new.workload.metrics.first().map(|metric| &metric.name);
+    for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
+        if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
+            let (words, than) = words::statement(metric, c.ratio, c.point.rate_per_s.is_some());
+            told.push(vec![
+                Span::new(words::tone(c.verdict), format!("{}: {words}", clean(&c.baseline))),
+                Span::plain(format!("{than} before.")),
+            ]);
+        }
+    }
+    told
+}
+
+fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricInfo> {
+    report.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
+}
+
+/// Old, new and their ratio; a row for each metric and arm.
+fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
+    if all.is_empty() {
+        return;
+    }
+    let confidence = format!("{} interval", format_percent(report.plan.confidence));
+    let mut grid = Grid::new(vec![
+        Column::new("", Align::Left),
+        Column::new("", Align::Left),
+        Column::new("old", Align::Value),
+        Column::new("new", Align::Value),
+        Column::new("new ÷ old", Align::Right).or_short("ratio"),
+        Column::new(confidence, Align::Right).spare(1),
+        Column::new("verdict", Align::Left),
+    ]);
+    for wanted in &report.workload.metrics {
+        let mut title = words::title(&wanted.name);
+        for comparison in all.iter().filter(|c| c.metric == wanted.name) {
+            let is_ratio = comparison.baseline.contains('÷');
+            let values = [comparison.baseline_value, comparison.candidate_value];
+            let texts = if is_ratio {
+                values.iter().map(|value| format_ratio_aligned(*value)).collect()
+            } else {
+                format_together(&values, &wanted.unit)
+            };
+            let mut row = vec![Span::from(std::mem::take(&mut title)), Span::plain(&comparison.baseline)];
+            row.extend(texts.into_iter().map(Span::from));
+            row.push(Span::new(Tone::Bold, format_ratio_aligned(comparison.ratio)));
+            row.push(interval(comparison).map_or_else(|| Span::dim("–"), Span::from));
+            row.push(Span::new(words::tone(comparison.verdict), words::cell(Some(wanted), comparison)));
+            grid.push(row);
+        }
+    }
+    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    lines.extend(grid.lines(page.columns));
+    page.section(lines);
+}
+
+/// Every doubt about the changes.
+fn doubts(changes: &Changes) -> Vec<Notes> {
+    let mut found = Vec::new();
+    for warning in &changes.warnings {
+        notes::add(&mut found, warning.code, notes::sentence(&warning.message));
+    }
+    let about = |c: &Comparison| format!("{}, {}", clean(&c.baseline), words::title(&c.metric));
+    for all in [&changes.arms, &changes.ratios] {
+        notes::gather(&mut found, all, &|_, warning| words::is_headline(warning.code), &about);
+    }
+    found
+}

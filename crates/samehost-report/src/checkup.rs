@@ -1,0 +1,231 @@
+//! The checkup in words: what a local connection costs here, and what that means for the reader's own programs.
+//! Every sentence follows from a verdict; where there is none, the sentence says so.
+
+use std::io::{self, Write};
+
+use samehost_model::{Comparison, Report, Verdict};
+
+use crate::text::wrap;
+use crate::{Terminal, format_value};
+
+/// A part of the whole that a reader would notice.
+const NOTICEABLE: f64 = 0.05;
+/// A part of the whole that nobody would.
+const NEGLIGIBLE: f64 = 0.01;
+/// Queries of the page in the best-known article on the question (WordPress 5.0 with a common theme).
+const PAGE_QUERIES: f64 = 54.0;
+
+/// One line of the checkup.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// What was measured, in plain words.
+    pub label: &'static str,
+    /// The report behind it.
+    pub report: &'a Report,
+    /// The metric that answers.
+    pub metric: &'static str,
+    /// What it tells the reader.
+    pub kind: FindingKind,
+}
+
+/// What a finding tells the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Time of one request and its reply.
+    RoundTrip,
+    /// Work done with many connections.
+    Busy,
+    /// Large transfers.
+    Bulk,
+    /// A new connection for each request.
+    Connect,
+}
+
+impl Finding<'_> {
+    fn comparison(&self) -> Option<&Comparison> {
+        self.report.comparisons.iter().find(|comparison| comparison.metric == self.metric)
+    }
+
+    fn unit(&self) -> &str {
+        let metric = self.report.workload.metrics.iter().find(|metric| metric.name == self.metric);
+        metric.map_or("", |metric| metric.unit.as_str())
+    }
+
+    /// Microseconds that a Unix socket saves per operation, where the verdict says that it saves any.
+    fn saved_us(&self) -> Option<f64> {
+        let comparison = self.comparison().filter(|comparison| comparison.verdict == Verdict::Faster)?;
+        (self.unit() == "us").then_some(comparison.baseline_value - comparison.candidate_value)
+    }
+}
+
+/// `31 % less`, `1.9 times as much`, `no difference that matters`, `undecided`.
+fn difference(comparison: &Comparison) -> String {
+    match comparison.verdict {
+        Verdict::Equivalent => "no difference that matters".into(),
+        Verdict::Inconclusive => "undecided".into(),
+        Verdict::Faster | Verdict::Slower if comparison.ratio >= 1.995 => {
+            format!("{:.1} times as much", comparison.ratio)
+        }
+        Verdict::Faster | Verdict::Slower => {
+            let percent = 100.0 * (comparison.ratio - 1.0);
+            format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
+        }
+    }
+}
+
+impl Terminal {
+    /// Writes the checkup.
+    ///
+    /// # Errors
+    /// When the writer fails.
+    pub fn render_checkup(&self, findings: &[Finding<'_>], out: &mut dyn Write) -> io::Result<()> {
+        let Some(first) = findings.first() else { return Ok(()) };
+        let host = &first.report.host;
+        writeln!(out, "What a connection between two programs costs on this machine")?;
+        writeln!(
+            out,
+            "{} × {}, Linux {}, {}\n",
+            host.cpus, host.cpu_model, host.kernel, host.virtualization
+        )?;
+        writeln!(out, "  {:<32} {:>12} {:>12}   unix against tcp", "", "TCP", "Unix socket")?;
+        for finding in findings {
+            self.finding(finding, out)?;
+        }
+        writeln!(out)?;
+        self.wrapped(out, "What it means")?;
+        for sentence in sentences(findings) {
+            self.bullet(out, &sentence)?;
+        }
+        for doubt in doubts(findings) {
+            self.bullet(out, &doubt)?;
+        }
+        writeln!(out)?;
+        self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
+        self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
+    }
+
+    fn finding(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let Some(comparison) = finding.comparison() else {
+            return writeln!(out, "  {:<32} {:>12}", finding.label, "not measured");
+        };
+        let interval = match (comparison.ci_low, comparison.ci_high, comparison.verdict) {
+            (Some(low), Some(high), Verdict::Faster | Verdict::Slower) => {
+                format!(" ({})", interval_in_words(low, high))
+            }
+            _ => String::new(),
+        };
+        writeln!(
+            out,
+            "  {:<32} {:>12} {:>12}   {}{interval}",
+            finding.label,
+            format_value(comparison.baseline_value, finding.unit()),
+            format_value(comparison.candidate_value, finding.unit()),
+            difference(comparison),
+        )
+    }
+
+    fn bullet(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        let width = self.width.clamp(40, 100);
+        for (index, line) in wrap(text, width - 4).iter().enumerate() {
+            writeln!(out, "  {} {line}", if index == 0 { "•" } else { " " })?;
+        }
+        Ok(())
+    }
+
+    fn wrapped(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        writeln!(out, "{text}")
+    }
+}
+
+/// The interval as differences: `29–33 %`, or as factors from twice on.
+fn interval_in_words(low: f64, high: f64) -> String {
+    if low >= 1.995 {
+        return format!("{low:.1}–{high:.1}");
+    }
+    let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
+    format!("{:.0}–{:.0} %", a.min(b), a.max(b))
+}
+
+fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Finding<'a>> {
+    findings.iter().find(|finding| finding.kind == kind)
+}
+
+fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(finding) = of_kind(findings, FindingKind::RoundTrip) {
+        sentences.extend(round_trip(finding));
+    }
+    if let Some(finding) = of_kind(findings, FindingKind::Connect)
+        && let Some(saved) = finding.saved_us()
+    {
+        sentences.push(format!(
+            "Programs that connect anew for each request (PHP without persistent connections, most scripts) save {} on each.",
+            format_value(saved, "us")
+        ));
+    }
+    if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
+        match comparison.verdict {
+            Verdict::Faster => sentences.push(format!(
+                "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
+                difference(comparison),
+                1.0 / comparison.ratio
+            )),
+            Verdict::Slower => {
+                sentences.push("With many connections at once TCP costs less CPU time here.".into());
+            }
+            _ => {}
+        }
+    }
+    if let Some(comparison) = of_kind(findings, FindingKind::Bulk).and_then(Finding::comparison) {
+        sentences.push(match comparison.verdict {
+            Verdict::Faster => "Large transfers gain as well.".into(),
+            Verdict::Slower => "Large transfers are faster over TCP here: do not switch a connection that mostly moves bulk data.".into(),
+            Verdict::Equivalent => "For large transfers it makes no difference.".into(),
+            Verdict::Inconclusive => "For large transfers no difference could be told.".into(),
+        });
+    }
+    sentences
+}
+
+fn round_trip(finding: &Finding<'_>) -> Vec<String> {
+    let Some(comparison) = finding.comparison() else { return Vec::new() };
+    match (comparison.verdict, finding.saved_us()) {
+        (Verdict::Faster, Some(saved)) => vec![
+            format!(
+                "A Unix socket saves {} on every request and reply. A page that makes {PAGE_QUERIES:.0} database queries, one after the other, gains {}.",
+                format_value(saved, "us"),
+                format_value(saved * PAGE_QUERIES, "us")
+            ),
+            format!(
+                "Worth it where a whole request takes less than {}: cache look-ups, primary-key selects, small RPCs gain {:.0} % and more. Not worth it where it takes more than {}: the gain is below {:.0} %.",
+                format_value(saved / NOTICEABLE, "us"),
+                100.0 * NOTICEABLE,
+                format_value(saved / NEGLIGIBLE, "us"),
+                100.0 * NEGLIGIBLE
+            ),
+        ],
+        (Verdict::Slower, _) => vec!["On this machine a Unix socket is slower than TCP for single requests: switching is not worth it.".into()],
+        (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
+        _ => vec![format!(
+            "Whether single requests gain could not be told: {}.",
+            comparison.warnings.first().map_or("the noise was larger than the difference", |w| w.message.as_str())
+        )],
+    }
+}
+
+fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
+    let mut seen = Vec::new();
+    for finding in findings {
+        for warning in &finding.report.warnings {
+            use samehost_model::Code;
+            let matters = matches!(
+                warning.code,
+                Code::Errors | Code::Steal | Code::Throttled | Code::ForeignLoad | Code::SharedCpu
+            );
+            if matters && !seen.contains(&warning.message) {
+                seen.push(warning.message.clone());
+            }
+        }
+    }
+    seen.into_iter().map(|message| format!("Doubt: {message}.")).collect()
+}

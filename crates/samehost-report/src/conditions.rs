@@ -1,0 +1,226 @@
+//! What the numbers rest on: noise floor, the harness's own cost, the generator, evidence, repeats.
+
+use samehost_model::{Code, Evidence, Sample, Verdict};
+
+use crate::grid::{Align, Column, Grid};
+use crate::line::Span;
+use crate::number::{count, format_percent, format_value, percent_number};
+use crate::text::clean;
+use crate::view::{View, median};
+use crate::words;
+
+/// Metrics whose noise floor is named.
+const FLOORS: usize = 3;
+
+/// A label and a sentence.
+pub(crate) struct Condition {
+    pub(crate) label: &'static str,
+    pub(crate) text: String,
+}
+
+/// All of them; a label is said once for sentences that follow each other.
+pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
+    let mut all = Vec::new();
+    all.extend(noise(view).map(|text| Condition { label: "noise floor", text }));
+    all.extend(margin(view).map(|text| Condition { label: "margin", text }));
+    all.extend(harness(view).map(|text| Condition { label: "harness", text }));
+    all.extend(generator(view).map(|text| Condition { label: "generator", text }));
+    all.extend(repeats(view).map(|text| Condition { label: "repeats", text }));
+    all.extend(evidence(view).into_iter().map(|text| Condition { label: "evidence", text }));
+    all
+}
+
+/// What the control reached: over all points, for the first metrics.
+fn noise(view: &View<'_>) -> Option<String> {
+    if view.candidates().is_empty() {
+        return None;
+    }
+    if !view.report.plan.control {
+        return Some(
+            "No control was measured, so what this machine calls a difference is unknown.".to_owned(),
+        );
+    }
+    let floors: Vec<String> = view.metrics().iter().filter_map(|metric| floor(view, &metric.name)).collect();
+    let shown = floors.iter().take(FLOORS).cloned().collect::<Vec<_>>().join(", ");
+    (!shown.is_empty()).then(|| format!("The same measurement against itself differed by at most {shown}."))
+}
+
+/// `1.8 % in throughput`, or `0.9–2.8 %` over several points.
+fn floor(view: &View<'_>, metric: &str) -> Option<String> {
+    let floors: Vec<f64> = view
+        .report
+        .controls
+        .iter()
+        .filter(|control| control.metric == metric)
+        .filter_map(|control| control.noise_floor.filter(|floor| floor.is_finite()))
+        .collect();
+    let (low, high) = (floors.iter().copied().reduce(f64::min)?, floors.iter().copied().reduce(f64::max)?);
+    let (low, high) = (percent_number(low), percent_number(high));
+    let range = if low == high { high } else { format!("{low} to {high}") };
+    Some(format!("{range} % in {}", words::title(metric)))
+}
+
+/// What `equivalent` means, where a verdict says so.
+fn margin(view: &View<'_>) -> Option<String> {
+    let said = view.report.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
+    let margin = format_percent(view.report.plan.margin);
+    said.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
+}
+
+/// What the harness costs by itself, from the arm without a transport.
+fn harness(view: &View<'_>) -> Option<String> {
+    let costs: Vec<f64> = view
+        .noop()
+        .filter_map(|arm| {
+            let busy = median(view.report, &arm.id, |sample| sample.client_cpu_us_per_op);
+            busy.or_else(|| {
+                median(view.report, &arm.id, |s| Some(1e6 / s.throughput_per_s.filter(|t| *t > 0.0)?))
+            })
+        })
+        .collect();
+    let worst = costs.into_iter().reduce(f64::max)?;
+    Some(format!("The harness itself costs {} per operation.", format_value(worst, "us")))
+}
+
+/// How late the open loop's generator was, at its worst arm.
+fn generator(view: &View<'_>) -> Option<String> {
+    let arms =
+        || view.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
+    let worst = |read: fn(&Sample) -> Option<f64>| {
+        arms().filter_map(|arm| median(view.report, &arm.id, read)).reduce(f64::max)
+    };
+    let typical = worst(|sample| sample.lateness_us.as_ref()?.p50)?;
+    let tail = worst(|sample| sample.lateness_us.as_ref()?.p99)
+        .map_or_else(String::new, |p99| format!(", at p99 {}", format_value(p99, "us")));
+    Some(format!(
+        "It sent {} late at the median{tail} (worst arm). Latency counts from when a request was due.",
+        format_value(typical, "us")
+    ))
+}
+
+/// How many trials were measured again, and why.
+fn repeats(view: &View<'_>) -> Option<String> {
+    let warning = view.report.warnings.iter().find(|w| is_repeats(w.code, &w.subject))?;
+    let mut text = warning.message.clone();
+    if !text.ends_with('.') {
+        text.push('.');
+    }
+    Some(text)
+}
+
+/// Whether a warning only counts repeats, and is no doubt.
+pub(crate) fn is_repeats(code: Code, subject: &str) -> bool {
+    code == Code::Remeasured && subject.is_empty()
+}
+
+/// A text with its numbers taken out: two sockets' ports and pids are no two findings.
+fn shape(text: &str) -> String {
+    text.split(|c: char| c.is_ascii_digit() || c == '.')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("#")
+}
+
+/// What kernel and server said of each arm, once for all its points.
+fn evidence(view: &View<'_>) -> Vec<String> {
+    let mut found: Vec<(String, &Evidence, u64)> = Vec::new();
+    for evidence in &view.report.evidence {
+        let name = view.name(&evidence.arm);
+        let same = |(known, first, _): &&mut (String, &Evidence, u64)| {
+            *known == name
+                && shape(&first.observed) == shape(&evidence.observed)
+                && first.cipher == evidence.cipher
+        };
+        match found.iter_mut().find(same) {
+            Some((.., trials)) => *trials += u64::from(evidence.trials),
+            None => found.push((name, evidence, u64::from(evidence.trials))),
+        }
+    }
+    let total = |name: &str| {
+        let ids: Vec<&str> = view.arms(name).map(|arm| arm.id.as_str()).collect();
+        view.report.trials.iter().filter(|s| s.counts() && ids.contains(&s.arm.as_str())).count() as u64
+    };
+    found
+        .into_iter()
+        .map(|(name, evidence, trials)| {
+            let all = total(&name);
+            let often = if trials >= all {
+                format!("all {} trials", count(trials))
+            } else {
+                format!("{} of {} trials", count(trials), count(all))
+            };
+            let cipher = match &evidence.cipher {
+                Some(cipher) => format!(", {}", clean(cipher)),
+                None => String::new(),
+            };
+            format!("{name}: {}{cipher} ({often})", clean(&evidence.observed))
+        })
+        .collect()
+}
+
+/// Who was the limit: how busy client and server were, a row for each arm; CPU per operation where no metric
+/// of a table tells it.
+pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
+    type Read = fn(&Sample) -> Option<f64>;
+    let told = |name: &str| !view.is_sweep() && view.metric(name).is_some();
+    let columns: Vec<(&str, Read, &str)> = [
+        ("client busy", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),
+        ("client waits", |s| Some(100.0 * s.client_wait?), "percent"),
+        ("server CPUs", |s| s.server_utilization, ""),
+        ("client CPU/op", |s| s.client_cpu_us_per_op, "us"),
+        ("server CPU/op", |s| s.server_cpu_us_per_op, "us"),
+        ("switches/op", |s| s.context_switches_per_op, ""),
+    ]
+    .into_iter()
+    .filter(|(title, ..)| match *title {
+        "client CPU/op" => !told("client_cpu_per_op"),
+        "server CPU/op" => !told("server_cpu_per_op"),
+        _ => true,
+    })
+    .collect();
+    let names = view.arm_names();
+    let columns: Vec<_> = columns
+        .into_iter()
+        .filter(|(_, read, _)| names.iter().any(|name| !view.medians(name, read).is_empty()))
+        .collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let heads = columns
+        .iter()
+        .enumerate()
+        .map(|(i, (title, ..))| Column::new(title, Align::Value).spare(if i < 2 { 0 } else { i as u8 }));
+    let mut grid = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    for name in &names {
+        let mut row = vec![Span::plain(name)];
+        row.extend(columns.iter().map(|(_, read, unit)| {
+            let medians = view.medians(name, read);
+            match *unit {
+                "percent" => plain_range(&medians, 0, " %"),
+                "" => plain_range(&medians, 2, ""),
+                unit => crate::figures::range(&medians, unit),
+            }
+        }));
+        grid.push(row);
+    }
+    Some(grid)
+}
+
+/// One number, or from the smallest to the largest, without digits that tell nothing.
+fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
+    let ends = (medians.iter().copied().reduce(f64::min), medians.iter().copied().reduce(f64::max));
+    let (Some(low), Some(high)) = ends else { return Span::dim("–") };
+    let (low, high) = (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
+    Span::from(if low == high { format!("{high}{unit}") } else { format!("{low}–{high}{unit}") })
+}
+
+/// What the verdicts were held against.
+pub(crate) fn terms(view: &View<'_>) -> String {
+    let plan = &view.report.plan;
+    format!(
+        "margin ±{}, precision ±{}, {} confidence",
+        format_percent(plan.margin),
+        format_percent(plan.precision),
+        format_percent(plan.confidence)
+    )
+}

@@ -1,0 +1,123 @@
+//! One row for each comparison, for spreadsheets and plots: raw values, units in their own column, RFC 4180.
+//!
+//! An arm that is compared with nothing has a row for each metric too, without a candidate.
+
+use std::io::{self, Write};
+
+use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
+use samehost_stats::pairing::group;
+
+use crate::text::clean;
+use crate::view;
+
+const HEADER: [&str; 24] = [
+    "workload",
+    "connections",
+    "rate_per_s",
+    "size_bytes",
+    "placement",
+    "parameters",
+    "metric",
+    "unit",
+    "better",
+    "baseline",
+    "candidate",
+    "baseline_value",
+    "candidate_value",
+    "ratio",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "method",
+    "blocks",
+    "p_adjusted",
+    "verdict",
+    "noise_floor",
+    "warnings",
+    "started_at",
+];
+
+pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(HEADER)?;
+    for comparison in &report.comparisons {
+        writer.write_record(compared(report, comparison))?;
+    }
+    for group in group(&report.arms).iter().filter(|group| group.candidates.is_empty()) {
+        for metric in &report.workload.metrics {
+            if let Some(row) = alone(report, group.baseline, metric) {
+                writer.write_record(row)?;
+            }
+        }
+    }
+    writer.flush()
+}
+
+/// A number as it is; nothing for what is none.
+fn number(value: impl Into<Option<f64>>) -> String {
+    value.into().filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
+}
+
+fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
+    let metric = report.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
+    let floor = view::noise_floor(report, &comparison.point, &comparison.metric);
+    let mut row = at(report, &comparison.point, &comparison.metric, metric);
+    row.extend([
+        clean(&comparison.baseline),
+        clean(&comparison.candidate),
+        number(comparison.baseline_value),
+        number(comparison.candidate_value),
+        number(comparison.ratio),
+        number(comparison.ci_low),
+        number(comparison.ci_high),
+        number(comparison.confidence),
+        clean(&comparison.method),
+        comparison.blocks.to_string(),
+        number(comparison.p_adjusted),
+        comparison.verdict.to_string(),
+        number(floor),
+        codes(&comparison.warnings),
+        clean(&report.started_at),
+    ]);
+    row
+}
+
+fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>> {
+    let values = view::values(report, &arm.id, |sample| metric.value(sample));
+    let median = samehost_stats::median(&values)?;
+    let mut row = at(report, &arm.point, &metric.name, Some(metric));
+    row.extend([clean(&arm.id), String::new(), number(median)]);
+    row.resize(HEADER.len() - 1, String::new());
+    row[18] = values.len().to_string();
+    row.push(clean(&report.started_at));
+    Some(row)
+}
+
+/// The columns that say where and what.
+fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -> Vec<String> {
+    let parameters: Vec<String> =
+        point.parameters.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
+    let better = metric.map_or("", |metric| match metric.better {
+        samehost_model::Better::Higher => "higher",
+        samehost_model::Better::Lower => "lower",
+    });
+    vec![
+        clean(&report.workload.name),
+        point.connections.to_string(),
+        number(point.rate_per_s),
+        point.size_bytes.map_or_else(String::new, |size| size.to_string()),
+        point.placement.to_string(),
+        parameters.join(";"),
+        clean(name),
+        metric.map_or_else(String::new, |metric| clean(&metric.unit)),
+        better.to_owned(),
+    ]
+}
+
+/// The distinct codes, as in JSON.
+fn codes(warnings: &[Warning]) -> String {
+    let mut names: Vec<String> = warnings.iter().map(|warning| view::code_name(warning.code)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(";")
+}

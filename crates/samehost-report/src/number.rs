@@ -1,0 +1,262 @@
+//! Numbers for people: three significant digits, with a unit that fits. It decides nothing; JSON and CSV keep
+//! the raw values.
+
+/// A unit and how many of the metric's own unit it holds.
+type Step = (&'static str, f64);
+
+const MICROSECONDS: &[Step] = &[("ns", 1e-3), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
+const MILLISECONDS: &[Step] = &[("ns", 1e-6), ("µs", 1e-3), ("ms", 1.0), ("s", 1e3)];
+const SECONDS: &[Step] = &[("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+const RATE: &[Step] = &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)];
+const BANDWIDTH: &[Step] = &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)];
+const BYTES: &[Step] = &[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
+
+/// From here on the larger unit is used, in this many of the smaller.
+fn steps(unit: &str) -> Option<&'static [Step]> {
+    Some(match unit {
+        "us" => MICROSECONDS,
+        "ms" => MILLISECONDS,
+        "s" => SECONDS,
+        "per_s" => RATE,
+        "bytes_per_s" => BANDWIDTH,
+        "bytes" => BYTES,
+        _ => return None,
+    })
+}
+
+/// The unit as written after a number that is not scaled.
+fn plain_unit(unit: &str) -> &str {
+    match unit {
+        "percent" | "%" => "%",
+        "count" | "ratio" | "" => "",
+        "cpus" => "CPUs",
+        other => other,
+    }
+}
+
+/// A value with its unit, to three significant digits: `12.3 µs`, `1.24 ms`, `52.1 k/s`, `3.21 GB/s`, `4.2 %`.
+#[must_use]
+pub fn format_value(value: f64, unit: &str) -> String {
+    format_together(&[value], unit).swap_remove(0)
+}
+
+/// Values in one common unit, so that they can be held against each other at a glance. Where they lie further
+/// apart than four digits show, each has its own.
+#[must_use]
+pub(crate) fn format_together(values: &[f64], unit: &str) -> Vec<String> {
+    let Some(steps) = steps(unit) else {
+        return values.iter().map(|value| with_unit(*value, 1.0, plain_unit(unit))).collect();
+    };
+    let sizes = || values.iter().map(|value| value.abs()).filter(|size| size.is_finite() && *size > 0.0);
+    let (low, high) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
+    let common = step_for(low, steps);
+    let fits = round3(high) / common.1 < 10_000.0;
+    let each = |value: &f64| {
+        let (name, size) = if fits { common } else { step_for(value.abs(), steps) };
+        with_unit(*value, size, name)
+    };
+    values.iter().map(each).collect()
+}
+
+/// The largest unit of which `size` is at least one; the metric's own for nothing.
+fn step_for(size: f64, steps: &[Step]) -> Step {
+    let own = steps.iter().copied().find(|(_, scale)| *scale == 1.0).unwrap_or(("", 1.0));
+    if !size.is_finite() || size == 0.0 {
+        return own;
+    }
+    steps.iter().rev().copied().find(|(_, scale)| round3(size / scale) >= 1.0).unwrap_or(steps[0])
+}
+
+fn with_unit(value: f64, scale: f64, unit: &str) -> String {
+    let number = significant(value / scale);
+    if unit.is_empty() || !value.is_finite() { number } else { format!("{number} {unit}") }
+}
+
+/// Rounded to three significant digits.
+fn round3(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powf(2.0 - value.abs().log10().floor());
+    if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
+}
+
+/// Three significant digits, never fewer than those before the point; thousands have commas.
+pub(crate) fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let rounded = round3(value);
+    let size = rounded.abs();
+    if size >= 1000.0 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", count(value.abs().round() as u64));
+    }
+    let decimals = if size == 0.0 { 0.0 } else { (2.0 - size.log10().floor()).clamp(0.0, 9.0) };
+    format!("{rounded:.*}", decimals as usize)
+}
+
+/// A ratio to three significant digits: `1.04`, `0.714`, `12.3`.
+#[must_use]
+pub fn format_ratio(ratio: f64) -> String {
+    significant(ratio)
+}
+
+/// A ratio for a column or an interval, where digits must stand under each other: three decimals around 1,
+/// where differences are thousandths, fewer for many times.
+pub(crate) fn format_ratio_aligned(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        return "–".to_owned();
+    }
+    let decimals = match ratio.abs() {
+        r if r >= 99.95 => 0,
+        r if r >= 9.9995 => 1,
+        r if r < 0.00995 && r > 0.0 => 4,
+        _ => 3,
+    };
+    format!("{ratio:.decimals$}")
+}
+
+/// A part of one as a percentage: `0.05 %`, `3.4 %`, `31 %`, `99.6 %`.
+pub(crate) fn format_percent(part: f64) -> String {
+    format!("{} %", percent_number(part))
+}
+
+/// The number of [`format_percent`].
+pub(crate) fn percent_number(part: f64) -> String {
+    let percent = 100.0 * part;
+    let size = percent.abs();
+    let decimals = match size {
+        s if s < 0.095 && s > 0.0 => 2,
+        s if s < 9.95 => 1,
+        s if s > 99.05 && s < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{percent:.decimals$}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// A whole number with commas: `50,000`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size as people write it: `128 B`, `64 KiB`, `1.5 MiB`.
+pub(crate) fn format_size(bytes: u64) -> String {
+    let (name, scale) = step_for(bytes as f64, BYTES);
+    let value = bytes as f64 / scale;
+    if value.fract() == 0.0 {
+        format!("{} {name}", count(value as u64))
+    } else {
+        let text = format!("{value:.2}");
+        format!("{} {name}", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// A rate that was asked for: `24 k/s`, `62.5 k/s`.
+pub(crate) fn format_rate(per_s: f64) -> String {
+    let text = format_value(per_s, "per_s");
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// A length of time in seconds, for a person: `0.5 s`, `1.5 s`, `200 ms`.
+pub(crate) fn format_seconds(seconds: f64) -> String {
+    if seconds < 0.1 {
+        return format!("{} ms", trim(1000.0 * seconds));
+    }
+    format!("{} s", trim(seconds))
+}
+
+fn trim(value: f64) -> String {
+    let text = significant(value);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_three_digits_and_a_unit_that_fits() {
+        for (value, unit, text) in [
+            (12.345, "us", "12.3 µs"),
+            (1240.0, "us", "1.24 ms"),
+            (999.6, "us", "1.00 ms"),
+            (0.05, "us", "50.0 ns"),
+            (2_500_000.0, "us", "2.50 s"),
+            (52_100.0, "per_s", "52.1 k/s"),
+            (999.4, "per_s", "999 /s"),
+            (999.6, "per_s", "1.00 k/s"),
+            (1_204_000.0, "per_s", "1.20 M/s"),
+            (3.21e9, "bytes_per_s", "3.21 GB/s"),
+            (1.77, "s", "1.77 s"),
+            (0.177, "s", "177 ms"),
+            (1234.0, "s", "1,234 s"),
+            (42.04, "percent", "42.0 %"),
+            (42.04, "%", "42.0 %"),
+            (47_872.0, "count", "47,872"),
+            (0.0, "us", "0 µs"),
+            (-3.456, "us", "-3.46 µs"),
+            (65536.0, "bytes", "64.0 KiB"),
+            (7.0, "pages", "7.00 pages"),
+            (f64::NAN, "us", "–"),
+            (f64::INFINITY, "per_s", "–"),
+        ] {
+            assert_eq!(format_value(value, unit), text, "{value} {unit}");
+        }
+    }
+
+    #[test]
+    fn values_side_by_side_share_a_unit() {
+        assert_eq!(format_together(&[988.0, 1240.0], "us"), ["988 µs", "1,240 µs"]);
+        assert_eq!(format_together(&[1.2, 5_000_000.0], "us"), ["1.20 µs", "5.00 s"]);
+        assert_eq!(format_together(&[0.0, 12.0], "us"), ["0 µs", "12.0 µs"]);
+        assert_eq!(format_together(&[f64::NAN, 12.0], "us"), ["–", "12.0 µs"]);
+    }
+
+    #[test]
+    fn ratios_and_percentages() {
+        for (ratio, text) in [(1.0412, "1.04"), (0.7139, "0.714"), (12.34, "12.3"), (0.0567, "0.0567")] {
+            assert_eq!(format_ratio(ratio), text);
+        }
+        for (ratio, text) in [(1.0028, "1.003"), (0.71, "0.710"), (12.34, "12.3"), (0.00312, "0.0031")] {
+            assert_eq!(format_ratio_aligned(ratio), text);
+        }
+        for (part, text) in [
+            (0.31, "31 %"),
+            (0.0204, "2 %"),
+            (0.0181, "1.8 %"),
+            (0.0005, "0.05 %"),
+            (0.9961, "99.6 %"),
+            (0.0, "0 %"),
+        ] {
+            assert_eq!(format_percent(part), text);
+        }
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        for (bytes, text) in
+            [(128, "128 B"), (65536, "64 KiB"), (1_572_864, "1.5 MiB"), (1000, "1,000 B"), (0, "0 B")]
+        {
+            assert_eq!(format_size(bytes), text);
+        }
+        assert_eq!([24e3, 62.5e3, 120.0].map(format_rate), ["24 k/s", "62.5 k/s", "120 /s"]);
+        assert_eq!(format_seconds(0.5), "0.5 s");
+        assert_eq!(format_seconds(0.05), "50 ms");
+        assert_eq!(format_seconds(2.0), "2 s");
+    }
+}

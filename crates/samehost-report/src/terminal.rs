@@ -1,0 +1,190 @@
+//! The report on a terminal or in a pipe, at any width from 40 columns on, with or without colour: what and
+//! how, what voids it, the answer, the tables, the pictures, what they rest on, and the warnings.
+
+use std::io::{self, Write};
+
+use samehost_model::Report;
+use samehost_stats::Changes;
+
+use crate::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::notes::Notes;
+use crate::quantile_plot::quantile_plot;
+use crate::ratio_plot::ratio_plot;
+use crate::text::width;
+use crate::view::View;
+use crate::{answer, changes, conditions, figures, head, notes, words};
+
+/// No screen is taken to be narrower.
+const NARROWEST: usize = 40;
+/// Running text is not set wider: long lines are hard to read.
+const MEASURE: usize = 110;
+
+/// A screen to render for.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// Columns; no line is longer.
+    pub width: usize,
+    /// Whether colours and bold are wanted.
+    pub color: bool,
+}
+
+impl Terminal {
+    /// Renders an analysed report.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        let view = View::of(report);
+        let mut page = Page::new(self.width);
+        page.section(page.head(&view));
+        for headline in notes::headlines(&report.warnings) {
+            page.loud(words::code(headline.code), &headline.message);
+        }
+        page.answer(&view);
+        page.figures(&view);
+        page.pictures(&view);
+        page.conditions(&view);
+        page.notes(&notes::notes(&view));
+        self.print(&page, out)
+    }
+
+    /// Renders what changed from `old` to `new`.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_changes(
+        &self,
+        changes: &Changes,
+        old: &Report,
+        new: &Report,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        changes::compose(&mut page, changes, old, new);
+        self.print(&page, out)
+    }
+
+    fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+        for line in &page.lines {
+            writeln!(out, "{}", line.print(self.color))?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines so far.
+pub(crate) struct Page {
+    pub(crate) columns: usize,
+    lines: Vec<Line>,
+}
+
+impl Page {
+    fn new(width: usize) -> Self {
+        Page { columns: width.max(NARROWEST), lines: Vec::new() }
+    }
+
+    /// Columns of running text.
+    pub(crate) fn measure(&self) -> usize {
+        self.columns.min(MEASURE)
+    }
+
+    /// Adds lines after an empty one; nothing for none.
+    pub(crate) fn section(&mut self, lines: Vec<Line>) {
+        if !lines.is_empty() && !self.lines.is_empty() {
+            self.lines.push(Line::default());
+        }
+        self.lines.extend(lines);
+    }
+
+    fn head(&self, view: &View<'_>) -> Vec<Line> {
+        let set = |tone: Tone, lines: Vec<String>| {
+            lines.into_iter().map(move |text| vec![Span::new(tone, text)].into())
+        };
+        let mut lines: Vec<Line> = set(Tone::Bold, head::flow(&head::what(view), self.columns)).collect();
+        lines.extend(set(Tone::Dim, head::flow(&head::how(view), self.columns)));
+        if let Some(text) = head::outcome(view.report.outcome, &view.report.plan) {
+            lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
+        }
+        lines
+    }
+
+    /// What must not be missed.
+    pub(crate) fn loud(&mut self, label: &str, message: &str) {
+        let label = format!("{}!", label.to_uppercase());
+        let text = [Span::new(Tone::Loud, notes::sentence(message))];
+        let indent = width(&label) + 1;
+        self.section(labelled(&Span::new(Tone::Loud, label), indent, &text, self.measure()));
+    }
+
+    fn answer(&mut self, view: &View<'_>) {
+        let mut lines = Vec::new();
+        for paragraph in answer::answer(view).iter().chain(&answer::crossovers(view)) {
+            lines.extend(wrap_spans(paragraph, self.measure()));
+        }
+        self.section(lines);
+    }
+
+    fn figures(&mut self, view: &View<'_>) {
+        let (figures, note) = figures::figures(view);
+        for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
+            let mut lines = Vec::new();
+            if !figure.title.is_empty() {
+                lines.push(Line::from(vec![Span::new(Tone::Bold, figure.title)]));
+            }
+            lines.extend(figure.grid.lines(self.columns));
+            self.section(lines);
+        }
+        if let Some(note) = note {
+            self.section(wrap_spans(&[Span::dim(note)], self.measure()));
+        }
+    }
+
+    fn pictures(&mut self, view: &View<'_>) {
+        self.section(ratio_plot(view, self.columns));
+        match quantile_plot(view, self.columns) {
+            Ok(lines) => self.section(lines),
+            Err(error) => {
+                let text = format!("No picture of the latencies: {error}.");
+                self.section(wrap_spans(&[Span::dim(text)], self.measure()));
+            }
+        }
+    }
+
+    fn conditions(&mut self, view: &View<'_>) {
+        for grid in [figures::besides(view), conditions::limits(view)].into_iter().flatten() {
+            self.section(grid.lines(self.columns));
+        }
+        let all = conditions::conditions(view);
+        let indent = all.iter().map(|condition| width(condition.label)).max().unwrap_or(0) + 2;
+        let mut lines = Vec::new();
+        let mut before = "";
+        for condition in &all {
+            let label = if condition.label == before { "" } else { condition.label };
+            before = condition.label;
+            lines.extend(labelled(
+                &Span::dim(label),
+                indent,
+                &[Span::plain(&condition.text)],
+                self.measure(),
+            ));
+        }
+        self.section(lines);
+    }
+
+    /// The warnings, grouped by code.
+    pub(crate) fn notes(&mut self, notes: &[Notes]) {
+        if notes.is_empty() {
+            return;
+        }
+        let indent = notes.iter().map(|group| width(words::code(group.code))).max().unwrap_or(0) + 2;
+        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, "Warnings")])];
+        for group in notes {
+            let mut label = Span::new(Tone::Doubt, words::code(group.code));
+            for message in &group.messages {
+                lines.extend(labelled(&label, indent, &[Span::plain(message)], self.measure()));
+                label = Span::default();
+            }
+        }
+        self.section(lines);
+    }
+}

@@ -1,0 +1,143 @@
+//! Text from a report on its way to a screen: cleaned of what would move the cursor, measured in columns, and
+//! broken into lines.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Whether a character shows nothing or moves what is around it: control characters, marks that turn the
+/// direction of writing, spaces without width, separators of lines, tags.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The text on one line without hidden characters; line breaks and tabs become spaces.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars()
+        .filter_map(|c| match c {
+            '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}' => Some(' '),
+            c if is_hidden(c) => None,
+            c => Some(c),
+        })
+        .collect()
+}
+
+/// Columns that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text cut to at most `columns`, the cut shown by an ellipsis.
+pub(crate) fn truncate(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        used += wide;
+        short.push(c);
+    }
+    if columns > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Words that belong to the number or name before them, so that no line begins with them.
+fn clings(word: &str, before: &str) -> bool {
+    const UNITS: [&str; 20] = [
+        "%", "ns", "µs", "ms", "s", "/s", "k/s", "M/s", "G/s", "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "B",
+        "KiB", "MiB", "GiB", "CPUs", "h",
+    ];
+    let bare = word.trim_end_matches([',', '.', ';', ':', ')', '?']);
+    let number = before.ends_with(|c: char| c.is_ascii_digit());
+    (number && UNITS.contains(&bare))
+        || matches!(bare, "÷" | "=" | "·" | "×")
+        || matches!(before, "÷" | "=" | "×")
+}
+
+/// Breaks a text into lines of at most `columns` at spaces; a number keeps its unit, and a word longer than a
+/// line is cut.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut pieces: Vec<String> = Vec::new();
+    let mut before = "";
+    for word in text.split_whitespace() {
+        match pieces.last_mut() {
+            Some(piece) if clings(word, before) && width(piece) + 1 + width(word) <= columns => {
+                piece.push(' ');
+                piece.push_str(word);
+            }
+            _ => pieces.push(word.to_owned()),
+        }
+        before = word;
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(&piece) <= columns => {
+                line.push(' ');
+                line.push_str(&piece);
+            }
+            _ => lines.extend(cut(&piece, columns)),
+        }
+    }
+    lines
+}
+
+/// A word in parts of at most `columns`.
+fn cut(word: &str, columns: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut used = 0;
+    for c in word.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > columns {
+            parts.push(String::new());
+            used = 0;
+        }
+        used += wide;
+        if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_harmless() {
+        assert_eq!(clean("a\u{1b}[31mb\r\nc\u{7}\u{9b}2J\u{202e}d\u{200b}"), "a[31mb  c2Jd");
+        assert_eq!(clean("µs ÷ – ± 日本"), "µs ÷ – ± 日本");
+    }
+
+    #[test]
+    fn signs_of_measurement_take_one_column() {
+        for sign in ["µ", "÷", "–", "±", "●", "├", "○", "·", "×"] {
+            assert_eq!(width(sign), 1, "{sign}");
+        }
+        assert_eq!(width("日本"), 4);
+    }
+
+    #[test]
+    fn cuts_and_wraps() {
+        assert_eq!(truncate("abcdef", 4), "abc…");
+        assert_eq!(truncate("日本語", 4), "日…");
+        assert_eq!(truncate("abc", 3), "abc");
+        assert_eq!(wrap("it takes 12.3 µs, then", 13), ["it takes", "12.3 µs, then"]);
+        assert_eq!(wrap("ratio unix ÷ tcp is", 12), ["ratio", "unix ÷ tcp", "is"]);
+        assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert!(wrap("", 10).is_empty());
+    }
+}

@@ -1,0 +1,204 @@
+//! What the renderers for people all ask of a report: its points, which of their parameters vary, its arms'
+//! values. It computes no statistics beyond a median.
+
+use samehost_model::{Arm, Code, Comparison, MetricInfo, Point, Report, Sample, Transport};
+use samehost_stats::pairing::{Group, group};
+
+use crate::text::clean;
+
+/// The trials of an arm that enter comparisons, controls left out.
+pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item = &'a Sample> {
+    report.trials.iter().filter(move |s| s.arm == arm && !s.control && s.counts())
+}
+
+/// What these trials say, zeros included.
+pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+    trials(report, arm).filter_map(read).filter(|value| value.is_finite()).collect()
+}
+
+/// Their median.
+pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+    samehost_stats::median(&values(report, arm, read))
+}
+
+/// What the control excludes at this point, as a part of one.
+pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Option<f64> {
+    report
+        .controls
+        .iter()
+        .find(|c| c.point == *point && c.metric == metric)?
+        .noise_floor
+        .filter(|f| f.is_finite())
+}
+
+/// The code as JSON has it, such as `client_bound`.
+pub(crate) fn code_name(code: Code) -> String {
+    match serde_json::to_value(code) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    }
+}
+
+/// A report seen by points.
+pub(crate) struct View<'a> {
+    pub(crate) report: &'a Report,
+    /// One for each point, in the report's order.
+    pub(crate) groups: Vec<Group<'a>>,
+    /// What differs between points.
+    pub(crate) varying: Vec<Parameter>,
+}
+
+/// A parameter of a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    Connections,
+    Rate,
+    Size,
+    Placement,
+    Own(String),
+}
+
+impl Parameter {
+    /// The head of its column.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Parameter::Connections => "connections".to_owned(),
+            Parameter::Rate => "rate".to_owned(),
+            Parameter::Size => "size".to_owned(),
+            Parameter::Placement => "placement".to_owned(),
+            Parameter::Own(name) => clean(name).replace('_', " "),
+        }
+    }
+
+    /// Its value at a point, as a cell.
+    pub(crate) fn value(&self, point: &Point) -> String {
+        match self {
+            Parameter::Connections => crate::number::count(u64::from(point.connections)),
+            Parameter::Rate => {
+                point.rate_per_s.map_or_else(|| "closed".to_owned(), crate::number::format_rate)
+            }
+            Parameter::Size => point.size_bytes.map_or_else(String::new, crate::number::format_size),
+            Parameter::Placement => point.placement.to_string(),
+            Parameter::Own(name) => point.parameters.get(name).map_or_else(String::new, |value| clean(value)),
+        }
+    }
+
+    /// Its value at a point, as words in a sentence: `64 connections`.
+    pub(crate) fn phrase(&self, point: &Point) -> String {
+        let value = self.value(point);
+        match self {
+            Parameter::Connections if point.connections == 1 => "1 connection".to_owned(),
+            Parameter::Connections => format!("{value} connections"),
+            Parameter::Rate if point.rate_per_s.is_none() => "closed loop".to_owned(),
+            Parameter::Rate | Parameter::Size | Parameter::Placement => value,
+            Parameter::Own(_) => format!("{} {value}", self.title()),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn of(report: &'a Report) -> Self {
+        let groups = group(&report.arms);
+        let points: Vec<&Point> = groups.iter().map(|group| &group.baseline.point).collect();
+        let mut parameters =
+            vec![Parameter::Connections, Parameter::Rate, Parameter::Size, Parameter::Placement];
+        let mut own: Vec<&String> = points.iter().flat_map(|point| point.parameters.keys()).collect();
+        own.sort_unstable();
+        own.dedup();
+        parameters.extend(own.into_iter().cloned().map(Parameter::Own));
+        let varying = parameters
+            .into_iter()
+            .filter(|parameter| {
+                points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
+            })
+            .collect();
+        View { report, groups, varying }
+    }
+
+    /// Whether there are several points.
+    pub(crate) fn is_sweep(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    /// The one point's group, where there is one only.
+    pub(crate) fn single(&self) -> Option<&Group<'a>> {
+        (self.groups.len() == 1).then(|| self.groups.first())?
+    }
+
+    /// The point in words: `64 connections, 128 B`.
+    pub(crate) fn point(&self, point: &Point) -> String {
+        self.varying.iter().map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The point in words without its size, which a sentence about sizes names itself.
+    pub(crate) fn point_but_size(&self, point: &Point) -> String {
+        let others = self.varying.iter().filter(|parameter| **parameter != Parameter::Size);
+        others.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Names of the candidates, over all points, in the report's order.
+    pub(crate) fn candidates(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for arm in self.groups.iter().flat_map(|group| &group.candidates) {
+            let name = self.name(&arm.id);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The comparisons of a metric with candidates of this name, in the report's order of points.
+    pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
+        self.report.comparisons.iter().filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
+    }
+
+    /// What tables call an arm.
+    pub(crate) fn name(&self, id: &str) -> String {
+        clean(self.report.arm(id).map_or(id, |arm| &arm.name))
+    }
+
+    /// Names of all compared arms, baselines first, in the report's order.
+    pub(crate) fn arm_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let bases = self.groups.iter().map(|group| self.name(&group.baseline.id));
+        for name in bases.chain(self.candidates()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The arms of this name, one for each point.
+    pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
+        let arms =
+            self.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
+        arms.filter(move |arm| clean(&arm.name) == name)
+    }
+
+    /// Medians of the arms of this name, one for each point that has values.
+    pub(crate) fn medians(&self, name: &str, read: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
+    }
+
+    /// The harness's own arms.
+    pub(crate) fn noop(&self) -> impl Iterator<Item = &'a Arm> {
+        self.report.arms.iter().filter(|arm| arm.transport == Transport::None)
+    }
+
+    /// The comparison of this metric and candidate.
+    pub(crate) fn comparison(&self, metric: &str, candidate: &str) -> Option<&'a Comparison> {
+        self.report.comparisons.iter().find(|c| c.metric == metric && c.candidate == candidate)
+    }
+
+    /// The metrics, the most important first.
+    pub(crate) fn metrics(&self) -> &'a [MetricInfo] {
+        &self.report.workload.metrics
+    }
+
+    /// The metric of this name.
+    pub(crate) fn metric(&self, name: &str) -> Option<&'a MetricInfo> {
+        self.metrics().iter().find(|metric| metric.name == name)
+    }
+}

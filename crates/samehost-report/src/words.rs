@@ -1,0 +1,277 @@
+//! Words for metrics, verdicts and codes. The verdict itself comes from the comparison and never changes here.
+
+use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
+
+use crate::line::Tone;
+use crate::number::percent_number;
+use crate::text::clean;
+
+/// What a metric is about, from which its words follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rate,
+    Bandwidth,
+    Time,
+    Cpu,
+    Other,
+}
+
+fn kind(metric: &MetricInfo) -> Kind {
+    match metric.unit.as_str() {
+        _ if metric.name.contains("cpu") => Kind::Cpu,
+        "per_s" => Kind::Rate,
+        "bytes_per_s" => Kind::Bandwidth,
+        "us" | "ms" | "s" => Kind::Time,
+        _ => Kind::Other,
+    }
+}
+
+/// Title of a metric in a table and in a sentence, and its subject with a verb where it has one.
+const TITLES: &[(&str, &str, &str)] = &[
+    ("throughput", "throughput", ""),
+    ("bandwidth", "bandwidth", ""),
+    ("latency_mean", "mean latency", "a round trip takes"),
+    ("latency_p50", "latency p50", "the median round trip takes"),
+    ("latency_p90", "latency p90", "a round trip at the 90th percentile takes"),
+    ("latency_p95", "latency p95", "a round trip at the 95th percentile takes"),
+    ("latency_p99", "latency p99", "a round trip at the 99th percentile takes"),
+    ("latency_p99_9", "latency p99.9", "a round trip at the 99.9th percentile takes"),
+    ("service_mean", "mean service", "once sent, a request takes"),
+    ("client_cpu_per_op", "client CPU/op", "the client needs"),
+    ("server_cpu_per_op", "server CPU/op", "the server needs"),
+    ("total_cpu_per_op", "total CPU/op", "client and server together need"),
+    ("wall_time", "wall time", "it takes"),
+    ("cpu_time", "CPU time", "it needs"),
+];
+
+/// What tables call a metric. A name of a workload's own gives up its unit, which stands behind each value.
+pub(crate) fn title(name: &str) -> String {
+    TITLES.iter().find(|(known, ..)| *known == name).map_or_else(
+        || clean(&split_unit(name).0.replace("_p99_9", "_p99.9").replace('_', " ")),
+        |(_, title, _)| (*title).to_owned(),
+    )
+}
+
+/// A measurement's name without the unit it ends in, and the unit.
+pub(crate) fn split_unit(name: &str) -> (&str, &str) {
+    const UNITS: [&str; 7] = ["percent", "bytes_per_s", "per_s", "bytes", "us", "ms", "s"];
+    let found = UNITS.iter().find_map(|unit| Some((name.strip_suffix(unit)?.strip_suffix('_')?, *unit)));
+    found.filter(|(rest, _)| !rest.is_empty()).unwrap_or((name, ""))
+}
+
+/// Subject and verb before a change: `a round trip takes`; nothing for rates, which begin with the number.
+fn subject(metric: &MetricInfo, open_loop: bool) -> String {
+    match TITLES.iter().find(|(known, ..)| *known == metric.name) {
+        Some((.., subject)) if open_loop => subject.replace("round trip", "request"),
+        Some((.., subject)) => (*subject).to_owned(),
+        None => match kind(metric) {
+            Kind::Rate | Kind::Bandwidth => format!("{}:", title(&metric.name)),
+            Kind::Time => format!("{} takes", title(&metric.name)),
+            Kind::Cpu => format!("{} needs", title(&metric.name)),
+            Kind::Other => format!("{} is", title(&metric.name)),
+        },
+    }
+}
+
+/// What there is more or less of: after `31 % less`, and after `3.4 times`.
+fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
+    match kind(metric) {
+        Kind::Rate => {
+            ("more operations per second", "fewer operations per second", "as many operations per second")
+        }
+        Kind::Bandwidth => ("more bytes per second", "fewer bytes per second", "as many bytes per second"),
+        Kind::Time => ("more time", "less time", "as long"),
+        Kind::Cpu if metric.name.ends_with("_per_op") => {
+            ("more CPU per operation", "less CPU per operation", "as much CPU per operation")
+        }
+        Kind::Cpu => ("more CPU time", "less CPU time", "as much CPU time"),
+        Kind::Other => ("higher", "lower", "as high"),
+    }
+}
+
+/// A change in words, with the word that leads to what it is held against: `31 % less time`, `than`.
+pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
+    let (more, less, times) = noun(metric);
+    if ratio >= 2.0 {
+        return (format!("{} times {times}", crate::number::format_ratio(ratio)), "as");
+    }
+    let word = if ratio < 1.0 { less } else { more };
+    (format!("{} % {word}", percent_number((ratio - 1.0).abs())), "than")
+}
+
+/// The same with its subject: `a round trip takes 31 % less time`.
+pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (String, &'static str) {
+    let (change, than) = change(metric, ratio);
+    (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
+}
+
+/// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
+pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
+    if low * high >= 4.0 {
+        let (low, high) = (crate::number::format_ratio(low), crate::number::format_ratio(high));
+        return if low == high { format!("{low} times") } else { format!("{low}–{high} times") };
+    }
+    let fewer = matches!(kind(metric), Kind::Rate | Kind::Bandwidth);
+    let word = match (low >= 1.0, kind(metric)) {
+        (true, Kind::Other) => "higher",
+        (true, _) => "more",
+        (false, Kind::Other) => "lower",
+        (false, _) if fewer => "fewer",
+        (false, _) => "less",
+    };
+    let parts = if low >= 1.0 { [low - 1.0, high - 1.0] } else { [1.0 - high, 1.0 - low] };
+    let [small, large] = parts.map(percent_number);
+    if small == large { format!("{small} % {word}") } else { format!("{small}–{large} % {word}") }
+}
+
+/// The verdict as it suits the metric.
+pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static str {
+    let more = match (verdict, metric.map(|metric| metric.better)) {
+        (Verdict::Equivalent, _) => return "equivalent",
+        (Verdict::Inconclusive, _) => return "none",
+        (Verdict::Faster, better) => better == Some(Better::Higher),
+        (Verdict::Slower, better) => better == Some(Better::Lower),
+    };
+    match metric.map_or(Kind::Other, kind) {
+        Kind::Rate | Kind::Bandwidth if more => "more",
+        Kind::Rate | Kind::Bandwidth => "less",
+        Kind::Time if more => "slower",
+        Kind::Time => "faster",
+        Kind::Cpu if more => "more CPU",
+        Kind::Cpu => "less CPU",
+        Kind::Other if more => "higher",
+        Kind::Other => "lower",
+    }
+}
+
+/// Its colour.
+pub(crate) fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower => Tone::Bad,
+        Verdict::Equivalent => Tone::Plain,
+        Verdict::Inconclusive => Tone::Doubt,
+    }
+}
+
+/// A code for people: the name of its group of warnings, why there is no verdict in a cell, and in a
+/// sentence where the warning's own message stands elsewhere.
+fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
+    match code {
+        Code::Errors => ("errors", "errors", Some("too many operations failed")),
+        Code::ClientBound => ("client bound", "client", Some("the client was the limit")),
+        Code::SharedCpu => ("one CPU", "one CPU", Some("client and server had one CPU between them")),
+        Code::ClientStarved => ("CPU wait", "CPU wait", Some("the client had to wait for a CPU")),
+        Code::Steal => ("steal", "steal", None),
+        Code::Throttled => ("throttled", "throttled", None),
+        Code::ForeignLoad => ("foreign load", "disturbed", None),
+        Code::Remeasured => ("disturbed", "disturbed", Some("too many trials were disturbed")),
+        Code::ClockChange => ("clock change", "clock", None),
+        Code::Drift => ("drift", "drift", None),
+        Code::GeneratorLate => ("generator", "void", Some("too many trials are void")),
+        Code::Overload => ("overload", "overload", None),
+        Code::Imprecise => ("imprecise", "undecided", None),
+        Code::FewBlocks => ("few blocks", "few blocks", None),
+        Code::NoiseFloor => ("noise floor", "noise", None),
+        Code::Interrupted => ("interrupted", "interrupted", None),
+        Code::TransportMismatch => {
+            ("transport", "transport", Some("another transport was in use than asked for"))
+        }
+        Code::TlsDiffers => ("encryption", "encryption", None),
+        Code::NotMeasured => ("not measured", "not measured", None),
+        Code::NotStored => ("not stored", "not stored", None),
+        Code::HostDiffers => ("not alike", "not alike", None),
+        Code::Note => ("note", "note", None),
+    }
+}
+
+/// The name of a group of warnings.
+pub(crate) fn code(code: Code) -> &'static str {
+    words(code).0
+}
+
+/// A comparison's verdict in a cell: the word that suits its metric, or why there is none.
+pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
+    let word = verdict(metric, comparison.verdict);
+    match (comparison.verdict, comparison.warnings.first().map(|warning| warning.code)) {
+        (Verdict::Inconclusive, None | Some(Code::Imprecise)) => "undecided".to_owned(),
+        (Verdict::Inconclusive, Some(code)) => format!("{word}: {}", words(code).1),
+        _ => word.to_owned(),
+    }
+}
+
+/// Why there is no verdict, in a sentence; absent where only the warning's message tells.
+pub(crate) fn cause(code: Code) -> Option<&'static str> {
+    words(code).2
+}
+
+/// Whether a warning voids the whole and comes first.
+pub(crate) fn is_headline(code: Code) -> bool {
+    matches!(code, Code::Errors | Code::TransportMismatch)
+}
+
+/// An arm as what something goes over: `over tcp`, but `A` for a command of that name.
+pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
+    let travels = arm.is_some_and(|arm| arm.name == arm.transport.name());
+    if travels { format!("over {name}") } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_follow_metric_and_direction() {
+        let words = |name: &str, ratio: f64| statement(&MetricInfo::built_in(name), ratio, false).0;
+        assert_eq!(words("latency_mean", 0.69), "a round trip takes 31 % less time");
+        assert_eq!(words("latency_mean", 3.41), "a round trip takes 3.41 times as long");
+        assert_eq!(words("throughput", 1.45), "45 % more operations per second");
+        assert_eq!(words("throughput", 0.8), "20 % fewer operations per second");
+        assert_eq!(
+            words("total_cpu_per_op", 0.75),
+            "client and server together need 25 % less CPU per operation"
+        );
+        let own = MetricInfo::own("refused_percent", "percent", Better::Lower);
+        assert_eq!(statement(&own, 0.5, false).0, "refused is 50 % lower");
+        assert_eq!(
+            statement(&MetricInfo::built_in("latency_p99"), 0.5, true).0,
+            "a request at the 99th percentile takes 50 % less time"
+        );
+    }
+
+    #[test]
+    fn units_of_measurements_stand_in_their_names() {
+        for (key, name, unit) in [
+            ("refused_percent", "refused", "percent"),
+            ("time_waits_left", "time waits left", ""),
+            ("drain_ms", "drain", "ms"),
+            ("moved_bytes_per_s", "moved", "bytes_per_s"),
+            ("_s", " s", ""),
+        ] {
+            assert_eq!((title(key), split_unit(key).1), (name.to_owned(), unit), "{key}");
+        }
+    }
+
+    #[test]
+    fn spans_of_change() {
+        let metric = MetricInfo::built_in("latency_mean");
+        assert_eq!(span(&metric, 0.67, 0.71), "29–33 % less");
+        assert_eq!(span(&metric, 1.02, 1.154), "2–15 % more");
+        assert_eq!(span(&metric, 2.9, 3.5), "2.90–3.50 times");
+        assert_eq!(span(&MetricInfo::built_in("throughput"), 0.9, 0.95), "5–10 % fewer");
+    }
+
+    #[test]
+    fn verdicts_suit_their_metric() {
+        for (name, faster, slower) in [
+            ("throughput", "more", "less"),
+            ("latency_p99", "faster", "slower"),
+            ("client_cpu_per_op", "less CPU", "more CPU"),
+            ("wall_time", "faster", "slower"),
+        ] {
+            let metric = MetricInfo::built_in(name);
+            assert_eq!(verdict(Some(&metric), Verdict::Faster), faster, "{name}");
+            assert_eq!(verdict(Some(&metric), Verdict::Slower), slower, "{name}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Every renderer over simulated reports: samples → analysis → bytes.
+
+// clippy.toml allows it in functions marked as tests; here all is a test, their helpers too.
+#![allow(clippy::unwrap_used)]
+
+mod csv;
+mod json;
+mod markdown;
+mod scene;
+mod scenes;
+mod terminal;

@@ -1,0 +1,147 @@
+//! The terminal: snapshots, and what must hold of every line.
+
+use samehost_model::{Code, Comparison, Report, Warning};
+use samehost_report::{Terminal, format_value};
+use samehost_stats::compare;
+use unicode_width::UnicodeWidthStr;
+
+use crate::scenes::{self, SCENES};
+
+fn render(report: &Report, width: usize, color: bool) -> String {
+    let mut out = Vec::new();
+    Terminal { width, color }.render(report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The text without this crate's own escape sequences.
+fn strip(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        let (sequence, tail) = after.split_once('m').unwrap();
+        assert!(
+            sequence.strip_prefix('[').unwrap().chars().all(|c| c.is_ascii_digit() || c == ';'),
+            "{sequence}"
+        );
+        rest = tail;
+    }
+    plain + rest
+}
+
+#[test]
+fn snapshots() {
+    for (name, scene) in SCENES {
+        let report = scene();
+        for width in [80, 140] {
+            for color in [false, true] {
+                let text = render(&report, width, color).replace('\u{1b}', "␛");
+                let colour = if color { "colour" } else { "plain" };
+                insta::assert_snapshot!(format!("{name}-{width}-{colour}"), text);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_line_is_too_wide_and_colour_changes_nothing_else() {
+    for (name, scene) in SCENES {
+        let report = scene();
+        for width in [40, 60, 80, 100, 140, 250] {
+            let text = render(&report, width, false);
+            for line in text.lines() {
+                assert!(line.width() <= width, "{name} at {width}: {} columns: {line}", line.width());
+                assert!(!line.ends_with(' '), "{name} at {width}: trailing space: {line:?}");
+                assert!(!line.chars().any(char::is_control), "{name}: {line:?}");
+            }
+            assert_eq!(strip(&render(&report, width, true)), text, "{name} at {width}");
+        }
+    }
+}
+
+/// Where each line has the character that ends this text, in columns.
+fn ends(lines: &[&str], texts: &[String]) -> Vec<usize> {
+    let find =
+        |(line, text): (&&str, &String)| line[..line.find(text.as_str()).unwrap() + text.len()].width();
+    lines.iter().zip(texts).map(find).collect()
+}
+
+#[test]
+fn values_are_the_reports_and_stand_under_each_other() {
+    let report = scenes::single_point();
+    let text = render(&report, 80, false);
+    let latencies: Vec<_> = report.comparisons.iter().filter(|c| c.metric.starts_with("latency")).collect();
+    let titles = ["latency p50", "mean latency", "latency p99"];
+    let rows: Vec<&str> =
+        titles.iter().map(|title| text.lines().find(|line| line.starts_with(title)).unwrap()).collect();
+    let columns: [fn(&Comparison) -> String; 4] = [
+        |c: &Comparison| format_value(c.baseline_value, "us"),
+        |c: &Comparison| format_value(c.candidate_value, "us"),
+        |c: &Comparison| format!("{:.3}", c.ratio),
+        |c: &Comparison| format!("{:.3}–{:.3}", c.ci_low.unwrap(), c.ci_high.unwrap()),
+    ];
+    for read in columns {
+        let texts: Vec<String> = latencies.iter().map(|c| read(c)).collect();
+        let ends = ends(&rows, &texts);
+        assert!(ends.windows(2).all(|two| two[0] == two[1]), "{ends:?}\n{text}");
+    }
+}
+
+#[test]
+fn errors_come_before_the_answer() {
+    let text = render(&scenes::errors(), 80, false);
+    assert!(text.find("ERRORS!").unwrap() < text.find("No verdict").unwrap(), "{text}");
+    assert_eq!(text.matches("its speed means nothing").count(), 1, "{text}");
+}
+
+#[test]
+fn another_transport_than_asked_for_comes_first() {
+    let mut report = scenes::single_point();
+    report.warnings.push(Warning::new(Code::TransportMismatch, "unix", "unix went over TCP"));
+    let text = render(&report, 80, false);
+    assert!(text.find("TRANSPORT!").unwrap() < text.find("unix:").unwrap(), "{text}");
+}
+
+#[test]
+fn broken_histograms_and_empty_reports_are_no_panic() {
+    let mut report = scenes::single_point();
+    for sample in &mut report.trials {
+        sample.latency_us.as_mut().unwrap().histogram = Some("§".into());
+    }
+    assert!(render(&report, 80, false).contains("No picture of the latencies"));
+    for (_, scene) in SCENES {
+        let mut report = scene();
+        report.trials.clear();
+        report.comparisons.clear();
+        render(&report, 80, false);
+        report.arms.clear();
+        report.workload.metrics.clear();
+        render(&report, 80, false);
+    }
+}
+
+#[test]
+fn changes() {
+    let old = scenes::single_point();
+    let mut new = scenes::single_point();
+    for sample in new.trials.iter_mut().filter(|sample| sample.arm == "unix") {
+        let latency = sample.latency_us.as_mut().unwrap();
+        latency.p50 = latency.p50.map(|p50| 1.2 * p50);
+    }
+    new.host.kernel = "6.19.0".into();
+    samehost_stats::analyse(&new).apply(&mut new);
+    let found = compare(&old, &new).unwrap();
+    for width in [80, 140] {
+        let mut out = Vec::new();
+        Terminal { width, color: false }.render_changes(&found, &old, &new, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.width() <= width), "{text}");
+        insta::assert_snapshot!(format!("changes-{width}"), text);
+    }
+}
+
+#[test]
+fn a_gain_does_not_hide_what_it_cost() {
+    let text = render(&scenes::burst(), 80, false).replace('\n', " ");
+    assert!(text.contains("But refused: 40.3 % against 0 %."), "{text}");
+}
