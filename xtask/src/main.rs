@@ -1,2 +1,93 @@
-//! xtask
-fn main() {}
+//! The project's own chores: `cargo xtask test`, `ci`, `servers`, `bench`, `tidy`.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
+
+mod bench;
+mod servers;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand};
+
+/// The project's own chores.
+#[derive(Parser)]
+struct Chores {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install what the tests need, then run every test
+    Test,
+    /// Everything that must hold before a change lands: format, lints, licences, house rules, tests
+    Ci,
+    /// Install what the tests need (by apt, as root), or say what to install
+    Servers,
+    /// Measure our client against its yardsticks, and print the ratios
+    Bench {
+        /// Which of them; all by default
+        names: Vec<String>,
+    },
+    /// The house rules that no other tool checks
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Chores::parse().chore {
+        Chore::Test => test(),
+        Chore::Ci => ci(),
+        Chore::Servers => servers::install(),
+        Chore::Bench { names } => bench::run(&names),
+        Chore::Tidy => tidy::check(&root()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The project's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
+}
+
+/// Runs a program in the project's folder and shows what it says.
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    println!("$ {program} {}", arguments.join(" "));
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("starting {program}"))?;
+    if status.success() { Ok(()) } else { bail!("`{program} {}` ended with {status}", arguments.join(" ")) }
+}
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    run(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
+}
+
+fn test() -> anyhow::Result<()> {
+    servers::install()?;
+    cargo(&["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"])
+}
+
+fn ci() -> anyhow::Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
+    let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|out| out.status.success());
+    if has_deny {
+        // Licences, bans and sources need no network; the advisory database does.
+        cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])?;
+    } else {
+        println!("cargo-deny is not installed: licences are not checked here");
+    }
+    tidy::check(&root())?;
+    test()
+}

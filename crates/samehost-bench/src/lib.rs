@@ -1,1 +1,23 @@
-//! samehost-bench
+//! Schedules, drives and meters trials: from a request to raw samples and a report.
+//!
+//! `schedule` and `points` decide (pure), `measure` runs the blocks, `engine` drives a trial and is the only
+//! reader of the clock, `workloads` know what is exchanged, `fixtures` start what they need, `servers` are the
+//! built-in ones, `machine` meters CPUs and judges whether they were ours. Nothing here prints or compares.
+
+mod bench;
+pub mod engine;
+mod error;
+pub mod fixtures;
+pub mod machine;
+pub mod measure;
+mod points;
+mod request;
+pub mod schedule;
+pub mod servers;
+mod stage;
+pub mod workloads;
+
+pub use bench::bench;
+pub use error::{BenchError, Fault};
+pub use points::{FLOOR, Wishes};
+pub use request::{Benched, Recorder, Request};

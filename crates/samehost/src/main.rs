@@ -1,2 +1,34 @@
-//! samehost
-fn main() {}
+//! samehost: the hop between programs on one machine, measured.
+
+mod cli;
+mod commands;
+mod exit;
+mod output;
+mod progress;
+mod redact;
+mod signals;
+mod storage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Verb};
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    let cli = Cli::parse();
+    let result = match cli.verb {
+        None => commands::checkup(&cli.checkup),
+        Some(Verb::Checkup(options)) => commands::checkup(&options),
+        Some(Verb::Bench(bench)) => commands::bench(&bench),
+        Some(Verb::Serve(options)) => commands::serve(&options),
+        Some(Verb::Report(options)) => commands::report(&options),
+        Some(Verb::Compare(options)) => commands::compare(&options),
+        Some(Verb::Completions { shell }) => commands::completions(shell),
+        Some(Verb::Man { directory }) => commands::man(&directory),
+        Some(Verb::Supervise(options)) => commands::supervise(&options),
+        Some(Verb::BecomeServer(options)) => commands::become_server(&options),
+    };
+    exit::status(result)
+}

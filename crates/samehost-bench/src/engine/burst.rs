@@ -1,0 +1,189 @@
+//! A burst: N connects at once against a listener with a short backlog, as when a site gets busy. A full
+//! backlog refuses at once on a Unix socket (EAGAIN) and stalls on TCP (the SYN is dropped and sent again
+//! after 1 s, 3 s, 7 s; tcp(7)).
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use samehost_model::Endpoint;
+use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect_nonblocking};
+
+use super::clock::{Nanos, nanos, now, timespec};
+use super::recorder::histogram;
+use crate::BenchError;
+
+/// A connection that took longer than this had its SYN dropped: the kernel sends it again after 1 s.
+const STALL: Nanos = 900_000_000;
+
+/// What is thrown at the listener.
+#[derive(Clone, Debug)]
+pub struct BurstJob {
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Connects at once.
+    pub connects: u32,
+    /// What each sends once it is connected, and expects back.
+    pub request: Vec<u8>,
+    /// How long to wait for all replies.
+    pub patience: Duration,
+}
+
+/// How a burst ended.
+#[derive(Debug)]
+pub struct BurstTally {
+    /// Connections that got their reply.
+    pub served: u64,
+    /// Those of them that took a dropped SYN or more.
+    pub stalled: u64,
+    /// Failures by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Time from connect to reply of those that were served, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// From the first connect to the last reply or the end of patience.
+    pub elapsed: Nanos,
+    /// What the kernel says of the first socket that was served.
+    pub observed: Option<String>,
+}
+
+struct Attempt {
+    stream: Stream,
+    begun: Nanos,
+    connected: bool,
+    received: usize,
+}
+
+/// Throws the burst and waits for what becomes of it.
+///
+/// # Errors
+/// When the machine lacks file descriptors for the burst, or grants no epoll instance.
+pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
+    let epoll_failed = |error| BenchError::io("epoll", error);
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
+    let mut tally = BurstTally {
+        served: 0,
+        stalled: 0,
+        errors: BTreeMap::new(),
+        latency: histogram(),
+        elapsed: 0,
+        observed: None,
+    };
+    let mut attempts: Vec<Option<Attempt>> = Vec::with_capacity(job.connects as usize);
+    let options = ConnectOptions::default();
+    let opened = now();
+    for index in 0..job.connects {
+        let begun = now();
+        match connect_nonblocking(&job.endpoint, &options) {
+            Ok((stream, connecting)) => {
+                let flags = epoll::EventFlags::OUT;
+                epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(index)), flags)
+                    .map_err(epoll_failed)?;
+                let connected = connecting == Connecting::Done;
+                attempts.push(Some(Attempt { stream, begun, connected, received: 0 }));
+            }
+            Err(StartError::Os { errno, .. }) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
+                fail(&mut tally, &errno_name(errno));
+                attempts.push(None);
+            }
+            Err(error) => return Err(BenchError::StartConnect(error)),
+        }
+    }
+    wait(&epoll, &mut attempts, &mut tally, job, opened)?;
+    for _ in attempts.iter().flatten() {
+        fail(&mut tally, "no reply in time");
+    }
+    tally.elapsed = now() - opened;
+    Ok(tally)
+}
+
+fn wait(
+    epoll: &rustix::fd::OwnedFd,
+    attempts: &mut [Option<Attempt>],
+    tally: &mut BurstTally,
+    job: &BurstJob,
+    opened: Nanos,
+) -> Result<(), BenchError> {
+    let last = opened + nanos(job.patience);
+    let mut open = attempts.iter().flatten().count();
+    let mut events = Vec::with_capacity(256);
+    while open > 0 {
+        let left = last.saturating_sub(now());
+        if left == 0 {
+            break;
+        }
+        events.clear();
+        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&timespec(left))) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(BenchError::io("epoll_wait", error)),
+        }
+        for event in &events {
+            let slot = &mut attempts[event.data.u64() as usize];
+            let Some(attempt) = slot else { continue };
+            match step(attempt, epoll, event.data, &job.request) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let took = now() - attempt.begun;
+                    tally.served += 1;
+                    tally.stalled += u64::from(took >= STALL);
+                    tally.latency.saturating_record(took);
+                    if tally.observed.is_none() {
+                        tally.observed = attempt.stream.observed().ok().map(|observed| observed.to_string());
+                    }
+                    *slot = None;
+                    open -= 1;
+                }
+                Err(kind) => {
+                    fail(tally, &kind);
+                    *slot = None;
+                    open -= 1;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes one attempt further; true once it has its reply.
+fn step(
+    attempt: &mut Attempt,
+    epoll: &rustix::fd::OwnedFd,
+    data: epoll::EventData,
+    request: &[u8],
+) -> Result<bool, String> {
+    if attempt.received == 0 && !attempt.connected {
+        let ended = attempt.stream.take_error();
+        ended.map_err(|error| Errno::from_io_error(&error).map_or_else(|| error.to_string(), errno_name))?;
+        attempt.connected = true;
+    }
+    let mut reply = [0; 4096];
+    match attempt.stream.read(&mut reply) {
+        Ok(0) => return Err("connection closed".into()),
+        Ok(read) => attempt.received += read,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            // Nothing came yet: this is the first event, the socket is connected and takes the request.
+            attempt.stream.write_all(request).map_err(|_| "write failed")?;
+            epoll::modify(epoll, &attempt.stream, data, epoll::EventFlags::IN).map_err(|_| "epoll failed")?;
+        }
+        Err(_) => return Err("connection reset".into()),
+    }
+    Ok(attempt.received >= request.len())
+}
+
+fn fail(tally: &mut BurstTally, kind: &str) {
+    *tally.errors.entry(kind.to_owned()).or_default() += 1;
+}
+
+/// The name that manuals and logs use, so that a reader can search for it.
+fn errno_name(errno: Errno) -> String {
+    match errno {
+        Errno::AGAIN => "EAGAIN (backlog full)".into(),
+        Errno::CONNREFUSED => "ECONNREFUSED".into(),
+        Errno::CONNRESET => "ECONNRESET".into(),
+        Errno::TIMEDOUT => "ETIMEDOUT".into(),
+        Errno::ADDRNOTAVAIL => "EADDRNOTAVAIL (no port left)".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Callers, each in a thread of its own: for protocols whose library owns the socket, and for operations that
+//! need a new connection each time. Closed loop, or open loop with one line of due requests for all threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::clock::{Nanos, now, timespec};
+use super::recorder::{Recorder, Tally};
+use super::session::Caller;
+
+/// Due moments that the threads share.
+#[derive(Debug)]
+pub struct Line {
+    /// Due moments, ascending.
+    pub due: Vec<Nanos>,
+    /// The next one that nobody has taken.
+    pub next: AtomicUsize,
+}
+
+/// One thread's load: call until the window is over, or until the line is empty.
+#[must_use]
+pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, line: Option<&Arc<Line>>) -> Tally {
+    match line {
+        None => closed_loop(caller, &mut recorder),
+        Some(line) => open_loop(caller, &mut recorder, line),
+    }
+    recorder.finish()
+}
+
+fn closed_loop(caller: &mut dyn Caller, recorder: &mut Recorder) {
+    let mut begun = now();
+    loop {
+        let result = caller.call();
+        let done = now();
+        let inside = match result {
+            Ok(()) => recorder.complete(done, done - begun),
+            Err(bad) => {
+                recorder.failed(bad.kind);
+                recorder.advance(done)
+            }
+        };
+        if !inside {
+            return;
+        }
+        begun = done;
+    }
+}
+
+fn open_loop(caller: &mut dyn Caller, recorder: &mut Recorder, line: &Line) {
+    let mut idle_since = now();
+    loop {
+        let Some(due) = line.due.get(line.next.fetch_add(1, Ordering::Relaxed)).copied() else { return };
+        let mut sent = now();
+        while sent < due {
+            // Returns early only on a signal; the loop then sleeps for the rest.
+            let _ = rustix::thread::nanosleep(&timespec(due - sent));
+            sent = now();
+        }
+        if sent >= recorder.window().end {
+            recorder.unfinished(sent, due);
+            continue;
+        }
+        recorder.sent(due, sent - due.max(idle_since));
+        match caller.call() {
+            Ok(()) => {
+                idle_since = now();
+                recorder.complete_due(idle_since, due, sent);
+            }
+            Err(bad) => {
+                recorder.failed(bad.kind);
+                idle_since = now();
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Many connections in one thread by epoll, closed or open loop. Per operation: one read, one write, and a
+//! share of one epoll_wait; sessions hold no buffers, so that a thousand connections stay in cache.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use samehost_transport::Stream;
+
+use super::clock::{Nanos, now, timespec};
+use super::recorder::{Recorder, Tally};
+use super::session::{Connector, Progress, Session};
+use crate::BenchError;
+
+/// Bytes of the one buffer that all connections read into.
+const BUFFER: usize = 256 * 1024;
+/// Longest sleep, so that the end of the window is seen even when no reply comes.
+const LONGEST_SLEEP: Nanos = 50_000_000;
+/// How often a connection is made anew before the server counts as lost.
+const RECONNECTS: u32 = 8;
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+
+/// When the next request of a connection is sent.
+#[derive(Debug)]
+pub enum Pace {
+    /// When the reply to the one before has come.
+    Closed,
+    /// When it is due, on any connection that is free; requests wait in line while none is.
+    Open {
+        /// Due moments, ascending.
+        due: Vec<Nanos>,
+        /// How long before a due moment the thread stops sleeping and polls.
+        spin: Nanos,
+        /// How long to wait for replies after the window.
+        grace: Nanos,
+    },
+}
+
+struct Connection {
+    stream: Stream,
+    session: Box<dyn Session>,
+    /// The request being sent; `written` bytes of it are gone.
+    out: Vec<u8>,
+    written: usize,
+    /// Received bytes that the session has not consumed.
+    pending: Vec<u8>,
+    due: Nanos,
+    sent: Nanos,
+    busy: bool,
+    waits_to_write: bool,
+}
+
+/// The engine of one thread.
+pub struct Driver<'a> {
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    connector: &'a Arc<dyn Connector>,
+    recorder: Recorder,
+    input: Vec<u8>,
+    /// Open loop: connections without a request in flight, the longest idle first, and since when.
+    idle: VecDeque<(usize, Nanos)>,
+    closed: bool,
+    inside: bool,
+}
+
+type Broken = &'static str;
+
+impl<'a> Driver<'a> {
+    /// Takes over connections that are past their handshakes.
+    ///
+    /// # Errors
+    /// When the kernel grants no epoll instance.
+    pub fn new(
+        streams: Vec<(Stream, Box<dyn Session>)>,
+        connector: &'a Arc<dyn Connector>,
+        recorder: Recorder,
+    ) -> Result<Self, BenchError> {
+        let failed = |error| BenchError::io("epoll", error);
+        let mut driver = Driver {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
+            connections: Vec::with_capacity(streams.len()),
+            connector,
+            recorder,
+            input: vec![0; BUFFER],
+            idle: VecDeque::with_capacity(streams.len()),
+            closed: true,
+            inside: true,
+        };
+        for (index, (stream, session)) in streams.into_iter().enumerate() {
+            let connection = Connection {
+                stream,
+                session,
+                out: Vec::with_capacity(1024),
+                written: 0,
+                pending: Vec::new(),
+                due: 0,
+                sent: 0,
+                busy: false,
+                waits_to_write: false,
+            };
+            driver.register(&connection, index).map_err(failed)?;
+            driver.connections.push(connection);
+        }
+        Ok(driver)
+    }
+
+    fn register(&self, connection: &Connection, index: usize) -> rustix::io::Result<()> {
+        connection.stream.set_nonblocking(true).map_err(|_| rustix::io::Errno::IO)?;
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&self.epoll, &connection.stream, data, epoll::EventFlags::IN)
+    }
+
+    /// Drives all connections until the window is over.
+    ///
+    /// # Errors
+    /// When the server goes away and cannot be reached again.
+    pub fn drive(mut self, pace: Pace) -> Result<Tally, BenchError> {
+        match pace {
+            Pace::Closed => self.closed_loop()?,
+            Pace::Open { due, spin, grace } => {
+                self.closed = false;
+                self.open_loop(&due, spin, grace)?;
+            }
+        }
+        Ok(self.recorder.finish())
+    }
+
+    fn closed_loop(&mut self) -> Result<(), BenchError> {
+        let mut at = now();
+        for index in 0..self.connections.len() {
+            self.send(index, at, at)?;
+            at = now();
+        }
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.inside {
+            self.wait(&mut events, LONGEST_SLEEP)?;
+            self.handle(&events)?;
+            if events.is_empty() {
+                self.inside = self.recorder.advance(now());
+            }
+        }
+        Ok(())
+    }
+
+    fn open_loop(&mut self, due: &[Nanos], spin: Nanos, grace: Nanos) -> Result<(), BenchError> {
+        let started = now();
+        self.idle.extend((0..self.connections.len()).map(|index| (index, started)));
+        let last = self.recorder.window().end + grace;
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut next = 0;
+        loop {
+            let mut at = now();
+            while next < due.len() && due[next] <= at {
+                let Some((index, idle_since)) = self.idle.pop_front() else { break };
+                self.recorder.sent(due[next], at - due[next].max(idle_since));
+                self.send(index, due[next], at)?;
+                next += 1;
+                at = now();
+            }
+            let all_free = self.idle.len() == self.connections.len();
+            if (next == due.len() && all_free) || at >= last {
+                break;
+            }
+            let sleep = match due.get(next) {
+                Some(due) if !self.idle.is_empty() => due.saturating_sub(at).saturating_sub(spin),
+                _ => LONGEST_SLEEP.min(last - at),
+            };
+            self.wait(&mut events, sleep.min(LONGEST_SLEEP))?;
+            self.handle(&events)?;
+        }
+        let at = now();
+        for connection in self.connections.iter().filter(|connection| connection.busy) {
+            self.recorder.unfinished(at, connection.due);
+        }
+        for due in &due[next..] {
+            self.recorder.unfinished(at, *due);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>, sleep: Nanos) -> Result<(), BenchError> {
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timespec(sleep))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(BenchError::io("epoll_wait", error)),
+        }
+    }
+
+    fn handle(&mut self, events: &[epoll::Event]) -> Result<(), BenchError> {
+        for event in events {
+            let index = event.data.u64() as usize;
+            let (flags, mut result) = (event.flags, Ok(()));
+            if flags.contains(epoll::EventFlags::OUT) {
+                result = self.flush(index);
+            }
+            if result.is_ok() && flags != epoll::EventFlags::OUT {
+                result = self.receive(index);
+            }
+            if let Err(kind) = result {
+                self.reconnect(index, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a request on a free connection.
+    #[inline]
+    fn begin(&mut self, index: usize, due: Nanos, at: Nanos) -> Result<(), Broken> {
+        let connection = &mut self.connections[index];
+        connection.due = due;
+        connection.sent = at;
+        connection.busy = true;
+        connection.out.clear();
+        connection.written = 0;
+        connection.session.request(&mut connection.out);
+        self.flush(index)
+    }
+
+    fn send(&mut self, index: usize, due: Nanos, at: Nanos) -> Result<(), BenchError> {
+        self.begin(index, due, at).or_else(|kind| self.reconnect(index, kind))
+    }
+
+    /// Writes what is left of the request; asks to be told when the socket takes no more.
+    fn flush(&mut self, index: usize) -> Result<(), Broken> {
+        let connection = &mut self.connections[index];
+        let mut blocked = false;
+        while connection.written < connection.out.len() {
+            match connection.stream.write(&connection.out[connection.written..]) {
+                Ok(0) => return Err("write failed"),
+                Ok(written) => connection.written += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    blocked = true;
+                    break;
+                }
+                Err(_) => return Err("write failed"),
+            }
+        }
+        if !blocked && connection.stream.wants_write() {
+            match connection.stream.flush() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => blocked = true,
+                Err(_) => return Err("write failed"),
+                Ok(()) => {}
+            }
+        }
+        if blocked != connection.waits_to_write {
+            connection.waits_to_write = blocked;
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, blocked);
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::modify(&self.epoll, &connection.stream, data, flags).map_err(|_| "epoll failed")?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come and lets the session look at it; sends the next request where the pace says so.
+    fn receive(&mut self, index: usize) -> Result<(), Broken> {
+        loop {
+            let connection = &mut self.connections[index];
+            let read = match connection.stream.read(&mut self.input) {
+                Ok(0) => return Err("connection closed"),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(_) => return Err("read failed"),
+            };
+            if !connection.busy {
+                return Err("unasked bytes");
+            }
+            let (progress, shown) = if connection.pending.is_empty() {
+                (connection.session.response(&self.input[..read]), read)
+            } else {
+                connection.pending.extend_from_slice(&self.input[..read]);
+                (connection.session.response(&connection.pending), connection.pending.len())
+            };
+            match progress.map_err(|bad| bad.kind)? {
+                Progress::More { consumed } => {
+                    if connection.pending.is_empty() {
+                        connection.pending.extend_from_slice(&self.input[consumed..read]);
+                    } else {
+                        connection.pending.drain(..consumed);
+                    }
+                }
+                Progress::Complete { consumed } if consumed == shown => {
+                    connection.pending.clear();
+                    self.completed(index)?;
+                }
+                Progress::Rejected { consumed, kind } if consumed == shown => {
+                    connection.pending.clear();
+                    self.recorder.failed(kind);
+                    self.proceed(index, now())?;
+                }
+                Progress::Complete { .. } | Progress::Rejected { .. } => return Err("unasked bytes"),
+            }
+            // Plain sockets wake us again; bytes that TLS has already decrypted would not.
+            if !self.connections[index].stream.has_buffered() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, index: usize) -> Result<(), Broken> {
+        let at = now();
+        let connection = &self.connections[index];
+        if self.closed {
+            self.inside = self.recorder.complete(at, at - connection.due);
+        } else {
+            self.recorder.complete_due(at, connection.due, connection.sent);
+        }
+        self.proceed(index, at)
+    }
+
+    /// After an operation: the next request at once (closed loop), or back among the idle (open loop).
+    #[inline]
+    fn proceed(&mut self, index: usize, at: Nanos) -> Result<(), Broken> {
+        self.connections[index].busy = false;
+        if !self.closed {
+            self.idle.push_back((index, at));
+            Ok(())
+        } else if self.inside {
+            self.begin(index, at, at)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Counts the failure and puts a fresh connection in the broken one's place.
+    #[cold]
+    fn reconnect(&mut self, index: usize, first_kind: Broken) -> Result<(), BenchError> {
+        let was_busy = self.connections[index].busy;
+        let mut kind = first_kind;
+        for _ in 0..RECONNECTS {
+            self.recorder.failed(kind);
+            self.inside = self.recorder.advance(now());
+            if !self.inside {
+                return Ok(());
+            }
+            let fresh = self.connector.connect().map_err(|error| self.connector.lost(kind, &error))?;
+            let connection = &mut self.connections[index];
+            (connection.stream, connection.session) = fresh;
+            connection.pending.clear();
+            connection.busy = false;
+            connection.waits_to_write = false;
+            let failed = |error| BenchError::io("epoll", error);
+            self.register(&self.connections[index], index).map_err(failed)?;
+            let at = now();
+            if !self.closed {
+                // An idle connection that broke still stands in the line of the idle.
+                if was_busy {
+                    self.idle.push_back((index, at));
+                }
+                return Ok(());
+            }
+            match self.begin(index, at, at) {
+                Ok(()) => return Ok(()),
+                Err(again) => kind = again,
+            }
+        }
+        Err(BenchError::ServerLost {
+            endpoint: self.connector.endpoint(),
+            reason: format!("{kind}, {RECONNECTS} times in a row"),
+            server_said: String::new(),
+        })
+    }
+}

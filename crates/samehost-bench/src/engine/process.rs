@@ -1,0 +1,163 @@
+//! One whole command as an operation: wall time, CPU time, and a number from its output if asked for.
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use regex::Regex;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::clock::{Nanos, now};
+use crate::BenchError;
+
+/// A command to time.
+#[derive(Clone, Debug)]
+pub struct ProcessJob {
+    /// Name of the arm, for messages.
+    pub arm: String,
+    /// What `sh -c` runs.
+    pub script: String,
+    /// Finds the number in its output: the first group that takes part in the match, or the whole of it.
+    pub pattern: Option<Regex>,
+}
+
+/// What a command took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessTally {
+    /// From starting the shell to its end.
+    pub elapsed: Nanos,
+    /// User CPU seconds of it and of all its descendants that were waited for.
+    pub user_s: f64,
+    /// System CPU seconds likewise.
+    pub system_s: f64,
+    /// The number in its output.
+    pub value: Option<f64>,
+}
+
+/// Runs the command once.
+///
+/// # Errors
+/// When it cannot be started, fails, or does not print the number; when a signal asked us to stop.
+pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally, BenchError> {
+    let failed = |reason: String| BenchError::Command { arm: job.arm.clone(), reason };
+    let before = children();
+    let begun = now();
+    // A process group of its own, so that Ctrl-C reaches us first and we end the whole of it.
+    let child = std::os::unix::process::CommandExt::process_group(&mut Command::new("/bin/sh"), 0)
+        .args(["-c", &job.script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(format!("could not start /bin/sh: {error}")))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let output = child.wait_with_output();
+        let _ = sender.send((now(), output));
+    });
+    let (ended, output) = loop {
+        match receiver.recv_timeout(Duration::from_millis(50)) {
+            Ok(ended) => break ended,
+            Err(_) if interrupted.load(Ordering::Relaxed) => {
+                if let Some(group) = group {
+                    let _ = kill_process_group(group, Signal::TERM);
+                }
+                return Err(BenchError::Interrupted);
+            }
+            Err(_) => {}
+        }
+    };
+    let output = output.map_err(|error| failed(format!("could not be waited for: {error}")))?;
+    let after = children();
+    if !output.status.success() {
+        return Err(failed(format!("`{}` ended with {}{}", job.script, output.status, words(&output))));
+    }
+    let value = match &job.pattern {
+        None => None,
+        Some(pattern) => Some(number(pattern, &output).ok_or_else(|| {
+            failed(format!(
+                "no number matches `{pattern}` in the output of `{}`{}",
+                job.script,
+                words(&output)
+            ))
+        })?),
+    };
+    let seconds = |read: fn(&Usage) -> nix::sys::time::TimeVal| match (&before, &after) {
+        (Some(before), Some(after)) => to_seconds(read(after)) - to_seconds(read(before)),
+        _ => 0.0,
+    };
+    Ok(ProcessTally {
+        elapsed: ended - begun,
+        user_s: seconds(Usage::user_time),
+        system_s: seconds(Usage::system_time),
+        value,
+    })
+}
+
+fn children() -> Option<Usage> {
+    getrusage(UsageWho::RUSAGE_CHILDREN).ok()
+}
+
+fn to_seconds(time: nix::sys::time::TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}
+
+/// The number that the pattern finds, thousands separators (`1,234.5`) allowed.
+fn number(pattern: &Regex, output: &Output) -> Option<f64> {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push('\n');
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    let found = pattern.captures(&text)?;
+    let found = found.iter().skip(1).flatten().next().or_else(|| found.get(0))?;
+    found.as_str().trim().replace(',', "").parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// The end of what the command said, for an error message.
+fn words(output: &Output) -> String {
+    let mut said = Vec::new();
+    let _ = said.write_all(&output.stdout);
+    let _ = said.write_all(&output.stderr);
+    let text = String::from_utf8_lossy(&said);
+    let tail: Vec<&str> = text.trim().lines().rev().take(8).collect();
+    if tail.is_empty() {
+        return "; it said nothing".into();
+    }
+    let lines: Vec<&str> = tail.into_iter().rev().collect();
+    format!("; its last words:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(script: &str, pattern: Option<&str>) -> ProcessJob {
+        ProcessJob {
+            arm: "a".into(),
+            script: script.into(),
+            pattern: pattern.map(|p| Regex::new(p).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_number_is_taken_from_the_output() {
+        let run = |script, pattern| drive(&job(script, pattern), &AtomicBool::new(false));
+        let tally = run("echo 'rate: 12,345.5 per s'", Some(r"rate: ([\d.,]+)")).unwrap();
+        assert_eq!(tally.value, Some(12_345.5));
+        assert!(tally.elapsed > 0);
+        let error = run("echo nothing here", Some(r"(\d+)")).unwrap_err().to_string();
+        assert!(error.contains("nothing here"), "{error}");
+        let error = run("echo oh no >&2; exit 3", None).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("oh no"), "{error}");
+        assert!(run("true", None).is_ok());
+    }
+
+    #[test]
+    fn a_signal_ends_the_command() {
+        let result = drive(&job("sleep 100", None), &AtomicBool::new(true));
+        assert!(matches!(result, Err(BenchError::Interrupted)));
+    }
+}

@@ -1,0 +1,279 @@
+//! Counts one worker's operations: histograms, errors, tenths of the window, CPU. Nothing here allocates once
+//! the trial has begun, except the first error of a kind.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use super::clock::{Nanos, Window, now};
+use crate::machine::ThreadUse;
+
+/// Longest time a histogram tells apart from longer ones: 1,000 seconds.
+const LONGEST_NS: u64 = 1_000_000_000_000;
+
+/// What one worker saw.
+#[derive(Debug)]
+pub struct Tally {
+    /// Checked operations that completed inside the window.
+    pub operations: u64,
+    /// Failed operations by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Time per operation, in nanoseconds; from when it was due in an open loop.
+    pub latency: Histogram<u64>,
+    /// Open loop: time from sending, in nanoseconds.
+    pub service: Option<Histogram<u64>>,
+    /// Open loop: how late the generator sent although a connection was free, in nanoseconds.
+    pub lateness: Option<Histogram<u64>>,
+    /// Operations completed in each tenth of the window.
+    pub tenths: [u64; 10],
+    /// Requests that were due in the window and had no reply when waiting ended.
+    pub unfinished: u64,
+    /// The client threads' CPU in the window.
+    pub usage: ThreadUse,
+    /// Client threads.
+    pub threads: u32,
+}
+
+/// A histogram of nanoseconds with 3 digits; its counts are allocated here, before the trial.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+        .unwrap_or_else(|error| unreachable!("constant bounds: {error}"))
+}
+
+impl Tally {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(open_loop: bool) -> Self {
+        Tally {
+            operations: 0,
+            errors: BTreeMap::new(),
+            latency: histogram(),
+            service: open_loop.then(histogram),
+            lateness: open_loop.then(histogram),
+            tenths: [0; 10],
+            unfinished: 0,
+            usage: ThreadUse::default(),
+            threads: 1,
+        }
+    }
+
+    /// Adds what another worker saw in the same window.
+    pub fn merge(&mut self, other: &Tally) {
+        self.operations += other.operations;
+        for (kind, count) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += count;
+        }
+        add(&mut self.latency, &other.latency);
+        for (mine, theirs) in [(&mut self.service, &other.service), (&mut self.lateness, &other.lateness)] {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                add(mine, theirs);
+            }
+        }
+        for (mine, theirs) in self.tenths.iter_mut().zip(other.tenths) {
+            *mine += theirs;
+        }
+        self.unfinished += other.unfinished;
+        self.usage += other.usage;
+        self.threads += other.threads;
+    }
+}
+
+fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
+    mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
+}
+
+/// A worker's tally together with where it stands in the window.
+#[derive(Debug)]
+pub struct Recorder {
+    tally: Tally,
+    window: Window,
+    /// The next moment at which something other than counting happens: the start, a tenth, the end.
+    next_mark: Nanos,
+    tenth: usize,
+    started: Option<ThreadUse>,
+    /// Operations that each exchange counts as, when it succeeds and when it fails.
+    per_exchange: u64,
+}
+
+impl Recorder {
+    /// A recorder for this window.
+    #[must_use]
+    pub fn new(window: Window, open_loop: bool) -> Self {
+        Recorder {
+            tally: Tally::new(open_loop),
+            window,
+            next_mark: window.start,
+            tenth: 0,
+            started: None,
+            per_exchange: 1,
+        }
+    }
+
+    /// Counts each exchange as so many operations (a pipeline). Its latency is recorded once.
+    #[must_use]
+    pub fn counting(mut self, operations_per_exchange: u64) -> Self {
+        self.per_exchange = operations_per_exchange;
+        self
+    }
+
+    /// The window.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Passes the marks that lie behind `at`; false once the window is over.
+    #[inline]
+    pub fn advance(&mut self, at: Nanos) -> bool {
+        if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
+    }
+
+    #[cold]
+    fn pass_marks(&mut self, at: Nanos) -> bool {
+        if self.started.is_none() {
+            self.started = Some(ThreadUse::current());
+            self.next_mark = self.tenth_end();
+        }
+        while at >= self.next_mark && self.tenth < 10 {
+            self.tenth += 1;
+            self.next_mark = if self.tenth < 10 { self.tenth_end() } else { Nanos::MAX };
+            if self.tenth == 10 {
+                self.tally.usage = ThreadUse::current() - self.started.unwrap_or_default();
+            }
+        }
+        self.tenth < 10
+    }
+
+    fn tenth_end(&self) -> Nanos {
+        self.window.start + (self.window.end - self.window.start) * (self.tenth as u64 + 1) / 10
+    }
+
+    /// Closed loop: an operation completed at `at` after `latency`; false once the window is over.
+    #[inline]
+    pub fn complete(&mut self, at: Nanos, latency: Nanos) -> bool {
+        let inside = self.advance(at);
+        if inside && self.started.is_some() {
+            self.tally.operations += self.per_exchange;
+            self.tally.tenths[self.tenth] += self.per_exchange;
+            self.tally.latency.saturating_record(latency);
+        }
+        inside
+    }
+
+    /// Open loop: the request that was due at `due` and sent at `sent` completed at `at`. Its latency counts by
+    /// when it was due, its completion by when that was.
+    #[inline]
+    pub fn complete_due(&mut self, at: Nanos, due: Nanos, sent: Nanos) {
+        if self.advance(at) && self.started.is_some() {
+            self.tally.operations += self.per_exchange;
+            self.tally.tenths[self.tenth] += self.per_exchange;
+        }
+        if self.is_counted(due) {
+            self.tally.latency.saturating_record(at - due);
+            if let Some(service) = &mut self.tally.service {
+                service.saturating_record(at - sent);
+            }
+        }
+    }
+
+    /// Open loop: a request was sent `late` after the moment at which the generator could have sent it.
+    #[inline]
+    pub fn sent(&mut self, due: Nanos, late: Nanos) {
+        if self.is_counted(due)
+            && let Some(lateness) = &mut self.tally.lateness
+        {
+            lateness.saturating_record(late);
+        }
+    }
+
+    /// Open loop: waiting ended at `at` and the request due at `due` has no reply: at least that late.
+    pub fn unfinished(&mut self, at: Nanos, due: Nanos) {
+        if self.is_counted(due) {
+            self.tally.unfinished += 1;
+            self.tally.latency.saturating_record(at.saturating_sub(due));
+        }
+    }
+
+    fn is_counted(&self, due: Nanos) -> bool {
+        (self.window.start..self.window.end).contains(&due)
+    }
+
+    /// An exchange failed, and with it all its operations; counted when inside the window.
+    #[cold]
+    pub fn failed(&mut self, kind: &str) {
+        self.advance(now());
+        if self.started.is_some() && self.tenth < 10 {
+            match self.tally.errors.get_mut(kind) {
+                Some(count) => *count += self.per_exchange,
+                None => {
+                    self.tally.errors.insert(kind.to_owned(), self.per_exchange);
+                }
+            }
+        }
+    }
+
+    /// The tally, once the window is over; CPU is read now if the load ended early.
+    #[must_use]
+    pub fn finish(mut self) -> Tally {
+        self.advance(now());
+        if self.tenth < 10 {
+            self.tally.usage = ThreadUse::current() - self.started.unwrap_or_default();
+        }
+        self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        Window { open: 0, start: 1_000, end: 2_000 }
+    }
+
+    #[test]
+    fn counts_only_inside_the_window_and_by_tenths() {
+        let mut recorder = Recorder::new(window(), false);
+        assert!(recorder.complete(999, 5));
+        assert!(recorder.complete(1_000, 7));
+        assert!(recorder.complete(1_099, 7));
+        assert!(recorder.complete(1_550, 9));
+        assert!(recorder.complete(1_999, 9));
+        assert!(!recorder.complete(2_000, 9));
+        assert!(!recorder.complete(2_500, 9));
+        let tally = recorder.finish();
+        assert_eq!(tally.operations, 4);
+        assert_eq!(tally.tenths, [2, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(tally.latency.len(), 4);
+        assert_eq!(tally.latency.max(), 9);
+    }
+
+    #[test]
+    fn a_pipeline_counts_its_operations_and_one_latency() {
+        let mut recorder = Recorder::new(window(), false).counting(16);
+        recorder.complete(1_100, 7);
+        recorder.complete(1_900, 9);
+        recorder.advance(1_950);
+        assert_eq!(recorder.tally.operations, 32);
+        assert_eq!(recorder.tally.tenths, [0, 16, 0, 0, 0, 0, 0, 0, 0, 16]);
+        assert_eq!(recorder.tally.latency.len(), 2);
+    }
+
+    #[test]
+    fn open_loop_counts_from_when_it_was_due() {
+        let mut recorder = Recorder::new(window(), true);
+        recorder.sent(1_100, 10);
+        recorder.complete_due(1_400, 1_100, 1_110);
+        recorder.complete_due(2_100, 1_900, 1_950);
+        recorder.complete_due(2_200, 500, 600);
+        recorder.unfinished(3_000, 1_999);
+        let tally = recorder.finish();
+        assert_eq!(tally.operations, 1, "only one completed inside the window");
+        assert_eq!(tally.latency.len(), 3, "three were due inside the window");
+        assert_eq!(tally.latency.max(), 1_001);
+        assert_eq!(tally.service.unwrap().max(), 290);
+        assert_eq!(tally.lateness.unwrap().max(), 10);
+        assert_eq!(tally.unfinished, 1);
+    }
+}

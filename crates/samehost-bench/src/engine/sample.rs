@@ -1,0 +1,157 @@
+//! From what the workers saw to a sample: divisions and percentiles, nothing measured.
+
+use samehost_model::{Code, MachineUse, Sample, Warning};
+use samehost_stats::summarise;
+
+use super::OpenLoop;
+use super::bulk::BulkTally;
+use super::burst::BurstTally;
+use super::process::ProcessTally;
+use super::recorder::Tally;
+use crate::machine::{ServerUse, ThreadUse, doubt_clock};
+
+/// Below this part of the rate, an open loop did not offer what it promised.
+const LEAST_ACHIEVED: f64 = 0.99;
+/// A server busier than this part of the CPUs it can use was the limit itself.
+const SATURATED: f64 = 0.9;
+
+/// What the meters say of the window.
+#[derive(Clone, Debug, Default)]
+pub struct Metered {
+    /// The server's CPU; absent when its processes are not ours to see.
+    pub server: Option<ServerUse>,
+    /// What else the machine did.
+    pub machine: MachineUse,
+}
+
+/// A trial of sessions or callers.
+#[must_use]
+pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Sample {
+    let mut sample = Sample {
+        seconds,
+        operations: tally.operations,
+        errors: tally.errors.clone(),
+        throughput_per_s: Some(tally.operations as f64 / seconds),
+        latency_us: Some(summarise(&tally.latency)),
+        service_us: tally.service.as_ref().map(summarise),
+        lateness_us: tally.lateness.as_ref().map(summarise),
+        tenths: tally.tenths.to_vec(),
+        ..Sample::default()
+    };
+    add_usage(&mut sample, tally.usage, tally.threads, metered);
+    if let Some(open_loop) = open_loop {
+        judge_open_loop(&mut sample, tally, open_loop);
+    }
+    sample
+}
+
+fn add_usage(sample: &mut Sample, client: ThreadUse, threads: u32, metered: Metered) {
+    let window_ns = sample.seconds * 1e9;
+    let per_op = |amount: f64| (sample.operations > 0).then(|| amount / sample.operations as f64);
+    sample.client_cpu_us_per_op = per_op(client.cpu_ns as f64 / 1e3);
+    sample.client_user_us_per_op =
+        client.user_part().and_then(|part| per_op(client.cpu_ns as f64 / 1e3 * part));
+    sample.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
+    sample.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
+    sample.client_context_switches_per_op = per_op(client.switches as f64);
+    if let Some(server) = metered.server {
+        sample.server_cpu_us_per_op = per_op(server.cpu_ns as f64 / 1e3);
+        sample.server_user_us_per_op =
+            server.user_part.and_then(|part| per_op(server.cpu_ns as f64 / 1e3 * part));
+        sample.server_utilization = Some(server.cpu_ns as f64 / window_ns);
+        sample.context_switches_per_op =
+            server.switches.and_then(|switches| per_op((switches + client.switches) as f64));
+    }
+    sample.warnings.extend(doubt_clock(&metered.machine));
+    sample.machine = metered.machine;
+}
+
+/// An open-loop trial is void when the generator, not the server, fell short (design, section 6).
+fn judge_open_loop(sample: &mut Sample, tally: &Tally, open_loop: &OpenLoop) {
+    let achieved = tally.operations as f64 / (open_loop.rate_per_s * sample.seconds);
+    let client_busy = sample.client_utilization.unwrap_or(0.0) + sample.client_wait.unwrap_or(0.0);
+    let median = |latency: &Option<samehost_model::Latency>| latency.as_ref().and_then(|l| l.p50);
+    if achieved < LEAST_ACHIEVED {
+        let per_s = tally.operations as f64 / sample.seconds;
+        if lateness_share(sample) > 0.5 && client_busy > SATURATED {
+            sample.invalid = Some(format!(
+                "the generator reached {per_s:.0} of {:.0} requests/s: the client was the limit",
+                open_loop.rate_per_s
+            ));
+        } else {
+            sample.warnings.push(Warning::new(
+                Code::Overload,
+                "",
+                format!("the server did {per_s:.0} of {:.0} requests/s", open_loop.rate_per_s),
+            ));
+        }
+        return;
+    }
+    if let (Some(late), Some(latency)) = (median(&sample.lateness_us), median(&sample.latency_us))
+        && late > latency / 10.0
+    {
+        sample.invalid = Some(format!(
+            "the generator's median lateness was {late:.1} µs, more than a tenth of the median latency ({latency:.1} µs)"
+        ));
+    }
+}
+
+/// The generator's own lateness as a part of the mean latency.
+fn lateness_share(sample: &Sample) -> f64 {
+    let mean =
+        |latency: &Option<samehost_model::Latency>| latency.as_ref().and_then(|l| l.mean).unwrap_or(0.0);
+    let latency = mean(&sample.latency_us);
+    if latency > 0.0 { mean(&sample.lateness_us) / latency } else { 0.0 }
+}
+
+/// A bulk trial.
+#[must_use]
+pub fn of_bulk(tally: &BulkTally, metered: Metered) -> Sample {
+    let seconds = tally.elapsed as f64 / 1e9;
+    let mut sample = Sample {
+        seconds,
+        operations: tally.messages,
+        throughput_per_s: Some(tally.messages as f64 / seconds),
+        bytes_per_s: Some(tally.bytes as f64 / seconds),
+        ..Sample::default()
+    };
+    add_usage(&mut sample, tally.usage, 1, metered);
+    sample
+}
+
+/// A burst.
+#[must_use]
+pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Sample {
+    let percent = |count: u64| 100.0 * count as f64 / f64::from(connects);
+    let failed: u64 = tally.errors.values().sum();
+    let mut sample = Sample {
+        seconds: tally.elapsed as f64 / 1e9,
+        operations: tally.served,
+        errors: tally.errors.clone(),
+        latency_us: Some(summarise(&tally.latency)),
+        transport_observed: tally.observed.clone(),
+        ..Sample::default()
+    };
+    sample.measurements.insert("served_percent".into(), percent(tally.served));
+    sample.measurements.insert("refused_percent".into(), percent(failed));
+    sample.measurements.insert("stalled_percent".into(), percent(tally.stalled));
+    sample.measurements.insert("slowest_ms".into(), tally.latency.max() as f64 / 1e6);
+    sample.machine = metered.machine;
+    sample
+}
+
+/// A command.
+#[must_use]
+pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Sample {
+    let mut sample = Sample {
+        seconds: tally.elapsed as f64 / 1e9,
+        operations: 1,
+        cpu_s: Some(tally.user_s + tally.system_s),
+        machine,
+        ..Sample::default()
+    };
+    if let Some(value) = tally.value {
+        sample.measurements.insert("value".into(), value);
+    }
+    sample
+}

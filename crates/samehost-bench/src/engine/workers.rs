@@ -1,0 +1,322 @@
+//! Threads, the window, and the meters around it. The worker threads do nothing but load; this thread waits
+//! beside them, reads the meters at the window's two ends, and gives up on a load that never ends.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use samehost_model::Sample;
+use samehost_transport::Stream;
+
+use super::callers::Line;
+use super::clock::{Nanos, Window, nanos, now};
+use super::epoll::Pace;
+use super::recorder::{Recorder, Tally};
+use super::sample::{self, Metered};
+use super::session::{Caller, Connector, Session};
+use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process};
+use crate::BenchError;
+use crate::machine::{MachineMeter, ServerMeter, process_cpu_ns};
+
+/// Longest time between looks at whether a signal came.
+const GLANCE: Duration = Duration::from_millis(20);
+
+type Opened = Vec<(Stream, Box<dyn Session>)>;
+
+/// What is still to be read when the window ends.
+struct Meters {
+    server: ServerMeter,
+    machine: MachineMeter,
+    own_cpu_ns: u64,
+}
+
+impl Meters {
+    fn begin(surroundings: &Surroundings) -> Self {
+        Meters {
+            server: ServerMeter::begin(&surroundings.server_pids),
+            machine: MachineMeter::begin(),
+            own_cpu_ns: own_cpu_ns(),
+        }
+    }
+
+    fn end(self, surroundings: &Surroundings) -> Metered {
+        let server = self.server.end();
+        let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + server.map_or(0, |server| server.cpu_ns);
+        Metered { server, machine: self.machine.end(own, surroundings.cpus) }
+    }
+}
+
+fn own_cpu_ns() -> u64 {
+    process_cpu_ns(std::process::id()).unwrap_or(0)
+}
+
+/// Workers that report over a channel; dropped receivers let stuck threads end by themselves once their
+/// server is gone.
+struct Crew<T> {
+    receiver: mpsc::Receiver<Result<T, BenchError>>,
+    size: usize,
+    done: Vec<T>,
+}
+
+impl<T: Send + 'static> Crew<T> {
+    fn spawn(work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>) -> Result<Self, BenchError> {
+        let (sender, receiver) = mpsc::channel();
+        let size = work.len();
+        for work in work {
+            let sender = sender.clone();
+            std::thread::Builder::new()
+                .name("load".into())
+                .stack_size(512 * 1024)
+                .spawn(move || {
+                    let _ = sender.send(work());
+                })
+                .map_err(|error| BenchError::io("starting a client thread", error))?;
+        }
+        Ok(Crew { receiver, size, done: Vec::with_capacity(size) })
+    }
+
+    fn all_done(&self) -> bool {
+        self.done.len() == self.size
+    }
+
+    /// Waits until `until`, or until every worker is done.
+    fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
+        while !self.all_done() {
+            if surroundings.interrupted.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            let left = until.saturating_sub(now());
+            if left == 0 {
+                return Ok(());
+            }
+            match self.receiver.recv_timeout(GLANCE.min(Duration::from_nanos(left))) {
+                Ok(result) => self.done.push(result?),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(BenchError::io("a client thread", std::io::Error::other("it panicked")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the window with the meters at its ends, then for the workers.
+fn attend(
+    mut crew: Crew<Tally>,
+    window: Window,
+    endpoint: &str,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Result<Sample, BenchError> {
+    crew.wait(window.start, surroundings)?;
+    let meters = Meters::begin(surroundings);
+    crew.wait(window.end, surroundings)?;
+    let metered = meters.end(surroundings);
+    crew.wait(window.end + nanos(surroundings.patience), surroundings)?;
+    if !crew.all_done() {
+        return Err(BenchError::Hung {
+            endpoint: endpoint.to_owned(),
+            seconds: surroundings.patience.as_secs_f64(),
+        });
+    }
+    let mut tallies = crew.done.into_iter();
+    let mut sum = tallies.next().unwrap_or_else(|| Tally::new(load.open_loop.is_some()));
+    for tally in tallies {
+        sum.merge(&tally);
+    }
+    Ok(sample::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
+}
+
+/// Due moments of an open loop in the clock's own terms.
+fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
+    let span = window.end - window.open;
+    let mut due = arrivals::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
+    for moment in &mut due {
+        *moment += window.open;
+    }
+    due
+}
+
+/// A window that leaves time to prepare the schedule and to start the threads.
+fn window(load: &Load) -> Window {
+    let scheduled = load.open_loop.map_or(0.0, |open_loop| {
+        // Drawing and sorting takes about 0.1 µs a request.
+        open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64() * 2e-7
+    });
+    let lead = Duration::from_micros(500) + Duration::from_secs_f64(scheduled);
+    let now = Window::from_now(load.warm_up, load.length);
+    let lead = nanos(lead);
+    Window { open: now.open + lead, start: now.start + lead, end: now.end + lead }
+}
+
+/// Drives sessions: one connection blocking, many by epoll.
+pub fn sessions(
+    connector: &Arc<dyn Connector>,
+    small: bool,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Result<Sample, BenchError> {
+    let mut opened: Opened = Vec::with_capacity(load.connections as usize);
+    for _ in 0..load.connections {
+        if surroundings.interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        opened.push(connector.connect()?);
+    }
+    let mut surroundings = surroundings.clone();
+    surroundings.server_pids = connector.server_pids().unwrap_or(surroundings.server_pids);
+    let surroundings = &surroundings;
+    load.place(surroundings);
+    let (observed, cipher) = opened.first().map_or((None, None), |(stream, _)| {
+        (stream.observed().ok().map(|observed| observed.to_string()), stream.cipher())
+    });
+    let threads = load.threads.clamp(1, load.connections.max(1)) as usize;
+    let mut shares: Vec<Opened> = (0..threads).map(|_| Vec::new()).collect();
+    for (index, pair) in opened.into_iter().enumerate() {
+        shares[index % threads].push(pair);
+    }
+    let window = window(load);
+    // A rate is of operations; what comes due are exchanges.
+    let per_exchange = shares[0].first().map_or(1, |(_, session)| session.operations_per_exchange());
+    let due = load.open_loop.as_ref().map(|open_loop| {
+        schedule(&OpenLoop { rate_per_s: open_loop.rate_per_s / per_exchange as f64, ..*open_loop }, window)
+    });
+    let work = shares.into_iter().enumerate().map(|(index, share)| {
+        let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
+        session_work(connector, small, share, due, window, load, surroundings)
+    });
+    let crew = Crew::spawn(work.collect())?;
+    let mut sample = attend(crew, window, &connector.endpoint(), load, surroundings)?;
+    sample.transport_observed = observed;
+    sample.cipher = cipher;
+    Ok(sample)
+}
+
+fn session_work(
+    connector: &Arc<dyn Connector>,
+    small: bool,
+    mut share: Opened,
+    due: Option<Vec<Nanos>>,
+    window: Window,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Box<dyn FnOnce() -> Result<Tally, BenchError> + Send> {
+    let connector = Arc::clone(connector);
+    let cpus = load.cpus.clone();
+    let spin = load.open_loop.map_or(0, |open_loop| nanos(open_loop.spin));
+    let grace = nanos(surroundings.patience) * 4 / 5;
+    Box::new(move || {
+        cpus.place_client();
+        precise_sleep();
+        let per_exchange = share.first().map_or(1, |(_, session)| session.operations_per_exchange());
+        let recorder = Recorder::new(window, due.is_some()).counting(per_exchange);
+        match due {
+            None if small && share.len() == 1 => {
+                let (stream, session) = share.remove(0);
+                blocking::drive(stream, session, connector.as_ref(), recorder)
+            }
+            None => epoll::Driver::new(share, &connector, recorder)?.drive(Pace::Closed),
+            Some(due) => {
+                epoll::Driver::new(share, &connector, recorder)?.drive(Pace::Open { due, spin, grace })
+            }
+        }
+    })
+}
+
+/// Asks for timers that end when they should: by default the kernel may add 50 µs to every sleep.
+fn precise_sleep() {
+    if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
+        tracing::debug!(%error, "timer slack stays as it is");
+    }
+}
+
+/// Drives callers, each in its thread.
+pub fn callers(
+    callers: Vec<Box<dyn Caller>>,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Result<Sample, BenchError> {
+    load.place(surroundings);
+    let window = window(load);
+    let line = load
+        .open_loop
+        .as_ref()
+        .map(|open_loop| Arc::new(Line { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
+    let (observed_sender, observed_receiver) = mpsc::channel();
+    let work = callers.into_iter().map(|mut caller| {
+        let (line, cpus, observed) = (line.clone(), load.cpus.clone(), observed_sender.clone());
+        Box::new(move || {
+            cpus.place_client();
+            precise_sleep();
+            let recorder = Recorder::new(window, line.is_some());
+            let tally = callers::drive(caller.as_mut(), recorder, line.as_ref());
+            let _ = observed.send(caller.observed());
+            Ok(tally)
+        }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
+    });
+    let crew = Crew::spawn(work.collect())?;
+    let mut sample = attend(crew, window, "the server", load, surroundings)?;
+    sample.transport_observed = observed_receiver.try_iter().flatten().next();
+    Ok(sample)
+}
+
+/// Drives a stream.
+pub fn bulk(
+    mut stream: Stream,
+    endpoint: String,
+    size: u64,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Result<Sample, BenchError> {
+    load.place(surroundings);
+    let observed = stream.observed().ok().map(|observed| observed.to_string());
+    let cipher = stream.cipher();
+    let (cpus, length, around) = (load.cpus.clone(), load.length, surroundings.clone());
+    let name = endpoint.clone();
+    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+        cpus.place_client();
+        let (mut meters, mut metered) = (None, Metered::default());
+        let tally = bulk::drive(&mut stream, &name, size, length, |mark| match mark {
+            bulk::Mark::Begin => meters = Some(Meters::begin(&around)),
+            bulk::Mark::End => metered = meters.take().map(|m| m.end(&around)).unwrap_or_default(),
+        })?;
+        Ok(sample::of_bulk(&tally, metered))
+    })])?;
+    // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads.
+    let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
+    crew.wait(now() + patience, surroundings)?;
+    let Some(mut sample) = crew.done.pop() else {
+        return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
+    };
+    sample.transport_observed = observed;
+    sample.cipher = cipher;
+    Ok(sample)
+}
+
+/// Throws a burst.
+pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+    load.place(surroundings);
+    let (cpus, around, connects) = (load.cpus.clone(), surroundings.clone(), job.connects);
+    let patience = job.patience + surroundings.patience;
+    let endpoint = job.endpoint.to_string();
+    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+        cpus.place_client();
+        let meters = Meters::begin(&around);
+        let tally = burst::drive(&job)?;
+        Ok(sample::of_burst(&tally, connects, meters.end(&around)))
+    })])?;
+    crew.wait(now() + nanos(patience), surroundings)?;
+    crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+}
+
+/// Runs a command.
+pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+    let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
+    let tally = process::drive(job, &surroundings.interrupted)?;
+    let own = own_cpu_ns().saturating_sub(own) + ((tally.user_s + tally.system_s) * 1e9) as u64;
+    // A command that works through a server it did not start uses that server's CPU too: it is no stranger,
+    // but we cannot tell it from one, so only steal and throttling count against such a trial.
+    let machine = samehost_model::MachineUse { foreign_percent: 0.0, ..machine.end(own, surroundings.cpus) };
+    Ok(sample::of_process(&tally, machine))
+}

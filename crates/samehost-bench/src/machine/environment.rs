@@ -1,0 +1,130 @@
+//! The machine, as far as it matters for a measurement.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use samehost_model::Host;
+
+use super::placement::allowed_cpus;
+use super::proc::text;
+
+/// Kernel settings that change what a local connection costs or when it fails.
+const SYSCTLS: &[&str] = &[
+    "net.core.somaxconn",
+    "net.core.rmem_default",
+    "net.core.wmem_default",
+    "net.core.busy_poll",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ip_local_port_range",
+    "net.unix.max_dgram_qlen",
+];
+
+fn line(path: &str) -> Option<String> {
+    text(path).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn cpu_field(cpuinfo: &str, name: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn virtualization(cpuinfo: &str) -> String {
+    let is_there = |path: &str| std::path::Path::new(path).exists();
+    let in_container = is_there("/.dockerenv") || is_there("/run/.containerenv");
+    let virtual_cpu = cpu_field(cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor"));
+    let machine = match (line("/sys/class/dmi/id/sys_vendor"), virtual_cpu) {
+        (Some(vendor), true) => format!("virtual machine ({vendor})"),
+        (None, true) => "virtual machine".into(),
+        _ => "none seen".into(),
+    };
+    match (in_container, virtual_cpu) {
+        (true, true) => format!("container in a {machine}"),
+        (true, false) => "container".into(),
+        (false, _) => machine,
+    }
+}
+
+fn mitigations() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else { return Vec::new() };
+    let mut active: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let state = text(entry.path())?;
+            let name = entry.file_name().into_string().ok()?;
+            state.contains("Mitigation").then(|| format!("{name}: {}", state.trim()))
+        })
+        .collect();
+    active.sort();
+    active
+}
+
+/// The cgroup's CPU quota, in CPUs.
+fn cgroup_quota() -> Option<f64> {
+    let quota = |quota: &str, period: &str| {
+        let quota: f64 = quota.parse().ok()?;
+        (quota > 0.0).then_some(quota / period.parse::<f64>().ok()?)
+    };
+    if let Some(max) = line("/sys/fs/cgroup/cpu.max") {
+        let (limit, period) = max.split_once(' ')?;
+        return quota(limit, period);
+    }
+    quota(&line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")?, &line("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
+}
+
+fn distribution() -> String {
+    let release = text("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "unknown".into(), |name| name.trim_matches('"').to_owned())
+}
+
+fn memory_mib() -> u64 {
+    let info = text("/proc/meminfo").unwrap_or_default();
+    let total = cpu_field(&info, "MemTotal").unwrap_or_default();
+    total.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// Looks at this machine. `steal_percent` is filled in after measuring.
+#[must_use]
+pub fn host() -> Host {
+    let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
+    let unknown = || "unknown".to_owned();
+    let sysctls: BTreeMap<String, String> = SYSCTLS
+        .iter()
+        .filter_map(|name| {
+            let value = line(&format!("/proc/sys/{}", name.replace('.', "/")))?;
+            Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
+        })
+        .collect();
+    Host {
+        kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
+        cpu_model: cpu_field(&cpuinfo, "model name").unwrap_or_else(unknown),
+        cpus: cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32,
+        cpus_allowed: allowed_cpus().len() as u32,
+        memory_mib: memory_mib(),
+        virtualization: virtualization(&cpuinfo),
+        governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_else(unknown),
+        clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_else(unknown),
+        mitigations: mitigations(),
+        steal_percent: 0.0,
+        cgroup_quota: cgroup_quota(),
+        distribution: distribution(),
+        sysctls,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_machine_has_a_kernel_and_a_cpu() {
+        let host = super::host();
+        assert!(host.cpus >= 1 && host.cpus_allowed >= 1 && host.cpus_allowed <= host.cpus);
+        assert!(!host.kernel.is_empty() && host.memory_mib > 0);
+        assert!(host.sysctls.contains_key("net.core.somaxconn"));
+    }
+}

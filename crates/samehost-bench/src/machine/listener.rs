@@ -1,0 +1,89 @@
+//! Who listens on an endpoint, from /proc alone: so that the CPU of a server that already runs is metered as the
+//! server's and not taken for a stranger's. Processes of other users stay unseen without root.
+
+use std::fs;
+
+use samehost_model::Endpoint;
+
+use super::proc::{pids, text};
+
+/// The processes that hold the listening socket of this endpoint; empty where none may be seen.
+#[must_use]
+pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
+    let inodes: Vec<u64> = match endpoint {
+        Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => ["/proc/net/tcp", "/proc/net/tcp6"]
+            .iter()
+            .filter_map(text)
+            .flat_map(|table| tcp_listeners(&table, *port))
+            .collect(),
+        Endpoint::Unix(path) | Endpoint::Seqpacket(path) => {
+            unix_listeners(&text("/proc/net/unix").unwrap_or_default(), &path.to_string_lossy())
+        }
+        Endpoint::Abstract(name) => {
+            unix_listeners(&text("/proc/net/unix").unwrap_or_default(), &format!("@{name}"))
+        }
+        Endpoint::Socketpair | Endpoint::Pipe => Vec::new(),
+    };
+    let names: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    if names.is_empty() { Vec::new() } else { pids().into_iter().filter(|pid| holds(*pid, &names)).collect() }
+}
+
+fn holds(pid: u32, names: &[String]) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries.flatten().any(|entry| {
+        fs::read_link(entry.path())
+            .is_ok_and(|link| names.iter().any(|name| link.as_os_str() == name.as_str()))
+    })
+}
+
+/// Inodes of sockets in state 0A (LISTEN) on a port: fields 1 (local address), 3 (state) and 9 (inode) of
+/// /proc/net/tcp (proc_net_tcp).
+fn tcp_listeners(table: &str, port: u16) -> Vec<u64> {
+    let wanted = format!("{port:04X}");
+    let inode = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let here = fields.get(1)?.rsplit(':').next()? == wanted && *fields.get(3)? == "0A";
+        if here { fields.get(9)?.parse().ok() } else { None }
+    };
+    table.lines().filter_map(inode).collect()
+}
+
+/// Inodes of listening sockets (flag 0x10000, __SO_ACCEPTCON) of a name in /proc/net/unix: fields 3 (flags),
+/// 6 (inode) and the rest (path).
+fn unix_listeners(table: &str, name: &str) -> Vec<u64> {
+    let inode = |line: &str| {
+        let (head, path) = line.split_at(line.find(name)?);
+        let fields: Vec<&str> = head.split_ascii_whitespace().collect();
+        let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & 0x1_0000 != 0;
+        if path == name && listens && fields.len() == 7 { fields.get(6)?.parse().ok() } else { None }
+    };
+    table.lines().filter_map(inode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_found_by_port_and_name() {
+        let tcp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+                   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0\n   \
+                   1: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0\n";
+        assert_eq!(tcp_listeners(tcp, 8080), [4711]);
+        assert!(tcp_listeners(tcp, 80).is_empty());
+        let unix = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                    0000000000000000: 00000002 00000000 00010000 0001 01 5001 /run/a b.sock\n\
+                    0000000000000000: 00000003 00000000 00000000 0001 03 5002 /run/a b.sock\n\
+                    0000000000000000: 00000002 00000000 00010000 0001 01 5003 @name\n";
+        assert_eq!(unix_listeners(unix, "/run/a b.sock"), [5001]);
+        assert_eq!(unix_listeners(unix, "@name"), [5003]);
+        assert!(unix_listeners(unix, "b.sock").is_empty());
+    }
+
+    #[test]
+    fn our_own_listener_is_ours() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
+        assert!(listener_pids(&endpoint).contains(&std::process::id()));
+    }
+}

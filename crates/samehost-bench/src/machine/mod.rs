@@ -1,0 +1,17 @@
+//! What the machine is and what it did: CPU of client, server and strangers, steal, throttling, placement.
+
+mod environment;
+mod listener;
+mod placement;
+mod pollution;
+mod proc;
+mod server_use;
+mod thread_use;
+
+pub use environment::host;
+pub use listener::listener_pids;
+pub use placement::{CpuPlan, allowed_cpus};
+pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
+pub use proc::family;
+pub use server_use::{ServerMeter, ServerUse};
+pub use thread_use::{ThreadUse, process_cpu_ns};

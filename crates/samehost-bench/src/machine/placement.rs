@@ -1,0 +1,89 @@
+//! Which CPUs client and server may use.
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use samehost_model::Placement;
+
+use super::proc;
+use crate::BenchError;
+
+/// CPUs that this process may use, ascending.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    // The affinity that the process started with: its first thread never pins itself.
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// The CPUs of either side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuPlan {
+    /// For the client's threads.
+    pub client: Vec<usize>,
+    /// For the server's threads.
+    pub server: Vec<usize>,
+}
+
+impl CpuPlan {
+    /// Divides the allowed CPUs.
+    ///
+    /// # Errors
+    /// When `cross-core` is asked for and only one CPU is allowed.
+    pub fn new(placement: Placement, allowed: &[usize]) -> Result<Self, BenchError> {
+        let (first, rest) = allowed.split_first().ok_or(BenchError::NoCpu)?;
+        Ok(match placement {
+            Placement::Free => CpuPlan { client: allowed.to_vec(), server: allowed.to_vec() },
+            Placement::SameCore => CpuPlan { client: vec![*first], server: vec![*first] },
+            Placement::CrossCore if rest.is_empty() => return Err(BenchError::OneCpu),
+            Placement::CrossCore => CpuPlan { client: vec![*first], server: rest.to_vec() },
+        })
+    }
+
+    /// Puts the calling thread where the client belongs.
+    pub fn place_client(&self) {
+        if let Err(error) = sched_setaffinity(None, &set(&self.client)) {
+            tracing::warn!(%error, "the client could not be pinned");
+        }
+    }
+
+    /// Puts every thread of these processes, and so those they start later, where the server belongs.
+    pub fn place_server(&self, roots: &[u32]) {
+        let cpus = set(&self.server);
+        for pid in roots.iter().flat_map(|root| proc::family(*root)) {
+            let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let tid =
+                    task.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+                if let Some(Err(error)) = tid.map(|tid| sched_setaffinity(Some(tid), &cpus)) {
+                    tracing::debug!(%error, pid, "a server thread could not be pinned");
+                }
+            }
+        }
+    }
+}
+
+fn set(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_divided() {
+        let plan = |placement, allowed: &[usize]| CpuPlan::new(placement, allowed);
+        assert_eq!(plan(Placement::Free, &[0, 1]).unwrap().server, [0, 1]);
+        assert_eq!(plan(Placement::SameCore, &[2, 3]).unwrap(), CpuPlan { client: vec![2], server: vec![2] });
+        assert_eq!(
+            plan(Placement::CrossCore, &[0, 1, 2]).unwrap(),
+            CpuPlan { client: vec![0], server: vec![1, 2] }
+        );
+        assert!(matches!(plan(Placement::CrossCore, &[0]), Err(BenchError::OneCpu)));
+        assert!(!allowed_cpus().is_empty());
+    }
+}

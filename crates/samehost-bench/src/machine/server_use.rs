@@ -1,0 +1,109 @@
+//! CPU time and context switches of the server's processes, read from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::proc;
+use super::thread_use::process_cpu_ns;
+
+/// With more threads than this, reading each one's context switches would disturb the trial: left out.
+const MOST_THREADS_READ: usize = 256;
+
+/// What the server's processes used, or the difference of two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServerUse {
+    /// Time on a CPU, in nanoseconds.
+    pub cpu_ns: u64,
+    /// User space's part of it, 0 to 1; absent when no tick fell into it.
+    pub user_part: Option<f64>,
+    /// Context switches; absent where there are too many threads to read.
+    pub switches: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    cpu_ns: u64,
+    user_ticks: u64,
+    system_ticks: u64,
+    reaped_ticks: u64,
+}
+
+/// Reads a server's process family at the beginning and the end of a window.
+#[derive(Debug)]
+pub struct ServerMeter {
+    roots: Vec<u32>,
+    before: BTreeMap<u32, Reading>,
+    switches_before: Option<u64>,
+}
+
+fn readings(roots: &[u32]) -> BTreeMap<u32, Reading> {
+    roots
+        .iter()
+        .flat_map(|root| proc::family(*root))
+        .filter_map(|pid| {
+            let stat = proc::stat(pid)?;
+            let cpu_ns = process_cpu_ns(pid)?;
+            let reading = Reading {
+                cpu_ns,
+                user_ticks: stat.user_ticks,
+                system_ticks: stat.system_ticks,
+                reaped_ticks: stat.reaped_ticks,
+            };
+            Some((pid, reading))
+        })
+        .collect()
+}
+
+fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
+    let mut sum = 0;
+    let mut read = 0;
+    for pid in pids {
+        for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+            read += 1;
+            if read > MOST_THREADS_READ {
+                return None;
+            }
+            let Some(status) = proc::text(task.path().join("status")) else { continue };
+            sum += status
+                .lines()
+                .filter(|line| line.contains("ctxt_switches"))
+                .filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
+                .sum::<u64>();
+        }
+    }
+    Some(sum)
+}
+
+impl ServerMeter {
+    /// Begins to meter these processes and all that descend from them.
+    #[must_use]
+    pub fn begin(roots: &[u32]) -> Self {
+        let before = readings(roots);
+        let switches_before = switches(before.keys().copied());
+        ServerMeter { roots: roots.to_vec(), before, switches_before }
+    }
+
+    /// What they used since. Processes born since count from their birth; of those that ended, what their
+    /// parent inherited (in ticks of 10 ms).
+    #[must_use]
+    pub fn end(&self) -> Option<ServerUse> {
+        let after = readings(&self.roots);
+        if after.is_empty() {
+            return None;
+        }
+        let tick_ns = 1e9 / proc::ticks_per_second();
+        let (mut cpu_ns, mut user, mut system) = (0, 0, 0);
+        for (pid, now) in &after {
+            let then = self.before.get(pid).copied().unwrap_or_default();
+            cpu_ns += now.cpu_ns.saturating_sub(then.cpu_ns);
+            cpu_ns += (now.reaped_ticks.saturating_sub(then.reaped_ticks) as f64 * tick_ns) as u64;
+            user += now.user_ticks.saturating_sub(then.user_ticks);
+            system += now.system_ticks.saturating_sub(then.system_ticks);
+        }
+        let user_part = (user + system > 0).then(|| user as f64 / (user + system) as f64);
+        let switches = switches(after.keys().copied())
+            .zip(self.switches_before)
+            .map(|(after, before)| after.saturating_sub(before));
+        Some(ServerUse { cpu_ns, user_part, switches })
+    }
+}

@@ -1,0 +1,274 @@
+//! From options to the matrix: points, arms, and how much of them to measure. Pure.
+
+use std::time::Duration;
+
+use samehost_model::{Arm, Placement, Plan, Point, Transport};
+use samehost_stats::{looks, min_blocks_for};
+
+use crate::BenchError;
+use crate::workloads::{Axes, Parameters, Workload};
+
+/// Shortest trial that still shows a rate, and the longest that is worth it.
+const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
+/// Time around a trial: connecting, meters, restarts.
+const AROUND_TRIAL: f64 = 0.03;
+/// Part of the budget that the fewest blocks may use, so that repeats and more blocks find room.
+const BUDGET_FOR_LEAST: f64 = 0.6;
+/// Id of the floor's arm.
+pub const FLOOR: &str = "noop";
+
+/// The axes of the matrix, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    /// Transports, the baseline first; a transport named twice is compared with itself.
+    pub transports: Vec<Transport>,
+    /// Connections.
+    pub connections: Vec<u32>,
+    /// Rates in requests per second; one `None` for a closed loop.
+    pub rates: Vec<Option<f64>>,
+    /// Sizes; one `None` for a workload without.
+    pub sizes: Vec<Option<u64>>,
+    /// Placements.
+    pub placements: Vec<Placement>,
+}
+
+impl Matrix {
+    /// Every point, in the order in which tables list them.
+    #[must_use]
+    pub fn points(&self) -> Vec<Point> {
+        let mut points = Vec::new();
+        for placement in &self.placements {
+            for size_bytes in &self.sizes {
+                for connections in &self.connections {
+                    for rate_per_s in &self.rates {
+                        points.push(Point {
+                            connections: *connections,
+                            rate_per_s: *rate_per_s,
+                            size_bytes: *size_bytes,
+                            placement: *placement,
+                            parameters: Parameters::new(),
+                        });
+                    }
+                }
+            }
+        }
+        points
+    }
+
+    /// What tells a point from the others in an arm's id: only what varies.
+    fn suffix(&self, point: &Point) -> String {
+        let mut suffix = String::new();
+        if self.connections.len() > 1 {
+            suffix += &format!("/c{}", point.connections);
+        }
+        if let (Some(size), true) = (point.size_bytes, self.sizes.len() > 1) {
+            suffix += &format!("/{size}B");
+        }
+        if let (Some(rate), true) = (point.rate_per_s, self.rates.len() > 1) {
+            suffix += &format!("/r{rate:.0}");
+        }
+        if self.placements.len() > 1 {
+            suffix += &format!("/{}", point.placement);
+        }
+        suffix
+    }
+
+    /// The arms of all points.
+    ///
+    /// # Errors
+    /// When the workload says that a point makes no sense.
+    pub fn arms(&self, workload: &dyn Workload, parameters: &Parameters) -> Result<Vec<Arm>, BenchError> {
+        let mut arms = Vec::new();
+        for point in self.points() {
+            for (index, transport) in self.transports.iter().enumerate() {
+                workload.check(&point, *transport, parameters)?;
+                let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
+                let name =
+                    if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) };
+                arms.push(Arm {
+                    id: format!("{name}{}", self.suffix(&point)),
+                    name,
+                    transport: *transport,
+                    endpoint: None,
+                    tls: transport.is_tls(),
+                    point: point.clone(),
+                });
+            }
+        }
+        Ok(arms)
+    }
+}
+
+/// The arms of commands given by name.
+///
+/// # Errors
+/// When a name stands twice.
+pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchError> {
+    let mut arms: Vec<Arm> = Vec::new();
+    for (name, script) in commands {
+        if arms.iter().any(|arm| arm.name == *name) {
+            return Err(BenchError::Usage(format!("two arms are called `{name}`")));
+        }
+        if name == FLOOR {
+            return Err(BenchError::Usage(format!(
+                "`{FLOOR}` is the name of the harness's own arm; choose another"
+            )));
+        }
+        tracing::debug!(name, script, "arm");
+        arms.push(Arm {
+            id: name.clone(),
+            name: name.clone(),
+            transport: Transport::Command,
+            endpoint: None,
+            tls: false,
+            point: Point::default(),
+        });
+    }
+    Ok(arms)
+}
+
+/// The arm that does nothing: the harness's own cost. Its point is like no other, so nothing is compared with it.
+#[must_use]
+pub fn floor_arm() -> Arm {
+    Arm {
+        id: FLOOR.into(),
+        name: FLOOR.into(),
+        transport: Transport::None,
+        endpoint: None,
+        tls: false,
+        point: Point::default(),
+    }
+}
+
+/// What the user said about how much to measure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wishes {
+    /// Time in all.
+    pub budget: Option<Duration>,
+    /// Wanted half-width of the interval.
+    pub precision: Option<f64>,
+    /// Differences inside ±margin do not matter.
+    pub margin: Option<f64>,
+    /// Fewest blocks.
+    pub min_blocks: Option<u32>,
+    /// Most blocks.
+    pub max_blocks: Option<u32>,
+    /// Length of a trial.
+    pub trial_time: Option<Duration>,
+    /// Leave the control out.
+    pub no_control: bool,
+}
+
+/// Decides how much to measure.
+///
+/// # Errors
+/// When the wishes contradict each other.
+pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm]) -> Result<Plan, BenchError> {
+    let groups = crate::schedule::groups(arms);
+    let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
+    let control = !wishes.no_control && candidates > 0;
+    let controls = if control { groups.iter().filter(|group| group.len() > 1).count() } else { 0 };
+    let per_block = (arms.len() + controls) as f64;
+    let needed = min_blocks_for(candidates as u32);
+    let max_blocks = wishes.max_blocks.unwrap_or_else(|| wishes.min_blocks.unwrap_or(0).max(40));
+    let min_blocks = wishes.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
+    if wishes.min_blocks.is_some_and(|min| min > max_blocks) {
+        return Err(BenchError::Usage(format!(
+            "--min-blocks {} is more than --max-blocks {max_blocks}",
+            wishes.min_blocks.unwrap_or(0)
+        )));
+    }
+    if max_blocks == 0 {
+        return Err(BenchError::Usage("--max-blocks 0 measures nothing".into()));
+    }
+    let least = per_block * f64::from(min_blocks);
+    let default_budget = (least * 0.3 / BUDGET_FOR_LEAST).max(60.0);
+    let budget = wishes.budget.map_or(default_budget, |budget| budget.as_secs_f64());
+    let trial_s = if axes.timed {
+        Some(match wishes.trial_time {
+            Some(time) => time.as_secs_f64(),
+            None => trial_length(budget, least, wishes.budget.is_some())?,
+        })
+    } else {
+        None
+    };
+    let max_blocks = if candidates == 0 { min_blocks } else { max_blocks };
+    Ok(Plan {
+        min_blocks,
+        max_blocks,
+        looks: looks(min_blocks, max_blocks),
+        precision: wishes.precision.unwrap_or(0.02),
+        margin: wishes.margin.unwrap_or(0.02),
+        confidence: 0.95,
+        trial_s,
+        budget_s: Some(budget),
+        control,
+    })
+}
+
+/// The trial length at which the fewest blocks fit well into the budget.
+fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, BenchError> {
+    let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
+    let shortest = *TRIAL.start();
+    if is_asked && budget / least_trials - AROUND_TRIAL < shortest {
+        let needed = least_trials * (shortest + AROUND_TRIAL);
+        return Err(BenchError::Usage(format!(
+            "--budget {budget:.0}s is too short: {least_trials:.0} trials of at least {shortest} s need {:.0} s; give that, fewer points, or --min-blocks and --trial-time of your own",
+            needed.ceil()
+        )));
+    }
+    Ok(fits.clamp(shortest, *TRIAL.end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::workload;
+
+    fn matrix() -> Matrix {
+        Matrix {
+            transports: vec![Transport::Tcp, Transport::Unix],
+            connections: vec![1, 64],
+            rates: vec![None],
+            sizes: vec![Some(128)],
+            placements: vec![Placement::Free],
+        }
+    }
+
+    fn raw_parameters() -> Parameters {
+        [("pattern", "ping-pong"), ("server", "auto")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+    }
+
+    #[test]
+    fn ids_name_what_varies() {
+        let raw = workload("raw").unwrap();
+        let ids = |matrix: &Matrix| -> Vec<String> {
+            matrix.arms(raw, &raw_parameters()).unwrap().into_iter().map(|arm| arm.id).collect()
+        };
+        assert_eq!(ids(&matrix()), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
+        let twins = Matrix { transports: vec![Transport::Unix; 2], connections: vec![1], ..matrix() };
+        assert_eq!(ids(&twins), ["unix", "unix#2"]);
+    }
+
+    #[test]
+    fn a_large_matrix_gets_more_blocks_and_a_small_budget_shorter_trials() {
+        let raw = workload("raw").unwrap();
+        let parameters = raw_parameters();
+        let axes = raw.axes(&parameters);
+        let arms = matrix().arms(raw, &parameters).unwrap();
+        let plan_of = |wishes: Wishes, arms: &[Arm]| plan(&wishes, &axes, arms);
+        let default = plan_of(Wishes::default(), &arms).unwrap();
+        assert_eq!(default.min_blocks, 10);
+        assert_eq!(default.looks.last(), Some(&default.max_blocks));
+        let short =
+            plan_of(Wishes { budget: Some(Duration::from_secs(10)), ..Wishes::default() }, &arms).unwrap();
+        assert!(short.trial_s.unwrap() < default.trial_s.unwrap());
+        let error = plan_of(Wishes { budget: Some(Duration::from_secs(2)), ..Wishes::default() }, &arms);
+        assert!(error.unwrap_err().to_string().contains("too short"));
+        let many = Matrix { connections: (1..=33).collect(), ..matrix() }.arms(raw, &parameters).unwrap();
+        let wide = plan_of(Wishes::default(), &many).unwrap();
+        assert!(wide.min_blocks > 10, "Holm over 33 points needs smaller p-values");
+        let wrong = Wishes { min_blocks: Some(9), max_blocks: Some(3), ..Wishes::default() };
+        assert!(plan_of(wrong, &arms).is_err());
+    }
+}

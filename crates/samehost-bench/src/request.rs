@@ -1,0 +1,90 @@
+//! What to measure, what that gave, and who is told meanwhile.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use samehost_model::{Placement, RateSpec, Report, Transport};
+
+use crate::BenchError;
+use crate::engine::arrivals::Spacing;
+use crate::measure::Observer;
+use crate::points::Wishes;
+use crate::workloads::Parameters;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// This program, which serves the built-in servers.
+    pub program: PathBuf,
+    /// The command line, secrets removed, for the report.
+    pub command: Vec<String>,
+    /// Transports; empty for the workload's first two.
+    pub transports: Vec<Transport>,
+    /// Connections; empty for the workload's default.
+    pub connections: Vec<u32>,
+    /// Open-loop rates; empty for a closed loop.
+    pub rates: Vec<RateSpec>,
+    /// How due requests are spread.
+    pub spacing: Spacing,
+    /// Sizes; empty for the workload's default.
+    pub sizes: Vec<u64>,
+    /// Placements; empty for free.
+    pub placements: Vec<Placement>,
+    /// Client threads.
+    pub threads: u32,
+    /// How much to measure.
+    pub wishes: Wishes,
+    /// Seed of order and schedules.
+    pub seed: u64,
+    /// Addresses of servers that already run, by transport.
+    pub servers: BTreeMap<Transport, String>,
+    /// Values of the workload's parameters.
+    pub parameters: Parameters,
+    /// Commands by arm name.
+    pub commands: Vec<(String, String)>,
+    /// Set by a signal.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Request {
+    /// A request with every default.
+    #[must_use]
+    pub fn new(program: PathBuf, command: Vec<String>, interrupted: Arc<AtomicBool>) -> Self {
+        Request {
+            program,
+            command,
+            transports: Vec::new(),
+            connections: Vec::new(),
+            rates: Vec::new(),
+            spacing: Spacing::default(),
+            sizes: Vec::new(),
+            placements: Vec::new(),
+            threads: 1,
+            wishes: Wishes::default(),
+            seed: 0,
+            servers: BTreeMap::new(),
+            parameters: Parameters::new(),
+            commands: Vec::new(),
+            interrupted,
+        }
+    }
+}
+
+/// What a measurement gave: always a report once something was measured, and the failure that ended it early.
+#[derive(Debug)]
+pub struct Benched {
+    /// The report, analysed.
+    pub report: Report,
+    /// What ended it early.
+    pub failure: Option<BenchError>,
+}
+
+/// An observer that also keeps the samples as they come.
+pub trait Recorder: Observer {
+    /// Everything about the report that is known before the first trial. May fill in when it began.
+    fn head(&mut self, _report: &mut Report) {}
+}
+
+impl Recorder for crate::measure::Silent {}

@@ -1,0 +1,133 @@
+//! Which trial comes when: pure. Every arm once per block, in random order, balanced by reversing each order two
+//! blocks later.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use samehost_model::{Arm, Trial};
+
+/// The arms of one point, by their index in the list of arms; the first is the baseline.
+pub type Group = Vec<usize>;
+
+/// Groups arms by their point, in order of first appearance. The floor's arm stands for itself.
+#[must_use]
+pub fn groups(arms: &[Arm]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, arm) in arms.iter().enumerate() {
+        match groups.iter_mut().find(|group| arms[group[0]].point == arm.point) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
+    }
+    groups
+}
+
+/// The trials of one block, in order.
+///
+/// Points come in random order; the arms of a point stand next to each other, because what is compared should
+/// be measured close in time. Of four blocks the last two reverse the orders of the first two (X, Y, X′, Y′), so
+/// that every arm stands, on average, at the same place: a linear drift cancels. Reversing in the very next block
+/// would put the same arm on both sides of the border, and what lasts longer than a trial into both blocks.
+#[must_use]
+pub fn block(arms: &[Arm], groups: &[Group], control: bool, seed: u64, block: u32) -> Vec<Trial> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(block / 4 * 2 + block % 2) << 32));
+    let mut order: Vec<&Group> = groups.iter().collect();
+    order.shuffle(&mut random);
+    let mut trials = Vec::new();
+    for group in order {
+        let mut slots: Vec<(usize, bool)> = group.iter().map(|arm| (*arm, false)).collect();
+        if control && group.len() > 1 {
+            slots.push((group[0], true));
+        }
+        slots.shuffle(&mut random);
+        trials.extend(slots);
+    }
+    if block % 4 >= 2 {
+        trials.reverse();
+    }
+    trials
+        .into_iter()
+        .enumerate()
+        .map(|(position, (arm, control))| Trial {
+            arm: arms[arm].id.clone(),
+            block,
+            position: position as u32,
+            control,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use samehost_model::{Point, Transport};
+
+    fn arms(points: u32, transports: &[Transport]) -> Vec<Arm> {
+        (1..=points)
+            .flat_map(|connections| {
+                transports.iter().map(move |transport| Arm {
+                    id: format!("{transport}/c{connections}"),
+                    name: transport.to_string(),
+                    transport: *transport,
+                    endpoint: None,
+                    tls: false,
+                    point: Point { connections, ..Point::default() },
+                })
+            })
+            .collect()
+    }
+
+    /// A block's order in a line: arms by first letter, a control in upper case, points in brackets.
+    fn line(trials: &[Trial]) -> String {
+        trials
+            .iter()
+            .map(|trial| {
+                let first = trial.arm.chars().next().unwrap();
+                if trial.control { first.to_ascii_uppercase() } else { first }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_arm_once_a_block_and_reversed_two_blocks_later() {
+        let arms = arms(1, &[Transport::Tcp, Transport::Unix]);
+        let groups = groups(&arms);
+        assert_eq!(groups, [vec![0, 1]]);
+        let mut seen = std::collections::BTreeSet::new();
+        for number in (0..80).filter(|number| number % 4 < 2) {
+            let forth = line(&block(&arms, &groups, true, 9, number));
+            let back = line(&block(&arms, &groups, true, 9, number + 2));
+            assert_eq!(forth.chars().rev().collect::<String>(), back);
+            let mut sorted: Vec<char> = forth.chars().collect();
+            sorted.sort_unstable();
+            assert_eq!(sorted, ['T', 't', 'u']);
+            seen.insert(forth);
+        }
+        assert!(seen.len() >= 5, "orders are random: {seen:?}");
+    }
+
+    #[test]
+    fn arms_of_a_point_stand_together_and_a_lone_arm_has_no_control() {
+        let arms = arms(3, &[Transport::Tcp, Transport::Unix]);
+        let groups = groups(&arms);
+        for number in 0..10 {
+            let trials = block(&arms, &groups, true, 1, number);
+            assert_eq!(trials.len(), 9);
+            for point in trials.chunks(3) {
+                let level = |trial: &Trial| trial.arm.split('/').nth(1).unwrap().to_owned();
+                assert!(point.iter().all(|trial| level(trial) == level(&point[0])));
+            }
+            assert!(trials.iter().enumerate().all(|(i, trial)| trial.position == i as u32));
+        }
+        let lone = super::groups(&arms[..1]);
+        assert_eq!(block(&arms[..1], &lone, true, 1, 0).len(), 1);
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let arms = arms(4, &[Transport::Tcp, Transport::Unix]);
+        let groups = groups(&arms);
+        assert_eq!(block(&arms, &groups, true, 5, 3), block(&arms, &groups, true, 5, 3));
+        assert_ne!(block(&arms, &groups, true, 5, 2), block(&arms, &groups, true, 6, 2));
+    }
+}

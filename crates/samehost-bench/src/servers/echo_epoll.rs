@@ -1,0 +1,131 @@
+//! The echo server with one thread for all connections, by epoll, as event-driven servers do it. Bytes that the
+//! other side does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use samehost_transport::{Listener, Stream};
+
+use super::listeners::{Listening, is_passing};
+use crate::BenchError;
+
+const BUFFER: usize = 64 * 1024;
+const EVENTS: usize = 256;
+
+struct Peer {
+    stream: Stream,
+    unsent: Vec<u8>,
+    waits_to_write: bool,
+}
+
+/// Serves until stopped.
+pub(super) fn serve(listening: &Listening) -> Result<(), BenchError> {
+    let failed = |error: io::Error| BenchError::io("epoll", error);
+    let listeners = &listening.listeners;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    for (index, listener) in listeners.iter().enumerate() {
+        listener.set_nonblocking(true).map_err(failed)?;
+        add(&epoll, listener, index).map_err(failed)?;
+    }
+    let mut peers: Vec<Option<Peer>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut buffer = vec![0; BUFFER];
+    let mut events = Vec::with_capacity(EVENTS);
+    loop {
+        events.clear();
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        for event in &events {
+            let token = event.data.u64() as usize;
+            if let Some(listener) = listeners.get(token) {
+                match accept(listener, &epoll, &mut peers, &mut free, listeners.len()) {
+                    Err(_) if listening.is_stopped() => return Ok(()),
+                    accepted => accepted.map_err(failed)?,
+                }
+                continue;
+            }
+            let index = token - listeners.len();
+            let Some(peer) = peers[index].as_mut() else { continue };
+            if !matches!(step(peer, &epoll, event, &mut buffer), Ok(true)) {
+                peers[index] = None;
+                free.push(index);
+            }
+        }
+    }
+}
+
+fn add(epoll: &OwnedFd, source: &impl rustix::fd::AsFd, token: usize) -> io::Result<()> {
+    let data = epoll::EventData::new_u64(token as u64);
+    Ok(epoll::add(epoll, source, data, epoll::EventFlags::IN)?)
+}
+
+fn accept(
+    listener: &Listener,
+    epoll: &OwnedFd,
+    peers: &mut Vec<Option<Peer>>,
+    free: &mut Vec<usize>,
+    first: usize,
+) -> io::Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_passing(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        let index = free.pop().unwrap_or_else(|| {
+            peers.push(None);
+            peers.len() - 1
+        });
+        add(epoll, &stream, first + index)?;
+        peers[index] = Some(Peer { stream, unsent: Vec::new(), waits_to_write: false });
+    }
+}
+
+/// Writes what waits, then reads and echoes; false when the connection has ended.
+fn step(peer: &mut Peer, epoll: &OwnedFd, event: &epoll::Event, buffer: &mut [u8]) -> io::Result<bool> {
+    let flags = event.flags;
+    if flags.contains(epoll::EventFlags::OUT) {
+        let unsent = std::mem::take(&mut peer.unsent);
+        send(peer, &unsent)?;
+    }
+    while peer.unsent.is_empty() {
+        match peer.stream.read(buffer) {
+            Ok(0) => return Ok(false),
+            Ok(read) => send(peer, &buffer[..read])?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+        if !peer.stream.has_buffered() {
+            break;
+        }
+    }
+    let blocked = !peer.unsent.is_empty() || peer.stream.wants_write();
+    if blocked != peer.waits_to_write {
+        peer.waits_to_write = blocked;
+        let flags = if blocked { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        epoll::modify(epoll, &peer.stream, event.data, flags)?;
+    }
+    Ok(true)
+}
+
+fn send(peer: &mut Peer, bytes: &[u8]) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match peer.stream.write(&bytes[sent..]) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                peer.unsent.extend_from_slice(&bytes[sent..]);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match peer.stream.flush() {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! Listening on several endpoints at once, and a thread for each connection.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fd::{AsFd, OwnedFd};
+use samehost_model::Endpoint;
+use samehost_transport::{Listener, Stream, TlsServer};
+
+use super::{ServeOptions, listen_options};
+use crate::BenchError;
+
+/// Stack of a connection's thread; their buffers are on the heap.
+const STACK: usize = 256 * 1024;
+
+/// Listeners that accept as soon as they are served.
+#[derive(Debug)]
+pub struct Listening {
+    pub(super) listeners: Vec<Listener>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// Ends a server: its listeners accept no more, and their socket files go.
+#[derive(Debug)]
+pub struct Stopper {
+    listeners: Vec<OwnedFd>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Stopper {
+    /// Ends it.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        for listener in &self.listeners {
+            // A listener that was shut down answers accept(2) with EINVAL at once, on TCP and Unix sockets alike.
+            if let Err(error) = rustix::net::shutdown(listener, rustix::net::Shutdown::Both) {
+                tracing::debug!(%error, "a listener was not shut down");
+            }
+        }
+    }
+}
+
+impl Listening {
+    /// What ends the server from another thread.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn stopper(&self) -> Result<Stopper, BenchError> {
+        let duplicates = self.listeners.iter().map(|listener| listener.as_fd().try_clone_to_owned());
+        let listeners =
+            duplicates.collect::<io::Result<_>>().map_err(|error| BenchError::io("a listener", error))?;
+        Ok(Stopper { listeners, stopped: Arc::clone(&self.stopped) })
+    }
+
+    /// Whether `stop` was called, so that failures to accept are the expected end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Where they listen, with the real ports.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        self.listeners.iter().map(|listener| listener.endpoint().clone()).collect()
+    }
+}
+
+pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
+    let mut listeners = Vec::with_capacity(endpoints.len());
+    for endpoint in endpoints {
+        let mut listen_options = listen_options(options);
+        if endpoint.transport().is_tls() {
+            listen_options.tls = Some(TlsServer::self_signed()?);
+        }
+        listeners.push(samehost_transport::listen(endpoint, &listen_options)?);
+    }
+    Ok(Listening { listeners, stopped: Arc::default() })
+}
+
+/// Accepts on all listeners until stopped.
+pub(super) fn serve(
+    listening: &Listening,
+    converse: fn(&mut Stream) -> io::Result<()>,
+    accept_delay: Option<Duration>,
+) -> Result<(), BenchError> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = listening
+            .listeners
+            .iter()
+            .map(|listener| scope.spawn(move || accept_loop(listener, converse, accept_delay)))
+            .collect();
+        for thread in threads {
+            let ended =
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("the accepting thread panicked")));
+            match ended {
+                Err(error) if !listening.is_stopped() => return Err(BenchError::io("accepting", error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+fn accept_loop(
+    listener: &Listener,
+    converse: fn(&mut Stream) -> io::Result<()>,
+    accept_delay: Option<Duration>,
+) -> io::Result<()> {
+    loop {
+        let mut stream = match listener.accept() {
+            Ok(stream) => stream,
+            Err(error) if is_passing(&error) => {
+                // Out of descriptors: wait for a connection to end rather than spin.
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            if let Err(error) = converse(&mut stream) {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "a connection was dropped: no thread for it");
+        }
+        if let Some(delay) = accept_delay {
+            std::thread::sleep(delay);
+        }
+    }
+}
+
+/// Errors of accept(2) that concern one connection or pass by themselves.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::CONNABORTED | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INTR)
+    )
+}

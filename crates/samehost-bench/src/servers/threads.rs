@@ -1,0 +1,53 @@
+//! One connection, blocking: what the thread of each connection runs.
+
+use std::io::{self, Read, Write};
+
+use samehost_transport::Stream;
+
+use crate::engine::bulk::{HEADER, parse_header};
+
+/// Bytes read at once by the echo server.
+const BUFFER: usize = 64 * 1024;
+/// The most that the sink reads at once, whatever the sender asks for.
+const MOST_READ: u64 = 64 * 1024 * 1024;
+
+/// Sends back what comes until the other side ends.
+pub(super) fn echo(stream: &mut Stream) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = stream.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..read])?;
+        stream.flush()?;
+    }
+}
+
+/// Takes rounds of bytes (see `engine::bulk`) and acknowledges each.
+pub(super) fn sink(stream: &mut Stream) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let mut header = [0; HEADER];
+        match stream.read_exact(&mut header) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            other => other?,
+        }
+        let (bytes, read_size) = parse_header(header);
+        let read_size = read_size.clamp(1, MOST_READ) as usize;
+        if buffer.len() < read_size {
+            buffer.resize(read_size, 0);
+        }
+        let mut received: u64 = 0;
+        while received < bytes {
+            let want = (bytes - received).min(read_size as u64) as usize;
+            let read = stream.read(&mut buffer[..want])?;
+            if read == 0 {
+                return Ok(());
+            }
+            received += read as u64;
+        }
+        stream.write_all(&received.to_le_bytes())?;
+        stream.flush()?;
+    }
+}

@@ -1,0 +1,282 @@
+//! The stage of a measurement: the running fixture, and what each trial needs from it. It makes single trials and
+//! knows nothing of blocks or comparisons.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use samehost_model::{Arm, Code, Plan, RateSpec, Report, Sample, ServerInfo, Trial, Warning};
+
+use crate::BenchError;
+use crate::engine::{self, Load, OpenLoop, Surroundings};
+use crate::machine::{CpuPlan, MachineMeter, allowed_cpus, busiest_stranger, family, judge_pollution};
+use crate::measure::{Measurer, measure};
+use crate::points::{FLOOR, Matrix};
+use crate::request::{Benched, Recorder, Request};
+use crate::workloads::{Running, Start, Workload, noop_job};
+
+/// Highest rate that one program could offer over any local transport, in requests per second.
+const HIGHEST_RATE: f64 = 5e6;
+/// A rate beyond this many times the capacity measures nothing but a queue.
+const MOST_OF_CAPACITY: f64 = 2.0;
+/// Length of the floor's trials.
+const FLOOR_TRIAL: Duration = Duration::from_millis(20);
+/// Trials of the baseline whose median is its capacity.
+const CAPACITY_TRIALS: usize = 3;
+/// How long to wait for a reply after the window.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the machine to calm down before a trial is repeated.
+const CALM: Duration = Duration::from_secs(2);
+
+/// The running fixture and what trials need from it.
+pub(crate) struct Stage<'a> {
+    workload: &'static dyn Workload,
+    start: Start,
+    request: &'a Request,
+    running: Box<dyn Running>,
+    starts: u32,
+    surroundings: Surroundings,
+    allowed: Vec<usize>,
+    trial_time: Duration,
+    begun: Instant,
+    trials: u64,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(
+        workload: &'static dyn Workload,
+        request: &'a Request,
+        matrix: &Matrix,
+        cpus: u32,
+    ) -> Result<Self, BenchError> {
+        for point in matrix.points() {
+            for transport in &matrix.transports {
+                workload.check(&point, *transport, &request.parameters)?;
+            }
+        }
+        let mut transports = matrix.transports.clone();
+        transports.sort_unstable();
+        transports.dedup();
+        let start = Start {
+            program: request.program.clone(),
+            transports,
+            parameters: request.parameters.clone(),
+            most_connections: matrix.connections.iter().copied().max().unwrap_or(1),
+            servers: request.servers.clone(),
+            commands: request.commands.clone(),
+        };
+        raise_file_limit(start.most_connections)?;
+        let running = workload.start(&start)?;
+        let surroundings = Surroundings {
+            server_pids: running.server().pids,
+            interrupted: Arc::clone(&request.interrupted),
+            cpus,
+            patience: PATIENCE,
+        };
+        Ok(Stage {
+            workload,
+            start,
+            request,
+            running,
+            starts: 0,
+            surroundings,
+            allowed: allowed_cpus(),
+            trial_time: Duration::from_millis(300),
+            begun: Instant::now(),
+            trials: 0,
+        })
+    }
+
+    pub(crate) fn server(&self) -> ServerInfo {
+        self.running.server()
+    }
+
+    pub(crate) fn set_trial_time(&mut self, plan: &Plan) {
+        if let Some(seconds) = plan.trial_s {
+            self.trial_time = Duration::from_secs_f64(seconds);
+        }
+    }
+
+    /// Where each arm's server is, for the report's head.
+    pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
+        for arm in arms {
+            arm.endpoint = self.running.endpoint(arm.transport);
+        }
+    }
+
+    /// Measures the baseline's capacity at each number of connections and turns percentages into rates.
+    /// Returns the highest.
+    pub(crate) fn set_rates(&mut self, matrix: &mut Matrix) -> Result<f64, BenchError> {
+        let asked = self.request.rates.iter().filter_map(|rate| match rate {
+            RateSpec::PerSecond(rate) => Some(*rate),
+            RateSpec::OfCapacity(_) => None,
+        });
+        if let Some(rate) = asked.clone().find(|rate| *rate > HIGHEST_RATE) {
+            return Err(BenchError::Usage(format!(
+                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {HIGHEST_RATE:.0} requests/s"
+            )));
+        }
+        let mut best: f64 = 0.0;
+        for transport in matrix.transports.clone() {
+            let one = Matrix { transports: vec![transport], rates: vec![None], ..matrix.clone() };
+            let arms = one.arms(self.workload, &self.request.parameters)?;
+            let Some(arm) = arms.iter().max_by_key(|arm| arm.point.connections) else { continue };
+            let capacity = self.capacity(arm)?;
+            best = if best == 0.0 { capacity } else { best };
+            if transport == matrix.transports[0] {
+                matrix.rates = self
+                    .request
+                    .rates
+                    .iter()
+                    .map(|rate| match rate {
+                        RateSpec::PerSecond(rate) => Some(*rate),
+                        RateSpec::OfCapacity(part) => Some((part * capacity).round()),
+                    })
+                    .collect();
+            }
+            let too_high = asked.clone().find(|rate| *rate > MOST_OF_CAPACITY * capacity);
+            if let Some(rate) = too_high {
+                return Err(BenchError::Usage(format!(
+                    "--rate {rate:.0} is out of reach: with {} connections over {transport} this server does {capacity:.0} requests/s here; try --rate 80%",
+                    arm.point.connections
+                )));
+            }
+        }
+        Ok(best)
+    }
+
+    /// Median closed-loop throughput of an arm.
+    fn capacity(&mut self, arm: &Arm) -> Result<f64, BenchError> {
+        let mut found = Vec::with_capacity(CAPACITY_TRIALS);
+        for _ in 0..CAPACITY_TRIALS {
+            let sample = self.trial(arm, None)?;
+            found.push(sample.throughput_per_s.unwrap_or(0.0));
+        }
+        found.sort_by(f64::total_cmp);
+        Ok(found[CAPACITY_TRIALS / 2])
+    }
+
+    fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Sample, BenchError> {
+        let is_floor = arm.id == FLOOR && self.workload.name() != FLOOR;
+        let length = if is_floor { FLOOR_TRIAL } else { self.trial_time };
+        let load = Load {
+            connections: arm.point.connections,
+            threads: self.request.threads,
+            open_loop,
+            warm_up: (length / 10).clamp(Duration::from_millis(5), Duration::from_millis(100)),
+            length,
+            cpus: CpuPlan::new(arm.point.placement, &self.allowed)?,
+            places_server: self.running.server().managed,
+        };
+        let job = if is_floor { noop_job(1) } else { self.running.job(arm)? };
+        if !is_floor {
+            self.surroundings.server_pids = self.running.server().pids;
+        }
+        let result = engine::drive(job, &load, &self.surroundings);
+        let mut sample = result.map_err(|error| match error {
+            BenchError::ServerLost { endpoint, reason, .. } => {
+                BenchError::ServerLost { endpoint, reason, server_said: self.running.said() }
+            }
+            other => other,
+        })?;
+        if !is_floor {
+            self.running.after(&mut sample);
+        }
+        Ok(sample)
+    }
+
+    pub(crate) fn measure(
+        mut self,
+        mut report: Report,
+        request: &Request,
+        observer: &mut dyn Recorder,
+    ) -> Benched {
+        observer.head(&mut report);
+        let machine = MachineMeter::begin();
+        self.begun = Instant::now();
+        let first = report.workload.metrics.first().cloned();
+        let (arms, plan) = (report.arms.clone(), report.plan.clone());
+        let cpus = report.host.cpus;
+        let measured = measure(&arms, &plan, first.as_ref(), request.seed, &mut self, observer);
+        report.host.steal_percent = machine.end(0, cpus).steal_percent;
+        report.trials = measured.samples;
+        report.outcome = measured.outcome;
+        if let Some(failure) = &measured.failure {
+            report.warnings.push(Warning::new(
+                Code::Interrupted,
+                "",
+                format!("measuring ended early: {failure}"),
+            ));
+        }
+        samehost_stats::analyse(&report).apply(&mut report);
+        Benched { report, failure: measured.failure }
+    }
+}
+
+impl Measurer for Stage<'_> {
+    fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
+        let due = block / self.workload.blocks_per_start();
+        if due > self.starts {
+            self.starts = due;
+            self.running = self.workload.start(&self.start)?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, arm: &Arm, _: &Trial) -> Result<Sample, BenchError> {
+        self.trials += 1;
+        // Each trial has a schedule of its own, which both the seed and the trial's number decide.
+        let open_loop = arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
+            rate_per_s,
+            spacing: self.request.spacing,
+            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            spin: spin(&self.allowed),
+        });
+        self.trial(arm, open_loop)
+    }
+
+    fn name_stranger(&mut self) -> Option<String> {
+        let mut own = family(std::process::id());
+        own.extend(self.surroundings.server_pids.iter().flat_map(|pid| family(*pid)));
+        busiest_stranger(&own, Duration::from_millis(30))
+    }
+
+    fn wait_for_calm(&mut self) {
+        let since = Instant::now();
+        while since.elapsed() < CALM && !self.surroundings.interrupted.load(Ordering::Relaxed) {
+            let meter = MachineMeter::begin();
+            std::thread::sleep(Duration::from_millis(200));
+            if judge_pollution(&meter.end(0, self.surroundings.cpus)).0.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+/// How long before a due moment the generator polls instead of sleeping. Waking from sleep takes some tens of
+/// microseconds on a virtual machine; with one CPU, polling would take it from the server.
+fn spin(allowed: &[usize]) -> Duration {
+    if allowed.len() > 1 { Duration::from_micros(50) } else { Duration::ZERO }
+}
+
+/// Asks for as many file descriptors as the connections need.
+fn raise_file_limit(connections: u32) -> Result<(), BenchError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = u64::from(connections) + 128;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return Err(BenchError::Usage(format!(
+            "{connections} connections need {needed} file descriptors, and the hard limit is {}; raise it with `ulimit -Hn` as root or in limits.conf, or use fewer",
+            limit.maximum.unwrap_or(0)
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+        .map_err(|error| BenchError::io("raising the limit of open files", error))
+}

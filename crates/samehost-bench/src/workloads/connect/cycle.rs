@@ -1,0 +1,74 @@
+//! One cycle: connect, send a request, take the reply, close. The client closes first, as most do, so that the
+//! TIME_WAIT of TCP is left on its side.
+
+use std::io::{Read, Write};
+
+use samehost_model::{Endpoint, Transport};
+use samehost_transport::{ConnectError, ConnectOptions, TlsTrust, connect};
+
+use crate::BenchError;
+use crate::engine::session::{Bad, Caller};
+use crate::workloads::prove;
+
+/// Makes a new connection for each request.
+pub(super) struct Cycle {
+    endpoint: Endpoint,
+    options: ConnectOptions,
+    request: &'static [u8],
+    reply: Vec<u8>,
+    observed: Option<String>,
+}
+
+impl Cycle {
+    /// Makes one connection at once, to see that somebody answers and over what.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        asked: Transport,
+        request: &'static [u8],
+    ) -> Result<Self, BenchError> {
+        let mut cycle = Cycle::again(endpoint, request, None);
+        let stream = connect(&cycle.endpoint, &cycle.options)?;
+        prove(&stream, asked)?;
+        cycle.observed = stream.observed().ok().map(|observed| observed.to_string());
+        Ok(cycle)
+    }
+
+    /// One more of a kind that was proved already.
+    pub(super) fn again(endpoint: &Endpoint, request: &'static [u8], observed: Option<String>) -> Self {
+        let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], observed }
+    }
+}
+
+impl Caller for Cycle {
+    fn call(&mut self) -> Result<(), Bad> {
+        let mut stream = connect(&self.endpoint, &self.options).map_err(|error| {
+            let kind = kind(&error);
+            Bad::new(kind, error.to_string())
+        })?;
+        stream.write_all(self.request).map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.flush().map_err(|error| Bad::new("write failed", error.to_string()))?;
+        stream.read_exact(&mut self.reply).map_err(|error| Bad::new("read failed", error.to_string()))?;
+        if self.reply == self.request {
+            Ok(())
+        } else {
+            Err(Bad::new("wrong echo", "the reply differs from the request"))
+        }
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.clone()
+    }
+}
+
+/// A connect error's kind for the count.
+fn kind(error: &ConnectError) -> &'static str {
+    match error {
+        ConnectError::Refused { .. } => "connection refused",
+        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
+        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
+        ConnectError::TooManyFiles { .. } => "too many open files",
+        ConnectError::TimedOut { .. } => "connect timed out",
+        _ => "connect failed",
+    }
+}

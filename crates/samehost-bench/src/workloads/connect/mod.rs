@@ -1,0 +1,265 @@
+//! What a new connection costs: connect, request, reply, close, over and over; and what a burst of connects
+//! does to a listener with a short backlog.
+
+mod cycle;
+
+use std::time::Duration;
+
+use samehost_model::{
+    Arm, Better, Endpoint, MetricInfo, Point, Sample, ServerInfo, Transport, parse_duration,
+};
+
+use super::{
+    Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, foreign_endpoints,
+    foreign_pids,
+};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::burst::BurstJob;
+use crate::engine::session::Caller;
+use crate::fixtures::{BuiltIn, BuiltInSpec};
+use cycle::Cycle;
+
+/// What every connection sends and expects back.
+const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
+
+/// The connect workload.
+pub struct Connect;
+
+fn is_burst(parameters: &Parameters) -> bool {
+    parameters["pattern"] == "burst"
+}
+
+impl Workload for Connect {
+    fn name(&self) -> &'static str {
+        "connect"
+    }
+
+    fn about(&self) -> &'static str {
+        "A new connection for each request, or a burst of connects against a short backlog"
+    }
+
+    fn example(&self) -> &'static str {
+        "connect --pattern burst --connections 128 --backlog 16"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "pattern",
+                help: "Connect–request–reply–close in a loop, or many connects at once",
+                default: "cycle",
+                kind: Kind::Choice(&["cycle", "burst"]),
+            },
+            Parameter {
+                name: "backlog",
+                help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
+                default: "4096",
+                kind: Kind::Count,
+            },
+            Parameter {
+                name: "accept-delay",
+                help: "burst: the server's pause after each accept",
+                default: "1ms",
+                kind: Kind::Duration,
+            },
+            Parameter {
+                name: "patience",
+                help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
+                default: "3500ms",
+                kind: Kind::Duration,
+            },
+        ]
+    }
+
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        let burst = is_burst(parameters);
+        Axes {
+            transports: if burst {
+                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
+            } else {
+                &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract, Transport::TcpTls]
+            },
+            connections: Some(if burst { "128" } else { "1" }),
+            sizes: None,
+            rates: !burst,
+            timed: !burst,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        if is_burst(parameters) {
+            format!("burst of connects, backlog {}", parameters["backlog"])
+        } else {
+            "connect, request, close".into()
+        }
+    }
+
+    fn metrics(&self, parameters: &Parameters, _: OpenOrClosed) -> Vec<MetricInfo> {
+        if is_burst(parameters) {
+            let mut metrics = vec![
+                MetricInfo::own("served_percent", "percent", Better::Higher),
+                MetricInfo::own("refused_percent", "percent", Better::Lower),
+                MetricInfo::own("stalled_percent", "percent", Better::Lower),
+                MetricInfo::own("slowest_ms", "ms", Better::Lower),
+            ];
+            metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
+            return metrics;
+        }
+        let built_in = [
+            "latency_mean",
+            "latency_p50",
+            "latency_p99",
+            "throughput",
+            "client_cpu_per_op",
+            "server_cpu_per_op",
+        ];
+        let mut metrics = built_in.map(MetricInfo::built_in).to_vec();
+        metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
+        metrics
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        if !is_burst(parameters) && point.connections > 1024 {
+            return Err(BenchError::Usage(
+                "connect in a loop has a thread for each connection; at most 1024 of them".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        let burst = is_burst(&start.parameters);
+        let mut arguments = vec!["--backlog".into(), start.parameters["backlog"].clone()];
+        arguments.extend(if burst {
+            ["--accept-delay".into(), start.parameters["accept-delay"].clone()]
+        } else {
+            // A thread for each connection would cost more than the connection.
+            ["--model".into(), "epoll".into()]
+        });
+        let spec = BuiltInSpec { program: start.program.clone(), server: "echo", arguments };
+        let endpoints = foreign_endpoints(start)?;
+        let own: Vec<Transport> =
+            start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
+        Ok(Box::new(RunningConnect {
+            server: BuiltIn::start(spec, &own)?,
+            burst,
+            patience: parse_duration(&start.parameters["patience"])?,
+            foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
+            endpoints,
+            foreign: own.is_empty(),
+            time_waits_before: 0,
+            port: None,
+        }))
+    }
+}
+
+struct RunningConnect {
+    server: BuiltIn,
+    /// Servers that already run.
+    endpoints: Vec<(Transport, Endpoint)>,
+    burst: bool,
+    patience: Duration,
+    foreign_pids: Vec<u32>,
+    foreign: bool,
+    time_waits_before: u64,
+    /// Port of the trial at hand, for the transports that have one.
+    port: Option<u16>,
+}
+
+impl Running for RunningConnect {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: if self.foreign {
+                "a server that already runs".into()
+            } else {
+                "samehost serve echo".into()
+            },
+            version: if self.foreign { String::new() } else { env!("CARGO_PKG_VERSION").into() },
+            managed: !self.foreign,
+            pids: self.server.pids().into_iter().chain(self.foreign_pids.clone()).collect(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
+            BenchError::Usage(format!("no server listens on {} for this trial", arm.transport))
+        })?;
+        self.port = match &endpoint {
+            Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => Some(*port),
+            _ => None,
+        };
+        self.time_waits_before = self.port.map_or(0, time_waits);
+        if self.burst {
+            return Ok(Job::Burst(BurstJob {
+                endpoint,
+                connects: arm.point.connections,
+                request: REQUEST.to_vec(),
+                patience: self.patience,
+            }));
+        }
+        // The first connection proves that somebody answers, and over what.
+        let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
+        let observed = first.observed();
+        let callers = (0..arm.point.connections)
+            .map(|_| Box::new(Cycle::again(&endpoint, REQUEST, observed.clone())) as Box<dyn Caller>);
+        Ok(Job::Callers(callers.collect()))
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let foreign =
+            self.endpoints.iter().find(|(known, _)| *known == transport).map(|(_, endpoint)| endpoint);
+        foreign.or_else(|| self.server.endpoint(transport)).cloned()
+    }
+
+    fn said(&self) -> String {
+        self.server.said()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let now = self.port.map_or(0, time_waits);
+        let left = now.saturating_sub(self.time_waits_before);
+        sample.measurements.insert("time_waits_left".into(), left as f64);
+    }
+}
+
+/// Connections to or from this port that wait out TIME_WAIT, from /proc/net/tcp and tcp6.
+fn time_waits(port: u16) -> u64 {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .map(|table| count_time_waits(&table, port))
+        .sum()
+}
+
+/// State 06 is TIME_WAIT; ports stand in hexadecimal behind the last colon of an address (proc_net_tcp).
+fn count_time_waits(table: &str, port: u16) -> u64 {
+    let wanted = format!("{port:04X}");
+    let is_ours = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (Some(local), Some(remote), Some(state)) = (fields.next(), fields.next(), fields.next()) else {
+            return false;
+        };
+        let port_of = |address: &str| address.rsplit(':').next() == Some(wanted.as_str());
+        state == "06" && (port_of(local) || port_of(remote))
+    };
+    table.lines().filter(is_ours).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_waits_are_counted_by_port() {
+        let table = "  sl  local_address rem_address   st\n\
+                     0: 0100007F:9C40 0100007F:1F90 06 00000000:00000000\n\
+                     1: 0100007F:1F90 0100007F:9C41 01 00000000:00000000\n\
+                     2: 0100007F:9C42 0100007F:1F91 06 00000000:00000000\n";
+        assert_eq!(count_time_waits(table, 8080), 1);
+        assert_eq!(count_time_waits(table, 8081), 1);
+        assert_eq!(count_time_waits(table, 80), 0);
+    }
+}

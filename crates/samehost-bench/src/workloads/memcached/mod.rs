@@ -1,0 +1,132 @@
+//! memcached: get and set in its text protocol or its meta commands, by value size. It cannot listen on a TCP
+//! port and a Unix socket at once: each transport has a process of its own, started afresh for every trial, so
+//! that the luck of one process is not taken for the transport.
+
+mod dialogue;
+mod running;
+mod session;
+
+use samehost_model::{Endpoint, MetricInfo, Point, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use running::RunningMemcached;
+use session::Protocol;
+
+/// Largest value.
+const MOST_SIZE: u64 = 1024 * 1024;
+
+/// The memcached workload.
+pub struct Memcached;
+
+impl Workload for Memcached {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
+    fn about(&self) -> &'static str {
+        "memcached: get or set, by value size up to 1 MiB; one key `samehost:…` only"
+    }
+
+    fn example(&self) -> &'static str {
+        "memcached --connections 1,64 --size 128,1m"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "command",
+                help: "What is asked, of a key `samehost:…` that is set before the first trial and deleted after the last",
+                default: "get",
+                kind: Kind::Choice(&["get", "set"]),
+            },
+            Parameter {
+                name: "protocol",
+                help: "The classic text protocol (get, set) or the meta commands (mg, ms)",
+                default: "text",
+                kind: Kind::Choice(&["text", "meta"]),
+            },
+        ]
+    }
+
+    fn axes(&self, _: &Parameters) -> Axes {
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix],
+            connections: Some("1"),
+            sizes: Some("128"),
+            rates: true,
+            timed: true,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        format!("{}, {} protocol", parameters["command"], parameters["protocol"])
+    }
+
+    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        super::request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
+        match point.size_bytes {
+            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
+                "--size {size} is too large for memcached: at most {MOST_SIZE} bytes here"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Both transports cannot share a process, so a process never serves two blocks.
+    fn blocks_per_start(&self) -> u32 {
+        1
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningMemcached::start(start)?))
+    }
+}
+
+fn protocol(parameters: &Parameters) -> Protocol {
+    if parameters["protocol"] == "meta" { Protocol::Meta } else { Protocol::Text }
+}
+
+/// `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
+fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
+    let endpoint: Endpoint = match text.split_once("://") {
+        Some(("memcached", place)) => format!("tcp:{place}").parse()?,
+        Some(("memcached+unix", path)) => format!("unix:{path}").parse()?,
+        _ => text.parse()?,
+    };
+    let known = endpoint.transport();
+    if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
+        Ok(endpoint)
+    } else {
+        Err(BenchError::Usage(format!("--{transport} names a server reached over {known}: {endpoint}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_url_or_endpoint() {
+        let tcp = |text| endpoint(Transport::Tcp, text).map(|endpoint| endpoint.to_string());
+        assert_eq!(tcp("memcached://127.0.0.1:11211").unwrap(), "tcp:127.0.0.1:11211");
+        assert_eq!(tcp("tcp:[::1]:11211").unwrap(), "tcp:[::1]:11211");
+        assert!(tcp("memcached+unix:///run/m.sock").unwrap_err().to_string().contains("--tcp names"));
+        assert!(tcp("127.0.0.1:11211").is_err());
+    }
+
+    #[test]
+    fn values_beyond_one_mebibyte_are_refused() {
+        let check = |size| {
+            let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
+            Memcached.check(&point, Transport::Unix, &Parameters::new())
+        };
+        assert!(check(MOST_SIZE).is_ok());
+        assert!(check(MOST_SIZE + 1).is_err());
+    }
+}

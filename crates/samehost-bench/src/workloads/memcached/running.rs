@@ -1,0 +1,194 @@
+//! memcached while it is measured: a private process for each transport or the given servers, our key in them,
+//! and a trial's connections.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_transport::Stream;
+
+use super::session::{Exchange, MemcachedSession};
+use super::{dialogue, endpoint, protocol};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
+use crate::fixtures::{MemcachedServer, random_hex};
+use crate::workloads::awaited::value;
+use crate::workloads::link::Link;
+use crate::workloads::{Parameters, Running, Start, foreign_pids};
+
+/// A private process, and whether a trial has used it.
+struct Private {
+    server: MemcachedServer,
+    used: bool,
+}
+
+/// A running memcached, or two.
+pub(super) struct RunningMemcached {
+    program: PathBuf,
+    most_connections: u32,
+    parameters: Parameters,
+    private: BTreeMap<Transport, Private>,
+    given: BTreeMap<Transport, Endpoint>,
+    version: String,
+    foreign_pids: Vec<u32>,
+    key: String,
+    /// Where our key was set in servers that are not ours.
+    touched: Vec<Endpoint>,
+    /// The transport of the trial at hand: its process alone is the server then.
+    current: Option<Transport>,
+    trial: Option<Arc<MemcachedConnector>>,
+}
+
+impl RunningMemcached {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let mut given = BTreeMap::new();
+        for (transport, text) in &start.servers {
+            given.insert(*transport, endpoint(*transport, text)?);
+        }
+        let mut running = RunningMemcached {
+            program: start.program.clone(),
+            most_connections: start.most_connections,
+            parameters: start.parameters.clone(),
+            private: BTreeMap::new(),
+            foreign_pids: foreign_pids(given.values()),
+            given,
+            version: String::new(),
+            key: format!("samehost:{}", random_hex(8)?),
+            touched: Vec::new(),
+            current: None,
+            trial: None,
+        };
+        for transport in &start.transports {
+            if !running.given.contains_key(transport) {
+                running.start_private(*transport)?;
+            }
+        }
+        let mut first =
+            running.given.values().chain(running.private.values().map(|private| private.server.endpoint()));
+        if let Some(first) = first.next().cloned() {
+            running.version = dialogue::version(&mut Link::connect(&first)?)?;
+        }
+        if !running.given.is_empty() {
+            let places: Vec<String> = running.given.values().map(Endpoint::to_string).collect();
+            tracing::warn!(
+                "writing the key {} to the memcached at {}; it is deleted at the end",
+                running.key,
+                places.join(" and ")
+            );
+        }
+        Ok(running)
+    }
+
+    fn start_private(&mut self, transport: Transport) -> Result<(), BenchError> {
+        // The one before goes first, so that never more than one process of a transport runs.
+        self.private.remove(&transport);
+        let server =
+            MemcachedServer::start(&self.program, transport, self.most_connections, dialogue::is_ours)?;
+        self.private.insert(transport, Private { server, used: false });
+        Ok(())
+    }
+
+    fn delete_key(&self) -> Result<(), BenchError> {
+        for endpoint in &self.touched {
+            dialogue::delete(&mut Link::connect(endpoint)?, &self.key)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunningMemcached {
+    fn drop(&mut self) {
+        if let Err(error) = self.delete_key() {
+            tracing::warn!("the key {} could not be deleted: {error}", self.key);
+        }
+    }
+}
+
+impl Running for RunningMemcached {
+    fn server(&self) -> ServerInfo {
+        let pids = match self.current {
+            Some(current) => self.private.get(&current).map(|private| vec![private.server.pid()]),
+            None if self.private.is_empty() => None,
+            None => Some(self.private.values().map(|private| private.server.pid()).collect()),
+        };
+        ServerInfo {
+            kind: if self.given.is_empty() {
+                "memcached, a process for each transport (it cannot listen on both), started afresh for every trial"
+            } else {
+                "memcached, a different process for each transport: what differs between them counts as the transport's"
+            }
+            .into(),
+            version: self.version.clone(),
+            managed: self.given.is_empty(),
+            pids: pids.unwrap_or_else(|| self.foreign_pids.clone()),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        if self.private.get(&arm.transport).is_some_and(|private| private.used) {
+            self.start_private(arm.transport)?;
+        }
+        if let Some(private) = self.private.get_mut(&arm.transport) {
+            private.used = true;
+        }
+        let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
+            BenchError::Usage(format!("no memcached listens on {} for this trial", arm.transport))
+        })?;
+        if self.given.contains_key(&arm.transport) && !self.touched.contains(&endpoint) {
+            self.touched.push(endpoint.clone());
+        }
+        let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
+        let (protocol, value) = (protocol(&self.parameters), value(size));
+        let set = Exchange::set(protocol, &self.key, &value);
+        dialogue::set(&mut Link::connect(&endpoint)?, &set)?;
+        let exchange = match self.parameters["command"].as_str() {
+            "set" => set,
+            _ => Exchange::get(protocol, &self.key, &value),
+        };
+        let connector = Arc::new(MemcachedConnector { endpoint, exchange, view: OnceLock::new() });
+        self.trial = Some(Arc::clone(&connector));
+        self.current = Some(arm.transport);
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let private = self.private.get(&transport).map(|private| private.server.endpoint());
+        self.given.get(&transport).or(private).cloned()
+    }
+
+    fn said(&self) -> String {
+        let current = self.current.and_then(|current| self.private.get(&current));
+        current.map(|private| private.server.said()).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let view = self.trial.as_ref().and_then(|trial| trial.view.get());
+        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+            observed.push_str("; ");
+            observed.push_str(view);
+        }
+    }
+}
+
+struct MemcachedConnector {
+    endpoint: Endpoint,
+    exchange: Exchange,
+    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    view: OnceLock<Option<String>>,
+}
+
+impl Connector for MemcachedConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let mut link = Link::connect(&self.endpoint)?;
+        if self.view.get().is_none() {
+            let _ = self.view.set(dialogue::view(&mut link)?);
+        }
+        Ok((link.into_stream()?, Box::new(MemcachedSession::new(self.exchange.clone()))))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
+}

@@ -1,0 +1,166 @@
+//! One connection's conversation with memcached, in its classic text protocol or in its meta commands: one
+//! command, and a reply of which every byte is known. Pure: no I/O, no clock.
+
+use std::sync::Arc;
+
+use crate::engine::session::{Bad, Progress, Session};
+use crate::workloads::awaited::{Awaited, Seen};
+
+/// Longest line that memcached sends; more without an end is something else.
+const LONGEST_LINE: usize = 2048;
+
+/// Which words are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// `get`, `set`.
+    Text,
+    /// `mg`, `ms`.
+    Meta,
+}
+
+/// What is asked over and over, shared by all connections of a trial.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    request: Arc<[u8]>,
+    reply: Awaited,
+}
+
+impl Exchange {
+    /// Reading a key that holds this value.
+    pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
+        let (request, head, end): (_, _, &[u8]) = match protocol {
+            Protocol::Text => {
+                (format!("get {key}\r\n"), format!("VALUE {key} 0 {}\r\n", value.len()), b"\r\nEND\r\n")
+            }
+            Protocol::Meta => (format!("mg {key} v\r\n"), format!("VA {}\r\n", value.len()), b"\r\n"),
+        };
+        Exchange { request: request.into_bytes().into(), reply: Awaited::new(head.as_bytes(), value, end) }
+    }
+
+    /// Writing a value.
+    pub(super) fn set(protocol: Protocol, key: &str, value: &[u8]) -> Self {
+        let (head, reply): (_, &[u8]) = match protocol {
+            Protocol::Text => (format!("set {key} 0 0 {}\r\n", value.len()), b"STORED\r\n"),
+            Protocol::Meta => (format!("ms {key} {}\r\n", value.len()), b"HD\r\n"),
+        };
+        let request = [head.as_bytes(), value, b"\r\n"].concat();
+        Exchange { request: request.into(), reply: Awaited::new(reply, b"", b"") }
+    }
+
+    /// The bytes of the request, for set-up.
+    pub(super) fn request(&self) -> &[u8] {
+        &self.request
+    }
+}
+
+/// One connection's conversation.
+#[derive(Debug)]
+pub(super) struct MemcachedSession {
+    exchange: Exchange,
+    /// Bytes of the current reply that came and were right.
+    received: usize,
+}
+
+impl MemcachedSession {
+    /// A conversation on a fresh connection.
+    pub(super) fn new(exchange: Exchange) -> Self {
+        MemcachedSession { exchange, received: 0 }
+    }
+}
+
+impl Session for MemcachedSession {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        self.received = 0;
+        out.extend_from_slice(&self.exchange.request);
+    }
+
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        match self.exchange.reply.look(&mut self.received, input) {
+            Seen::Whole { consumed } => Ok(Progress::Complete { consumed }),
+            Seen::Partly { consumed } => Ok(Progress::More { consumed }),
+            Seen::WrongBody => Err(Bad::new("wrong value", "a value differs from what was set")),
+            Seen::OtherHead => other(input),
+        }
+    }
+}
+
+/// The first line in `input` and its length with its end.
+pub(super) fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
+    match input.windows(2).position(|pair| pair == b"\r\n") {
+        Some(end) => Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end + 2))),
+        None if input.len() > LONGEST_LINE => Err("a line without end: not memcached".into()),
+        None => Ok(None),
+    }
+}
+
+/// A reply that is not the one awaited: a refusal that leaves the connection usable, or a wrong one.
+#[cold]
+fn other(input: &[u8]) -> Result<Progress, Bad> {
+    let Some((line, consumed)) = line(input).map_err(|reason| Bad::new("malformed reply", reason))? else {
+        return Ok(Progress::More { consumed: 0 });
+    };
+    let kind = match line.split(' ').next().unwrap_or_default() {
+        "END" | "EN" | "NF" => "missing value",
+        "NOT_STORED" | "NS" => "not stored",
+        "SERVER_ERROR" => "SERVER_ERROR",
+        "CLIENT_ERROR" => "CLIENT_ERROR",
+        "ERROR" => "ERROR",
+        "VALUE" | "VA" => return Err(Bad::new("wrong value", line)),
+        _ => return Err(Bad::new("malformed reply", line)),
+    };
+    Ok(Progress::Rejected { consumed, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn asked(exchange: Exchange) -> (MemcachedSession, Vec<u8>) {
+        let mut session = MemcachedSession::new(exchange);
+        let mut out = Vec::new();
+        session.request(&mut out);
+        (session, out)
+    }
+
+    #[test]
+    fn each_protocol_in_its_own_words() {
+        for (exchange, request, reply) in [
+            (Exchange::get(Protocol::Text, "k", b"abc"), "get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n"),
+            (Exchange::get(Protocol::Meta, "k", b"abc"), "mg k v\r\n", "VA 3\r\nabc\r\n"),
+            (Exchange::set(Protocol::Text, "k", b"abc"), "set k 0 0 3\r\nabc\r\n", "STORED\r\n"),
+            (Exchange::set(Protocol::Meta, "k", b"abc"), "ms k 3\r\nabc\r\n", "HD\r\n"),
+        ] {
+            let (mut session, out) = asked(exchange);
+            assert_eq!(out, request.as_bytes());
+            assert_eq!(session.response(reply.as_bytes()), Ok(Progress::Complete { consumed: reply.len() }));
+            session.request(&mut Vec::new());
+            assert_eq!(session.response(&reply.as_bytes()[..1]), Ok(Progress::More { consumed: 0 }));
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_apart_from_wrong_bytes() {
+        let answer =
+            |reply: &str| asked(Exchange::get(Protocol::Text, "k", b"abc")).0.response(reply.as_bytes());
+        let rejected = |consumed, kind| Ok(Progress::Rejected { consumed, kind });
+        assert_eq!(answer("END\r\n"), rejected(5, "missing value"));
+        assert_eq!(answer("SERVER_ERROR out of memory\r\n"), rejected(28, "SERVER_ERROR"));
+        assert_eq!(answer("ERROR\r\n"), rejected(7, "ERROR"));
+        assert_eq!(answer("ERR"), Ok(Progress::More { consumed: 0 }));
+        assert_eq!(answer("VALUE k 0 4\r\nabcd\r\nEND\r\n").unwrap_err().kind, "wrong value");
+        assert_eq!(answer("VALUE k 0 3\r\nabx\r\nEND\r\n").unwrap_err().kind, "wrong value");
+        assert_eq!(answer("+OK\r\n").unwrap_err().kind, "malformed reply");
+        assert_eq!(answer(&"x".repeat(3000)).unwrap_err().kind, "malformed reply");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 1..100)) {
+            for protocol in [Protocol::Text, Protocol::Meta] {
+                let _ = asked(Exchange::get(protocol, "k", b"abc")).0.response(&bytes);
+                let _ = asked(Exchange::set(protocol, "k", b"abc")).0.response(&bytes);
+            }
+        }
+    }
+}

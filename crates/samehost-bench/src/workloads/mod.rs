@@ -1,0 +1,258 @@
+//! What is exchanged. A workload is one folder here and one line in the registry; it knows nothing of clocks,
+//! printing or statistics.
+
+mod awaited;
+mod command;
+mod connect;
+mod link;
+pub(crate) mod memcached;
+mod noop;
+mod raw;
+pub(crate) mod redis;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_transport::Stream;
+
+use crate::BenchError;
+use crate::engine::Job;
+use crate::machine::listener_pids;
+
+pub(crate) use noop::job as noop_job;
+
+/// Every workload, in the order in which help lists them.
+pub static WORKLOADS: &[&dyn Workload] =
+    &[&raw::Raw, &connect::Connect, &redis::Redis, &memcached::Memcached, &command::Command, &noop::Noop];
+
+/// The workload of this name.
+#[must_use]
+pub fn workload(name: &str) -> Option<&'static dyn Workload> {
+    WORKLOADS.iter().copied().find(|workload| workload.name() == name)
+}
+
+/// What kind of value a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number from 1.
+    Count,
+    /// A length of time.
+    Duration,
+    /// Anything.
+    Text,
+}
+
+/// A parameter that a workload adds to the common options.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name: `--name` on the command line.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Its value when none is given.
+    pub default: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+}
+
+/// A parameter's values by name; every one that the workload declares is present.
+pub type Parameters = BTreeMap<String, String>;
+
+/// Which of the common options a workload takes, and what they are by default.
+#[derive(Clone, Copy, Debug)]
+pub struct Axes {
+    /// Transports it runs over; the first two are the default arms.
+    pub transports: &'static [Transport],
+    /// Connections by default; none where it makes no sense.
+    pub connections: Option<&'static str>,
+    /// Message sizes by default; none where it has none.
+    pub sizes: Option<&'static str>,
+    /// Whether an open loop is possible.
+    pub rates: bool,
+    /// Whether trials have a length; otherwise each is one whole operation.
+    pub timed: bool,
+    /// Whether it can be pointed at a server that already runs.
+    pub foreign_servers: bool,
+    /// Whether the arms are commands given with `--arm`.
+    pub commands: bool,
+}
+
+/// What a workload is started with.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// This program, which serves the built-in servers.
+    pub program: PathBuf,
+    /// Transports that will be measured.
+    pub transports: Vec<Transport>,
+    /// Values of its parameters.
+    pub parameters: Parameters,
+    /// The most connections that any point has.
+    pub most_connections: u32,
+    /// Addresses of servers that already run, by transport.
+    pub servers: BTreeMap<Transport, String>,
+    /// Commands by arm name.
+    pub commands: Vec<(String, String)>,
+}
+
+/// What is exchanged.
+pub trait Workload: Sync {
+    /// Its name on the command line and in JSON.
+    fn name(&self) -> &'static str;
+
+    /// One line of help.
+    fn about(&self) -> &'static str;
+
+    /// An example command line, after `samehost bench`.
+    fn example(&self) -> &'static str;
+
+    /// The parameters it adds.
+    fn parameters(&self) -> &'static [Parameter];
+
+    /// Which common options it takes with these parameters.
+    fn axes(&self, parameters: &Parameters) -> Axes;
+
+    /// What it does with these parameters, for a table's head.
+    fn title(&self, parameters: &Parameters) -> String;
+
+    /// What is compared, the most important first.
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo>;
+
+    /// Whether a point makes sense; called before anything is started.
+    ///
+    /// # Errors
+    /// With what to change.
+    fn check(
+        &self,
+        _point: &Point,
+        _transport: Transport,
+        _parameters: &Parameters,
+    ) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    /// Blocks between restarts of the fixture: luck of memory layout is noise too.
+    fn blocks_per_start(&self) -> u32 {
+        3
+    }
+
+    /// Servers that already run, with the half that was not given where the server tells it; `wanted` are the
+    /// transports asked for, none for the default.
+    ///
+    /// # Errors
+    /// When the half that is needed cannot be found.
+    fn complete(
+        &self,
+        servers: &BTreeMap<Transport, String>,
+        _wanted: &[Transport],
+    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+        Ok(servers.clone())
+    }
+
+    /// Starts what it needs.
+    ///
+    /// # Errors
+    /// When a server does not start or is missing.
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError>;
+}
+
+/// Whether requests wait for replies or for their due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenOrClosed {
+    /// The next request when the reply came.
+    Closed,
+    /// Requests due at given times.
+    Open,
+}
+
+/// A workload's servers, running; gone when dropped.
+pub trait Running {
+    /// The server.
+    fn server(&self) -> ServerInfo;
+
+    /// The job of one trial.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError>;
+
+    /// Where the server of a transport is, for the report.
+    fn endpoint(&self, _transport: Transport) -> Option<Endpoint> {
+        None
+    }
+
+    /// The end of what the server wrote on standard error, for the message when it is lost.
+    fn said(&self) -> String {
+        String::new()
+    }
+
+    /// Called when the trial's connections are closed.
+    fn after(&mut self, _sample: &mut samehost_model::Sample) {}
+}
+
+/// Servers that already run, given as plain endpoints.
+///
+/// # Errors
+/// When an address is no endpoint, or one of another transport.
+pub(crate) fn foreign_endpoints(start: &Start) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
+    let mut endpoints = Vec::with_capacity(start.servers.len());
+    for (transport, address) in &start.servers {
+        let endpoint: Endpoint = address.parse()?;
+        let found = endpoint.transport();
+        // `--tcp` takes both versions of IP.
+        if found != *transport && (*transport, found) != (Transport::Tcp, Transport::Tcp6) {
+            return Err(BenchError::Usage(format!("{address} is not an endpoint of {transport}")));
+        }
+        endpoints.push((*transport, endpoint));
+    }
+    Ok(endpoints)
+}
+
+/// What is compared for requests and replies, by how they are driven.
+pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+    let names: &[&str] = match open_loop {
+        OpenOrClosed::Closed => &[
+            "latency_mean",
+            "latency_p50",
+            "latency_p99",
+            "throughput",
+            "client_cpu_per_op",
+            "server_cpu_per_op",
+            "total_cpu_per_op",
+        ],
+        OpenOrClosed::Open => &[
+            "latency_mean",
+            "latency_p50",
+            "latency_p99",
+            "latency_p99_9",
+            "service_mean",
+            "client_cpu_per_op",
+            "server_cpu_per_op",
+        ],
+    };
+    names.iter().map(|name| MetricInfo::built_in(name)).collect()
+}
+
+/// The processes of servers that already run, each once.
+pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
+    let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// The kernel's word that a stream is what was asked for.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
+    let observed =
+        stream.observed().map_err(|error| BenchError::io("asking the kernel about a socket", error))?;
+    if observed.matches(asked) {
+        Ok(())
+    } else {
+        Err(BenchError::WrongTransport { asked, observed: observed.to_string() })
+    }
+}

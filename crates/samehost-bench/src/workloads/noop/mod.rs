@@ -1,0 +1,76 @@
+//! The harness's floor: an operation that does nothing, timed and counted like any other.
+
+use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
+
+use super::{Axes, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Bad, Caller};
+
+/// Does nothing.
+pub struct Noop;
+
+struct Nothing;
+
+impl Caller for Nothing {
+    fn call(&mut self) -> Result<(), Bad> {
+        Ok(())
+    }
+}
+
+/// A job that does nothing on so many threads.
+pub(crate) fn job(threads: u32) -> Job {
+    Job::Callers((0..threads.max(1)).map(|_| Box::new(Nothing) as Box<dyn Caller>).collect())
+}
+
+impl Workload for Noop {
+    fn name(&self) -> &'static str {
+        "noop"
+    }
+
+    fn about(&self) -> &'static str {
+        "Nothing at all: what the harness itself costs per operation"
+    }
+
+    fn example(&self) -> &'static str {
+        "noop"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[]
+    }
+
+    fn axes(&self, _: &Parameters) -> Axes {
+        Axes {
+            transports: &[Transport::None],
+            connections: Some("1"),
+            sizes: None,
+            rates: true,
+            timed: true,
+            foreign_servers: false,
+            commands: false,
+        }
+    }
+
+    fn title(&self, _: &Parameters) -> String {
+        "nothing".into()
+    }
+
+    fn metrics(&self, _: &Parameters, _: OpenOrClosed) -> Vec<MetricInfo> {
+        ["latency_mean", "throughput", "client_cpu_per_op"].map(MetricInfo::built_in).into()
+    }
+
+    fn start(&self, _: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(Noop))
+    }
+}
+
+impl Running for Noop {
+    fn server(&self) -> ServerInfo {
+        ServerInfo { kind: "none".into(), managed: true, ..ServerInfo::default() }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        Ok(job(arm.point.connections))
+    }
+}

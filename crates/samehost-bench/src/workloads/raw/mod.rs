@@ -1,0 +1,272 @@
+//! Bytes and nothing else: ping-pong (a message there and back) and bulk (a stream to a receiver that
+//! acknowledges), against the built-in servers or any echo server that already runs.
+
+mod echo;
+
+use std::sync::{Arc, Mutex};
+
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
+
+use super::{
+    Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, foreign_endpoints,
+    foreign_pids, prove,
+};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
+use crate::fixtures::{BuiltIn, BuiltInSpec};
+use echo::EchoSession;
+
+/// Largest message that one blocking connection may echo: it fits every transport's buffers, so that neither
+/// side can wait for the other to read.
+const SMALL: u64 = 16 * 1024;
+/// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
+const MOST_PIPE: u64 = 64 * 1024;
+/// Largest message in one packet under the default send buffer of 212,992 bytes, its overhead subtracted.
+const MOST_PACKET: u64 = 128 * 1024;
+
+/// The raw workload.
+pub struct Raw;
+
+fn is_bulk(parameters: &Parameters) -> bool {
+    parameters["pattern"] == "bulk"
+}
+
+impl Workload for Raw {
+    fn name(&self) -> &'static str {
+        "raw"
+    }
+
+    fn about(&self) -> &'static str {
+        "Bytes and nothing else: round trips (ping-pong) or a stream (bulk), by size"
+    }
+
+    fn example(&self) -> &'static str {
+        "raw --connections 1,64 --size 128"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "pattern",
+                help: "A message there and back, or a stream to a receiver that acknowledges the last byte",
+                default: "ping-pong",
+                kind: Kind::Choice(&["ping-pong", "bulk"]),
+            },
+            Parameter {
+                name: "server",
+                help: "A thread for each connection, or one for all by epoll; auto: threads for 1 connection",
+                default: "auto",
+                kind: Kind::Choice(&["auto", "threads", "epoll"]),
+            },
+        ]
+    }
+
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        let bulk = is_bulk(parameters);
+        Axes {
+            transports: &[
+                Transport::Tcp,
+                Transport::Unix,
+                Transport::Tcp6,
+                Transport::Abstract,
+                Transport::TcpTls,
+                Transport::Seqpacket,
+                Transport::Socketpair,
+                Transport::Pipe,
+            ],
+            connections: if bulk { None } else { Some("1") },
+            sizes: Some(if bulk { "512k" } else { "128" }),
+            rates: !bulk,
+            timed: true,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        if is_bulk(parameters) { "bulk stream".into() } else { "ping-pong".into() }
+    }
+
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        let names: &[&str] = match (is_bulk(parameters), open_loop) {
+            (true, _) => &["bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"],
+            (false, OpenOrClosed::Closed) => &[
+                "latency_mean",
+                "latency_p50",
+                "latency_p99",
+                "throughput",
+                "client_cpu_per_op",
+                "server_cpu_per_op",
+                "total_cpu_per_op",
+            ],
+            (false, OpenOrClosed::Open) => &[
+                "latency_mean",
+                "latency_p50",
+                "latency_p99",
+                "latency_p99_9",
+                "service_mean",
+                "client_cpu_per_op",
+                "server_cpu_per_op",
+            ],
+        };
+        names.iter().map(|name| MetricInfo::built_in(name)).collect()
+    }
+
+    fn check(&self, point: &Point, transport: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        let size = point.size_bytes.unwrap_or(1);
+        let most = match transport {
+            Transport::Seqpacket => MOST_PACKET,
+            Transport::Pipe if !is_bulk(parameters) => MOST_PIPE,
+            _ => 1024 * 1024 * 1024,
+        };
+        if size > most {
+            return Err(BenchError::Usage(format!(
+                "--size {size} is too large for {transport}: at most {most} bytes there"
+            )));
+        }
+        let inherited = matches!(transport, Transport::Socketpair | Transport::Pipe);
+        if transport == Transport::Pipe && (point.connections > 1 || point.rate_per_s.is_some()) {
+            return Err(BenchError::Usage(
+                "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
+            ));
+        }
+        if inherited && point.connections > 64 {
+            return Err(BenchError::Usage(format!(
+                "{transport} needs a server process for each connection; at most 64 of them"
+            )));
+        }
+        Ok(())
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        let bulk = is_bulk(&start.parameters);
+        let endpoints = foreign_endpoints(start)?;
+        let model = match start.parameters["server"].as_str() {
+            "auto" if start.most_connections > 1 && !bulk => "epoll",
+            "auto" => "threads",
+            model => model,
+        };
+        let spec = BuiltInSpec {
+            program: start.program.clone(),
+            server: if bulk { "sink" } else { "echo" },
+            arguments: if bulk { Vec::new() } else { vec!["--model".into(), model.into()] },
+        };
+        let own: Vec<Transport> =
+            start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
+        let server = Arc::new(Mutex::new(BuiltIn::start(spec, &own)?));
+        let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
+        Ok(Box::new(RunningRaw { server, endpoints, bulk, foreign_pids, foreign: own.is_empty() }))
+    }
+}
+
+struct RunningRaw {
+    server: Arc<Mutex<BuiltIn>>,
+    /// Servers that already run.
+    endpoints: Vec<(Transport, Endpoint)>,
+    bulk: bool,
+    foreign_pids: Vec<u32>,
+    foreign: bool,
+}
+
+impl RunningRaw {
+    fn with_server<T>(&self, work: impl FnOnce(&mut BuiltIn) -> T) -> T {
+        work(&mut self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Running for RunningRaw {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: if self.foreign {
+                "a server that already runs".into()
+            } else if self.bulk {
+                "samehost serve sink".into()
+            } else {
+                "samehost serve echo".into()
+            },
+            version: if self.foreign { String::new() } else { env!("CARGO_PKG_VERSION").into() },
+            managed: !self.foreign,
+            pids: self
+                .with_server(|server| server.pids())
+                .into_iter()
+                .chain(self.foreign_pids.clone())
+                .collect(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let size = arm.point.size_bytes.unwrap_or(128);
+        let connector = RawConnector {
+            transport: arm.transport,
+            endpoint: Running::endpoint(self, arm.transport),
+            server: Arc::clone(&self.server),
+            size: usize::try_from(size).unwrap_or(usize::MAX),
+        };
+        if self.bulk {
+            let endpoint = Connector::endpoint(&connector);
+            return Ok(Job::Bulk { stream: connector.stream()?, endpoint, size });
+        }
+        let small = size <= SMALL || arm.transport == Transport::Pipe;
+        Ok(Job::Sessions { connector: Arc::new(connector), small })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let foreign = self
+            .endpoints
+            .iter()
+            .find(|(known, _)| *known == transport)
+            .map(|(_, endpoint)| endpoint.clone());
+        foreign.or_else(|| self.with_server(|server| server.endpoint(transport).cloned()))
+    }
+
+    fn said(&self) -> String {
+        self.with_server(|server| server.said())
+    }
+
+    fn after(&mut self, _: &mut samehost_model::Sample) {
+        self.with_server(BuiltIn::end_heirs);
+    }
+}
+
+struct RawConnector {
+    transport: Transport,
+    /// None for transports that are inherited.
+    endpoint: Option<Endpoint>,
+    server: Arc<Mutex<BuiltIn>>,
+    size: usize,
+}
+
+impl RawConnector {
+    fn stream(&self) -> Result<Stream, BenchError> {
+        let stream = match &self.endpoint {
+            Some(endpoint) => {
+                let options =
+                    ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+                connect(endpoint, &options)?
+            }
+            None => {
+                let mut server = self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                server.inherit(self.transport)?
+            }
+        };
+        prove(&stream, self.transport)?;
+        Ok(stream)
+    }
+}
+
+impl Connector for RawConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        Ok((self.stream()?, Box::new(EchoSession::new(self.size))))
+    }
+
+    fn server_pids(&self) -> Option<Vec<u32>> {
+        let server = self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Some(server.pids()).filter(|pids| !pids.is_empty())
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.as_ref().map_or_else(|| format!("{}:", self.transport), Endpoint::to_string)
+    }
+}

@@ -1,0 +1,243 @@
+//! Where a Redis is and who we are there, from a URL as its users write it or from a plain endpoint. A password
+//! goes in and is given to the server only: nothing that prints an address prints it.
+
+use std::fmt;
+
+use samehost_model::{Endpoint, Transport};
+
+use crate::BenchError;
+
+const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
+const DEFAULT_PORT: u16 = 6379;
+
+/// A server, and what it takes to be let in.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) endpoint: Endpoint,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: u32,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.endpoint)?;
+        if self.database > 0 { write!(f, " db {}", self.database) } else { Ok(()) }
+    }
+}
+
+impl Address {
+    /// An endpoint where nobody need be anybody.
+    pub(super) fn open(endpoint: Endpoint) -> Self {
+        Address { endpoint, user: None, password: None, database: 0 }
+    }
+
+    /// What the command line gave for a transport. A password that the URL lacks comes from REDISCLI_AUTH, as it
+    /// does for redis-cli.
+    pub(super) fn given(
+        transport: Transport,
+        text: &str,
+        from_environment: Option<String>,
+    ) -> Result<Self, BenchError> {
+        let mut address = parse(text)?;
+        let known = address.endpoint.transport();
+        if known != transport && !(transport == Transport::Tcp && known == Transport::Tcp6) {
+            return Err(BenchError::Usage(format!(
+                "--{transport} names a server reached over {known}: {}",
+                address.endpoint
+            )));
+        }
+        if address.password.is_none() {
+            address.password = from_environment.filter(|password| !password.is_empty());
+        }
+        Ok(address)
+    }
+
+    /// This address as a URL, secrets and all: for handing on inside this program.
+    pub(super) fn to_url(&self) -> String {
+        let login = match (&self.user, &self.password) {
+            (None, None) => String::new(),
+            (user, password) => format!(
+                "{}:{}@",
+                escape(user.as_deref().unwrap_or_default()),
+                escape(password.as_deref().unwrap_or_default())
+            ),
+        };
+        match &self.endpoint {
+            Endpoint::Unix(path) => {
+                format!("redis+unix://{login}{}?db={}", escape(&path.display().to_string()), self.database)
+            }
+            Endpoint::Tcp { host, port } if host.contains(':') => {
+                format!("redis://{login}[{host}]:{port}/{}", self.database)
+            }
+            Endpoint::Tcp { host, port } => format!("redis://{login}{host}:{port}/{}", self.database),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Address, BenchError> {
+    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Ok(Address::open(text.parse()?));
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (login, place) = match rest.rsplit_once('@') {
+        Some((login, place)) => (Some(login), place),
+        None => (None, rest),
+    };
+    let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
+        Some((user, password)) => (Some(user), Some(password)),
+        None => (Some(login), None),
+    });
+    let decoded = |part: Option<&str>| match part.filter(|part| !part.is_empty()) {
+        None => Ok(None),
+        Some(part) => {
+            unescape(part).map(Some).ok_or_else(|| wrong("a `%` without two hexadecimal digits, or no UTF-8"))
+        }
+    };
+    let (user, password) = (decoded(user)?, decoded(password)?);
+    let number = |text: &str| match text {
+        "" => Ok(0),
+        text => text.parse::<u32>().map_err(|_| wrong(&format!("`{text}` is no database number"))),
+    };
+    match scheme {
+        "redis" => {
+            let (place, database) = place.split_once('/').unwrap_or((place, ""));
+            let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+            let place = if has_port { place.to_owned() } else { format!("{place}:{DEFAULT_PORT}") };
+            let endpoint = format!("tcp:{place}").parse()?;
+            Ok(Address { endpoint, user, password, database: number(database)? })
+        }
+        "redis+unix" | "unix" => {
+            let path = unescape(place).ok_or_else(|| wrong("a wrong `%` in the path"))?;
+            if !path.starts_with('/') {
+                return Err(wrong("the path must begin with `/`, so that three slashes follow the colon"));
+            }
+            let mut database = 0;
+            for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+                match pair.split_once('=') {
+                    Some(("db", value)) => database = number(value)?,
+                    _ => return Err(wrong("the only option after `?` is db")),
+                }
+            }
+            Ok(Address { endpoint: format!("unix:{path}").parse()?, user, password, database })
+        }
+        "rediss" => Err(wrong("TLS (rediss://) is not measured")),
+        other => Err(wrong(&format!("`{other}://` is no URL of Redis"))),
+    }
+}
+
+/// Percent-encoding of everything but letters, digits, and what a path is made of.
+fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address(endpoint: &str, user: Option<&str>, password: Option<&str>, database: u32) -> Address {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        Address {
+            endpoint: endpoint.parse().unwrap(),
+            user: owned(user),
+            password: owned(password),
+            database,
+        }
+    }
+
+    #[test]
+    fn urls_are_read_as_clients_read_them() {
+        let tcp = "tcp:127.0.0.1:6379";
+        for (text, expected) in [
+            ("redis://127.0.0.1:6379", address(tcp, None, None, 0)),
+            ("redis://127.0.0.1", address(tcp, None, None, 0)),
+            ("redis://127.0.0.1:6379/3", address(tcp, None, None, 3)),
+            ("redis://bob:p%40ss:w%2Fd@127.0.0.1/2", address(tcp, Some("bob"), Some("p@ss:w/d"), 2)),
+            ("redis://:secret@[::1]:7000/", address("tcp:[::1]:7000", None, Some("secret"), 0)),
+            ("redis://[::1]", address("tcp:[::1]:6379", None, None, 0)),
+            ("redis+unix:///run/redis.sock?db=4", address("unix:/run/redis.sock", None, None, 4)),
+            ("unix://bob:x@/run/redis.sock", address("unix:/run/redis.sock", Some("bob"), Some("x"), 0)),
+            ("unix:/run/redis.sock", address("unix:/run/redis.sock", None, None, 0)),
+            (tcp, address(tcp, None, None, 0)),
+        ] {
+            assert!(parse(text).unwrap() == expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_ones_are_refused_without_their_secrets() {
+        for text in [
+            "http://h",
+            "redis://:hunter2@127.0.0.1/x",
+            "rediss://:hunter2@h",
+            "redis+unix://:hunter2@run/s",
+            "redis+unix:///s?password=hunter2",
+            "redis://:hunter2%zz@h",
+            "hunter:6379",
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let error =
+            Address::given(Transport::Unix, "redis://:hunter2@127.0.0.1", None).unwrap_err().to_string();
+        assert!(error.contains("--unix") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn the_environment_gives_a_password_and_nothing_shows_it() {
+        let given = |text: &str| Address::given(Transport::Tcp, text, Some("from-env".into())).unwrap();
+        assert_eq!(given("redis://127.0.0.1").password.as_deref(), Some("from-env"));
+        assert_eq!(given("redis://:own@127.0.0.1").password.as_deref(), Some("own"));
+        let shown = format!("{:?} {}", given("redis://127.0.0.1/2"), given("redis://127.0.0.1/2"));
+        assert_eq!(shown, "tcp:127.0.0.1:6379 db 2 tcp:127.0.0.1:6379 db 2");
+    }
+
+    proptest! {
+        #[test]
+        fn a_url_comes_back(user in ".{0,6}", password in ".{0,9}", database in 0_u32..16, path in "/[^\0]{1,20}") {
+            let some = |text: String| Some(text).filter(|text| !text.is_empty());
+            let address = Address {
+                endpoint: Endpoint::Unix(path.into()), user: some(user), password: some(password), database,
+            };
+            prop_assume!(!address.endpoint.to_string().contains("unix:@"));
+            prop_assert!(parse(&address.to_url()).unwrap() == address);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "(redis|redis\\+unix)://.{0,30}") {
+            let _ = parse(&text);
+        }
+    }
+}

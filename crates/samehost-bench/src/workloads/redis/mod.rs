@@ -1,0 +1,159 @@
+//! Redis and Valkey: GET, SET, INCR and PING, one at a time or in a pipeline, against a private server or one
+//! that already runs. Keys are of our own name, set before the first trial and deleted after the last.
+
+mod address;
+mod dialogue;
+mod resp;
+mod running;
+mod session;
+
+use std::collections::BTreeMap;
+
+use samehost_model::{MetricInfo, Point, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use address::Address;
+use running::RunningRedis;
+
+/// Most commands in one request.
+const MOST_PIPELINE: u32 = 64;
+/// Largest value.
+const MOST_SIZE: u64 = 64 * 1024 * 1024;
+/// Most bytes of values in one request or its replies.
+const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
+
+/// The redis workload.
+pub struct Redis;
+
+impl Workload for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn about(&self) -> &'static str {
+        "Redis or Valkey: GET, SET, INCR or PING, alone or in a pipeline; keys `samehost:…` only"
+    }
+
+    fn example(&self) -> &'static str {
+        "redis --connections 1,64 --size 128"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "command",
+                help: "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
+                default: "get",
+                kind: Kind::Choice(&["get", "set", "incr", "ping"]),
+            },
+            Parameter {
+                name: "pipeline",
+                help: "Commands sent together, 1 to 64; each counts as an operation, and latency is that of them all",
+                default: "1",
+                kind: Kind::Count,
+            },
+        ]
+    }
+
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix],
+            connections: Some("1"),
+            sizes: if has_value(parameters) { Some("128") } else { None },
+            rates: true,
+            timed: true,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        let command = parameters["command"].to_ascii_uppercase();
+        match parameters["pipeline"].as_str() {
+            "1" => command,
+            many => format!("{command}, {many} in a pipeline"),
+        }
+    }
+
+    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        super::request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        let pipeline = pipeline(point, parameters)?;
+        let size = point.size_bytes.unwrap_or(0);
+        if size > MOST_SIZE {
+            return Err(BenchError::Usage(format!(
+                "--size {size} is too large for redis: at most {MOST_SIZE} bytes here"
+            )));
+        }
+        if size * u64::from(pipeline) > MOST_AT_ONCE {
+            return Err(BenchError::Usage(format!(
+                "{pipeline} values of {size} bytes in one pipeline are more than {MOST_AT_ONCE} bytes; use a smaller --size or --pipeline"
+            )));
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &self,
+        servers: &BTreeMap<Transport, String>,
+        wanted: &[Transport],
+    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+        let mut servers = servers.clone();
+        for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
+            let lone = servers.len() == 1 && (wanted.is_empty() || wanted.contains(&other));
+            if let Some(text) = servers.get(&known).filter(|_| lone) {
+                let address = dialogue::other_half(&given(known, text)?)?;
+                servers.insert(other, address.to_url());
+                break;
+            }
+        }
+        Ok(servers)
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningRedis::start(start)?))
+    }
+}
+
+/// The address on the command line, with a password from the environment where it has none.
+fn given(transport: Transport, text: &str) -> Result<Address, BenchError> {
+    Address::given(transport, text, std::env::var("REDISCLI_AUTH").ok())
+}
+
+fn has_value(parameters: &Parameters) -> bool {
+    matches!(parameters["command"].as_str(), "get" | "set")
+}
+
+/// Commands in one request: the point's own where points differ in it.
+fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
+    let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
+    match text.parse() {
+        Ok(count) if (1..=MOST_PIPELINE).contains(&count) => Ok(count),
+        _ => Err(BenchError::Usage(format!("--pipeline {text}: from 1 to {MOST_PIPELINE}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(pipeline: &str) -> Parameters {
+        [("command".into(), "get".into()), ("pipeline".into(), pipeline.into())].into()
+    }
+
+    #[test]
+    fn points_that_make_no_sense_are_refused_before_anything_starts() {
+        let point = |size| Point { connections: 1, size_bytes: Some(size), ..Point::default() };
+        let check = |size, pipeline| Redis.check(&point(size), Transport::Tcp, &parameters(pipeline));
+        assert!(check(128, "64").is_ok());
+        assert!(check(128, "65").is_err());
+        assert!(check(MOST_SIZE, "1").is_ok());
+        assert!(check(MOST_SIZE, "5").is_err());
+        assert!(check(MOST_SIZE + 1, "1").is_err());
+        let swept = Point { parameters: [("pipeline".into(), "32".into())].into(), ..point(1) };
+        assert_eq!(pipeline(&swept, &parameters("1")).unwrap(), 32, "a point's own value goes first");
+    }
+}

@@ -1,0 +1,259 @@
+//! Redis while it is measured: the private server or the given ones, our keys in them, and a trial's connections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_transport::Stream;
+
+use super::address::Address;
+use super::dialogue::{Dialogue, Identity, is_ours};
+use super::session::{Exchange, RedisSession};
+use super::{given, pipeline};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Connector, Session};
+use crate::fixtures::{RedisServer, random_hex};
+use crate::workloads::awaited::value;
+use crate::workloads::{Parameters, Running, Start, foreign_pids};
+
+/// A running Redis.
+pub(super) struct RunningRedis {
+    /// The private server; none where all were given.
+    server: Option<RedisServer>,
+    addresses: BTreeMap<Transport, Address>,
+    parameters: Parameters,
+    identity: Identity,
+    /// Whether the given servers are more than one process.
+    differ: bool,
+    pids: Vec<u32>,
+    /// What all our keys begin with.
+    prefix: String,
+    /// Keys that exist because of us, to be deleted in servers that are not ours.
+    keys: BTreeSet<String>,
+    /// The connections of the last trial.
+    trial: Option<Arc<RedisConnector>>,
+    /// Most counters that any trial before it had.
+    most_counters: u32,
+}
+
+impl RunningRedis {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let mut addresses = BTreeMap::new();
+        for (transport, text) in &start.servers {
+            addresses.insert(*transport, given(*transport, text)?);
+        }
+        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
+        if missing && !addresses.is_empty() {
+            return Err(BenchError::Usage(
+                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
+            ));
+        }
+        let server = if missing {
+            Some(RedisServer::start(&start.program, start.most_connections, is_ours)?)
+        } else {
+            None
+        };
+        if let Some(server) = &server {
+            for transport in [Transport::Tcp, Transport::Unix] {
+                if let Some(endpoint) = server.endpoint(transport) {
+                    let open = Address::open(endpoint.clone());
+                    addresses
+                        .insert(transport, Address { password: Some(server.password().to_owned()), ..open });
+                }
+            }
+        }
+        let mut identities = Vec::new();
+        for address in addresses.values() {
+            identities.push(Dialogue::begin(address)?.identity()?);
+        }
+        let pids = match &server {
+            Some(server) => vec![server.pid()],
+            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+        };
+        let running = RunningRedis {
+            differ: identities.iter().any(|identity| identity.run_id != identities[0].run_id),
+            identity: identities.into_iter().next().unwrap_or_default(),
+            server,
+            addresses,
+            parameters: start.parameters.clone(),
+            pids,
+            prefix: format!("samehost:{}:", random_hex(8)?),
+            keys: BTreeSet::new(),
+            trial: None,
+            most_counters: 0,
+        };
+        running.announce();
+        Ok(running)
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.server.is_none()
+    }
+
+    /// Says what is going to be written to a server that is not ours.
+    fn announce(&self) {
+        if self.is_foreign() && self.parameters["command"] != "ping" {
+            let places: Vec<String> = self.addresses.values().map(Address::to_string).collect();
+            tracing::warn!(
+                "writing keys {}* to the Redis at {}; they are deleted at the end (--command ping writes nothing)",
+                self.prefix,
+                places.join(" and ")
+            );
+        }
+    }
+
+    /// What a trial asks, its key set up in the arm's server.
+    fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
+        let pipeline = pipeline(&arm.point, &self.parameters)?;
+        let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
+        let key = format!("{}{size}", self.prefix);
+        Ok(Asked::Same(match self.parameters["command"].as_str() {
+            "incr" => {
+                // The connections of the trial before are closed, so its counters are free again.
+                let next = AtomicU32::new(0);
+                return Ok(Asked::Counters { prefix: format!("{}counter:", self.prefix), pipeline, next });
+            }
+            "ping" => {
+                dialogue.must("PING", &[b"PING"])?;
+                Exchange::new(&[b"PING"], pipeline, (b"+PONG\r\n", b"", b""))
+            }
+            command => {
+                let value = value(size);
+                self.keys.insert(key.clone());
+                dialogue.must("setting a key", &[b"SET", key.as_bytes(), &value])?;
+                if command == "set" {
+                    Exchange::new(&[b"SET", key.as_bytes(), &value], pipeline, (b"+OK\r\n", b"", b""))
+                } else {
+                    let head = format!("${size}\r\n");
+                    Exchange::new(&[b"GET", key.as_bytes()], pipeline, (head.as_bytes(), &value, b"\r\n"))
+                }
+            }
+        }))
+    }
+
+    fn delete_keys(&self) -> Result<(), BenchError> {
+        let counters = self.trial.as_ref().map_or(0, |trial| trial.counters()).max(self.most_counters);
+        let counters = (0..counters).map(|number| format!("{}counter:{number}", self.prefix));
+        let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
+        // One process has one set of keys, whichever way we reach it.
+        let places = if self.differ { self.addresses.len() } else { 1 };
+        for address in self.addresses.values().take(places).filter(|_| !keys.is_empty()) {
+            let mut dialogue = Dialogue::begin(address)?;
+            for some in keys.chunks(500) {
+                let mut words: Vec<&[u8]> = vec![b"DEL"];
+                words.extend(some.iter().map(String::as_bytes));
+                dialogue.must("deleting our keys", &words)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunningRedis {
+    fn drop(&mut self) {
+        if self.is_foreign()
+            && let Err(error) = self.delete_keys()
+        {
+            tracing::warn!(
+                "keys {}* could not be deleted: {error}; `redis-cli --scan --pattern '{}*' | xargs redis-cli del` does it",
+                self.prefix,
+                self.prefix
+            );
+        }
+    }
+}
+
+impl Running for RunningRedis {
+    fn server(&self) -> ServerInfo {
+        let kind = if self.identity.kind.is_empty() { "redis" } else { &self.identity.kind };
+        ServerInfo {
+            kind: if self.differ {
+                format!(
+                    "{kind}, a different process for each transport: what differs between them counts as the transport's"
+                )
+            } else {
+                kind.into()
+            },
+            version: self.identity.version.clone(),
+            managed: !self.is_foreign(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+            BenchError::Usage(format!("no Redis listens on {} for this trial", arm.transport))
+        })?;
+        let mut dialogue = Dialogue::begin(&address)?;
+        let asked = self.asked(arm, &mut dialogue)?;
+        self.most_counters = self.trial.as_ref().map_or(0, |trial| trial.counters()).max(self.most_counters);
+        let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
+        self.trial = Some(Arc::clone(&connector));
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn said(&self) -> String {
+        self.server.as_ref().map(RedisServer::said).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let view = self.trial.as_ref().and_then(|trial| trial.view.get());
+        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+            observed.push_str("; ");
+            observed.push_str(view);
+        }
+    }
+}
+
+/// What the connections of a trial ask.
+enum Asked {
+    /// All of them the same.
+    Same(Exchange),
+    /// Each one a counter of its own, so that every number is known beforehand.
+    Counters { prefix: String, pipeline: u32, next: AtomicU32 },
+}
+
+struct RedisConnector {
+    address: Address,
+    asked: Asked,
+    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    view: OnceLock<Option<String>>,
+}
+
+impl RedisConnector {
+    /// Counters made so far.
+    fn counters(&self) -> u32 {
+        match &self.asked {
+            Asked::Same(_) => 0,
+            Asked::Counters { next, .. } => next.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Connector for RedisConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let mut dialogue = Dialogue::begin(&self.address)?;
+        if self.view.get().is_none() {
+            let _ = self.view.set(dialogue.view()?);
+        }
+        let exchange = match &self.asked {
+            Asked::Same(exchange) => exchange.clone(),
+            Asked::Counters { prefix, pipeline, next } => {
+                let key = format!("{prefix}{}", next.fetch_add(1, Ordering::Relaxed));
+                dialogue.must("setting a counter", &[b"SET", key.as_bytes(), b"0"])?;
+                Exchange::counting(&[b"INCR", key.as_bytes()], *pipeline)
+            }
+        };
+        Ok((dialogue.into_stream()?, Box::new(RedisSession::new(exchange))))
+    }
+
+    fn endpoint(&self) -> String {
+        self.address.endpoint.to_string()
+    }
+}

@@ -1,0 +1,339 @@
+//! The command line: verbs and options. `bench` has a subcommand for each workload of the registry, with the
+//! common options that it takes and the parameters that it adds.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
+use samehost_model::{Endpoint, Placement, RateSpec, Transport};
+
+use crate::output::OutputOptions;
+
+/// Finds, measures and proves the hop between programs on one machine: TCP on localhost or a Unix socket.
+///
+/// Without a verb: a checkup of this machine in under a minute.
+#[derive(Parser, Debug)]
+#[command(name = "samehost", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(after_help = EXIT_STATUS)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    #[command(flatten)]
+    pub checkup: CheckupOptions,
+}
+
+const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 130 interrupted.";
+
+#[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "parsed once")]
+pub enum Verb {
+    /// What TCP on localhost costs on this machine, and what that means (the default)
+    Checkup(CheckupOptions),
+    /// Measure a workload over two or more transports, with an interval on the ratio
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Bench(Bench),
+    /// Run one of the built-in servers
+    Serve(ServeOptions),
+    /// Render a stored result again
+    Report(ReportOptions),
+    /// Compare two stored results: what changed from OLD to NEW
+    Compare(CompareOptions),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a directory
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
+    #[command(hide = true)]
+    Supervise(SuperviseOptions),
+    #[command(hide = true)]
+    BecomeServer(BecomeServerOptions),
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct CheckupOptions {
+    /// Time to measure, 20s to 10m
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub budget: Option<Duration>,
+    /// Seed of the order of trials
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Write all reports of the checkup as JSON to this file (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `bench WORKLOAD`: the workload and its options.
+#[derive(Clone)]
+pub struct Bench {
+    pub workload: &'static dyn Workload,
+    pub options: BenchOptions,
+    pub parameters: Parameters,
+}
+
+impl std::fmt::Debug for Bench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "bench {} {:?} {:?}", self.workload.name(), self.options, self.parameters)
+    }
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct BenchOptions {
+    /// Transports to compare, the baseline first
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub transports: Vec<Transport>,
+    /// Connections open at the same time: 1,64 or a doubling range 1..1024
+    #[arg(long, value_name = "LIST")]
+    pub connections: Option<String>,
+    /// Bytes of a message: 128,64k or a doubling range 64..32m
+    #[arg(long, value_name = "LIST")]
+    pub size: Option<String>,
+    /// Open loop: requests due per second (50k), or a part of the baseline's capacity (40%,80%)
+    #[arg(long, value_name = "LIST")]
+    pub rate: Option<String>,
+    /// How due requests are spread
+    #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "uniform"])]
+    pub arrivals: String,
+    /// Where client and server run: free, same-core, cross-core
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub placement: Vec<Placement>,
+    /// Client threads that share the connections
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: u32,
+    /// A server that already runs, reached over TCP
+    #[arg(long, value_name = "ADDRESS")]
+    pub tcp: Option<String>,
+    /// A server that already runs, reached over a Unix socket
+    #[arg(long, value_name = "ADDRESS")]
+    pub unix: Option<String>,
+    /// A command to measure, at least twice: NAME='COMMAND' (the first is the baseline)
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_arm)]
+    pub arm: Vec<(String, String)>,
+    /// Time after which no block is begun
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
+    pub budget: Option<Duration>,
+    /// Stop when the interval is this narrow: its half-width as a part of the ratio [default: 2%]
+    #[arg(long, value_parser = samehost_model::parse_fraction, value_name = "PART", help_heading = "How much to measure")]
+    pub precision: Option<f64>,
+    /// Differences smaller than this do not matter in practice [default: 2%]
+    #[arg(long, value_parser = samehost_model::parse_fraction, value_name = "PART", help_heading = "How much to measure")]
+    pub margin: Option<f64>,
+    /// Fewest blocks; in each block every arm runs once [default: 10, more for many points]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How much to measure")]
+    pub min_blocks: Option<u32>,
+    /// Most blocks [default: 40]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How much to measure")]
+    pub max_blocks: Option<u32>,
+    /// Length of a trial [default: what fits the budget, 100ms to 1s]
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
+    pub trial_time: Option<Duration>,
+    /// Do not run the baseline against itself
+    #[arg(long, help_heading = "How much to measure")]
+    pub no_control: bool,
+    /// Seed of the order of trials and of open-loop schedules [default: random, and printed]
+    #[arg(long, value_name = "N", help_heading = "How much to measure")]
+    pub seed: Option<u64>,
+    /// Exit with 1 unless this holds: 'unix/tcp throughput >= 1.05' or 'unix/tcp latency_p50 is faster'
+    #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
+    pub assert: Vec<samehost_stats::Claim>,
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+fn parse_claim(text: &str) -> Result<samehost_stats::Claim, String> {
+    text.parse().map_err(|error: samehost_stats::ClaimError| error.to_string())
+}
+
+fn parse_arm(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
+            Ok((name.to_owned(), command.to_owned()))
+        }
+        _ => Err("write NAME='COMMAND', such as tcp='redis-benchmark -q'".into()),
+    }
+}
+
+impl BenchOptions {
+    /// The rates asked for.
+    pub fn rates(&self) -> Result<Vec<RateSpec>, samehost_model::QuantityError> {
+        self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
+    }
+
+    /// How due requests are spread.
+    pub fn spacing(&self) -> Spacing {
+        if self.arrivals == "uniform" { Spacing::Uniform } else { Spacing::Poisson }
+    }
+}
+
+impl Args for Bench {
+    fn augment_args(command: Command) -> Command {
+        <Self as Subcommand>::augment_subcommands(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl Subcommand for Bench {
+    fn augment_subcommands(command: Command) -> Command {
+        WORKLOADS.iter().fold(command, |command, workload| command.subcommand(workload_command(*workload)))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        samehost_bench::workloads::workload(name).is_some()
+    }
+}
+
+impl FromArgMatches for Bench {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let workload = samehost_bench::workloads::workload(name).ok_or_else(missing)?;
+        let parameters = workload.parameters().iter().map(|parameter| {
+            let value = matches.get_one::<String>(parameter.name).cloned().unwrap_or_default();
+            (parameter.name.to_owned(), value)
+        });
+        Ok(Bench {
+            workload,
+            options: BenchOptions::from_arg_matches(matches)?,
+            parameters: parameters.collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The subcommand of one workload: options that it does not take are hidden, and refused with a reason if given.
+fn workload_command(workload: &'static dyn Workload) -> Command {
+    let defaults: Parameters =
+        workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+    let axes = workload.axes(&defaults);
+    let mut command = BenchOptions::augment_args(Command::new(workload.name()))
+        .about(workload.about())
+        .after_help(format!("Example: samehost bench {}", workload.example()));
+    let hidden = [
+        ("connections", axes.connections.is_none()),
+        ("size", axes.sizes.is_none()),
+        ("rate", !axes.rates),
+        ("arrivals", !axes.rates),
+        ("transports", axes.commands),
+        ("threads", axes.commands),
+        ("placement", axes.commands),
+        ("tcp", !axes.foreign_servers),
+        ("unix", !axes.foreign_servers),
+        ("arm", !axes.commands),
+        ("trial_time", !axes.timed),
+    ];
+    for (id, hide) in hidden {
+        command = command.mut_arg(id, |argument| argument.hide(hide));
+    }
+    let own = workload.parameters().iter().map(parameter_argument);
+    command.next_help_heading("Workload").args(own)
+}
+
+fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
+    let argument = clap::Arg::new(parameter.name).long(parameter.name).help(parameter.help);
+    let argument = match parameter.kind {
+        Kind::Choice(words) => argument.value_parser(clap::builder::PossibleValuesParser::new(words)),
+        Kind::Count => argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
+            Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
+            _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
+        }),
+        Kind::Duration => argument
+            .value_name("TIME")
+            .value_parser(|text: &str| samehost_model::parse_duration(text).map(|_| text.to_owned())),
+        Kind::Text => argument.value_name("TEXT"),
+    };
+    if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// The server: echo sends back every byte, sink takes rounds of bytes and acknowledges each
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(
+        samehost_bench::servers::SERVERS.iter().map(|server| server.name)))]
+    pub server: String,
+    /// Where to listen; may be given several times (tcp:127.0.0.1:7000, unix:/run/app.sock, abstract:name, …)
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "inherited")]
+    pub listen: Vec<Endpoint>,
+    /// One thread for all connections by epoll, or one for each
+    #[arg(long, default_value = "threads", value_parser = ["threads", "epoll"])]
+    pub model: String,
+    /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
+    pub backlog: i32,
+    /// Rights of socket files, in octal
+    #[arg(long, default_value = "600", value_parser = parse_mode, value_name = "MODE")]
+    pub mode: u32,
+    /// Pause after each accept, to play a busy server
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub accept_delay: Option<Duration>,
+    /// Serve the one connection handed over on standard input
+    #[arg(long, hide = true)]
+    pub inherited: Option<Transport>,
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text.trim_start_matches("0o"), 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("rights in octal are needed, such as 600 or 660".into()),
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ReportOptions {
+    /// Stored results: reports (--json) or samples files; the newest samples file by default
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Exit with 1 unless this holds
+    #[arg(long, value_name = "CLAIM", value_parser = parse_claim)]
+    pub assert: Vec<samehost_stats::Claim>,
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct CompareOptions {
+    /// The earlier result
+    pub old: PathBuf,
+    /// The later result
+    pub new: PathBuf,
+    /// Exit with 1 when any metric of any arm became slower
+    #[arg(long)]
+    pub fail_on_slower: bool,
+    /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct SuperviseOptions {
+    pub directory: PathBuf,
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct BecomeServerOptions {
+    pub parent: u32,
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}

@@ -1,0 +1,17 @@
+//! One file a verb; each turns options into calls of the libraries and results into output.
+
+mod bench;
+mod checkup;
+mod compare;
+mod report;
+mod serve;
+mod shell;
+mod supervise;
+
+pub use bench::bench;
+pub use checkup::checkup;
+pub use compare::compare;
+pub use report::report;
+pub use serve::serve;
+pub use shell::{completions, man};
+pub use supervise::{become_server, supervise};

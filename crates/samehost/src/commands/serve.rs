@@ -1,0 +1,42 @@
+//! `samehost serve SERVER`.
+
+use std::io::Write;
+
+use anyhow::Context;
+use samehost_bench::servers::{Model, ServeOptions as Options, server};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::ServeOptions;
+use crate::exit::{Ending, WrongUse};
+
+pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
+    let server =
+        server(&options.server).ok_or_else(|| WrongUse(format!("no server `{}`", options.server)))?;
+    if let Some(transport) = options.inherited {
+        server.serve_inherited(transport).context("the inherited connection")?;
+        return Ok(Ending::Done);
+    }
+    let how = Options {
+        model: if options.model == "epoll" { Model::Epoll } else { Model::Threads },
+        backlog: options.backlog,
+        mode: options.mode,
+        accept_delay: options.accept_delay,
+    };
+    let listening = server.listen(&options.listen, &how)?;
+    // Before anyone is told that it listens, and so may stop it.
+    let stopper = listening.stopper()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("watching for signals")?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stopper.stop();
+        }
+    });
+    let mut stdout = std::io::stdout();
+    for endpoint in listening.endpoints() {
+        writeln!(stdout, "listening on {endpoint}").context("standard output")?;
+    }
+    stdout.flush().context("standard output")?;
+    server.serve(&listening, &how)?;
+    Ok(Ending::Done)
+}

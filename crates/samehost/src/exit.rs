@@ -1,0 +1,68 @@
+//! How the program ends: one error message on standard error, and the exit status that fits.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use samehost_bench::{BenchError, Fault};
+
+/// How a command ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Done.
+    Done,
+    /// A finding that we were asked to fail on.
+    Finding,
+    /// Something that was needed went away; what was measured until then is reported.
+    CutShort,
+    /// A person stopped it; what was measured until then is reported.
+    Interrupted,
+}
+
+/// Wrong use or bad input: exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUse(pub String);
+
+const FINDING: u8 = 1;
+const INPUT: u8 = 2;
+const MISSING: u8 = 3;
+/// What shells give a command that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// The exit status, after saying what went wrong.
+pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
+    match result {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Finding) => ExitCode::from(FINDING),
+        Ok(Ending::CutShort) => ExitCode::from(MISSING),
+        Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when even this cannot be said.
+            let _ = writeln!(io::stderr(), "samehost: {error:#}");
+            ExitCode::from(code(&error))
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    })
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if cause.downcast_ref::<WrongUse>().is_some() {
+            return INPUT;
+        }
+        if let Some(error) = cause.downcast_ref::<BenchError>() {
+            return match error.fault() {
+                Fault::Input => INPUT,
+                Fault::Missing => MISSING,
+                Fault::Interrupted => INTERRUPTED,
+            };
+        }
+    }
+    MISSING
+}

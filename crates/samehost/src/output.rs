@@ -1,0 +1,164 @@
+//! Where results go: the terminal, and files that are checked before a minute of measuring, written whole or
+//! not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use samehost_model::Report;
+use samehost_report::{RENDERERS, Renderer, Terminal};
+use tempfile::NamedTempFile;
+
+use crate::exit::WrongUse;
+
+/// Options that say where results go.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct OutputOptions {
+    /// Write the report as JSON to this file (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the comparisons as CSV to this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the report as Markdown to this file
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Print no table and no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+enum Target {
+    StandardOutput,
+    /// A regular file: written beside it and renamed.
+    Whole(NamedTempFile, PathBuf),
+    /// Something else, such as a device or a pipe.
+    Direct(File, PathBuf),
+}
+
+/// Opened outputs.
+pub struct Outputs {
+    targets: Vec<(&'static Renderer, Target)>,
+    table: bool,
+}
+
+impl OutputOptions {
+    fn wanted(&self) -> Vec<(&'static Renderer, &Path)> {
+        let files = [("json", &self.json), ("csv", &self.csv), ("markdown", &self.markdown)];
+        files
+            .into_iter()
+            .filter_map(|(name, path)| {
+                let renderer = RENDERERS.iter().find(|renderer| renderer.name == name)?;
+                Some((renderer, path.as_deref()?))
+            })
+            .collect()
+    }
+
+    /// Opens every output, so that a wrong path is known before measuring.
+    pub fn open(&self) -> anyhow::Result<Outputs> {
+        let wanted = self.wanted();
+        let to_stdout = wanted.iter().filter(|(_, path)| *path == Path::new("-")).count();
+        if to_stdout > 1 {
+            return Err(WrongUse("only one output can go to standard output (`-`)".into()).into());
+        }
+        let targets = wanted
+            .into_iter()
+            .map(|(renderer, path)| Ok((renderer, open(path)?)))
+            .collect::<Result<_, WrongUse>>()?;
+        Ok(Outputs { targets, table: !self.quiet && to_stdout == 0 })
+    }
+}
+
+fn open(path: &Path) -> Result<Target, WrongUse> {
+    if path == Path::new("-") {
+        return Ok(Target::StandardOutput);
+    }
+    let failed = |error: io::Error| WrongUse(format!("{} cannot be written: {error}", path.display()));
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(failed(io::Error::other("it is a directory"))),
+        Ok(metadata) if !metadata.is_file() => {
+            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            Ok(Target::Direct(file, path.to_owned()))
+        }
+        _ => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let directory = directory.unwrap_or(Path::new("."));
+            let mut builder = tempfile::Builder::new();
+            use std::os::unix::fs::PermissionsExt;
+            let file = builder
+                .prefix(".samehost-")
+                .permissions(fs::Permissions::from_mode(0o666))
+                .tempfile_in(directory)
+                .map_err(failed)?;
+            Ok(Target::Whole(file, path.to_owned()))
+        }
+    }
+}
+
+impl Outputs {
+    /// Renders to every output, the table last.
+    pub fn write(self, report: &Report) -> anyhow::Result<()> {
+        for (renderer, target) in self.targets {
+            let mut bytes = Vec::new();
+            (renderer.render)(report, &mut bytes).with_context(|| format!("rendering {}", renderer.name))?;
+            write(target, &bytes)?;
+        }
+        if self.table {
+            let mut bytes = Vec::new();
+            terminal().render(report, &mut bytes)?;
+            io::stdout().write_all(&bytes).context("standard output")?;
+        }
+        Ok(())
+    }
+}
+
+fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
+    match target {
+        Target::StandardOutput => {
+            let mut stdout = io::stdout();
+            stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output")
+        }
+        Target::Direct(mut file, path) => {
+            file.write_all(bytes).with_context(|| format!("{} could not be written", path.display()))
+        }
+        Target::Whole(mut file, path) => {
+            let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());
+            written.with_context(|| format!("{} could not be written", path.display()))?;
+            file.persist(&path)
+                .map_err(|error| error.error)
+                .with_context(|| format!("{} could not be written", path.display()))?;
+            Ok(())
+        }
+    }
+}
+
+/// The terminal renderer as this standard output needs it: its width, and colour unless NO_COLOR or a pipe.
+pub fn terminal() -> Terminal {
+    let is_terminal = io::stdout().is_terminal();
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = if is_terminal {
+        rustix::termios::tcgetwinsize(io::stdout())
+            .ok()
+            .map(|size| usize::from(size.ws_col))
+            .filter(|w| *w > 0)
+    } else {
+        None
+    };
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    Terminal { width: width.or(columns).unwrap_or(100), color: is_terminal && !no_color && !dumb }
+}
+
+/// Says a finding on standard error.
+pub fn complain(message: &str) {
+    // Nothing is left to do when standard error is gone.
+    let _ = writeln!(io::stderr(), "samehost: {message}");
+}
+
+/// Writes bytes to a path as outputs are written: whole or not at all, `-` for standard output.
+pub fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    write(open(path)?, bytes)
+}

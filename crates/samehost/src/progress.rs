@@ -1,0 +1,81 @@
+//! What a person sees while measuring: a bar on the terminal, nothing in a pipe.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use samehost_bench::measure::Observer;
+use samehost_bench::{FLOOR, Recorder};
+use samehost_model::{LogLine, Plan, Report, Sample};
+
+use crate::storage::SamplesFile;
+
+/// Shows progress and stores samples as they come.
+pub struct Watcher {
+    bar: ProgressBar,
+    what: String,
+    store: Option<SamplesFile>,
+    most_trials: u64,
+}
+
+impl Watcher {
+    /// A watcher that shows a bar if a person looks at standard error and `quiet` is not asked for.
+    pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
+        let bar = if quiet || !std::io::stderr().is_terminal() {
+            ProgressBar::hidden()
+        } else {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template(
+                "{msg:36!} {bar:24} {percent:>3} %  {elapsed} (at most {eta} more)",
+            );
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(Duration::from_millis(500));
+            bar
+        };
+        Watcher { bar, what: String::new(), store, most_trials: 0 }
+    }
+
+    /// What is being measured, for the bar.
+    pub fn announce(&mut self, what: &str) {
+        what.clone_into(&mut self.what);
+        self.bar.set_message(self.what.clone());
+    }
+
+    /// The file that samples are stored in, once measuring has ended.
+    pub fn finish(self) -> Option<SamplesFile> {
+        self.bar.finish_and_clear();
+        self.store
+    }
+}
+
+impl Observer for Watcher {
+    fn begin(&mut self, trials_per_block: usize, plan: &Plan) {
+        self.most_trials = trials_per_block as u64 * u64::from(plan.max_blocks);
+        self.bar.set_length(self.most_trials);
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        if !sample.set_aside {
+            self.bar.inc(1);
+        }
+        if sample.arm != FLOOR {
+            self.bar.set_message(format!("{} · block {}", self.what, sample.block + 1));
+        }
+        if let Some(store) = &mut self.store {
+            store.append(&LogLine::Trial(Box::new(sample.clone())));
+        }
+    }
+
+    fn step(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+}
+
+impl Recorder for Watcher {
+    fn head(&mut self, report: &mut Report) {
+        report.started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(store) = &mut self.store {
+            store.begin(report);
+        }
+    }
+}

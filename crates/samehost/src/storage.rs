@@ -1,0 +1,154 @@
+//! The file that samples are appended to as they come, so that a kill loses at most the trial in flight, and
+//! the reading of stored results of either kind.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
+
+use crate::exit::WrongUse;
+
+/// How many samples files are kept; older ones are removed.
+const KEPT: usize = 50;
+const SUFFIX: &str = ".samples.jsonl";
+
+/// A file of one JSON line a sample.
+#[derive(Debug)]
+pub struct SamplesFile {
+    path: PathBuf,
+    file: File,
+    failure: Option<io::Error>,
+}
+
+/// Where samples files are: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
+fn directory() -> Option<PathBuf> {
+    let state = env::var_os("XDG_STATE_HOME")
+        .filter(|path| Path::new(path).is_absolute())
+        .map(PathBuf::from)
+        .or_else(|| {
+            Some(PathBuf::from(env::var_os("HOME").filter(|home| !home.is_empty())?).join(".local/state"))
+        })?;
+    Some(state.join("samehost"))
+}
+
+impl SamplesFile {
+    /// Opens a new one; `None` with a reason where there is no place for it.
+    pub fn create(workload: &str) -> Result<Self, String> {
+        let directory = directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
+        let failed = |error: io::Error| format!("{}: {error}", directory.display());
+        fs::create_dir_all(&directory).map_err(failed)?;
+        remove_oldest(&directory);
+        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
+        let path = directory.join(format!("{now}-{workload}-{}{SUFFIX}", std::process::id()));
+        let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(failed)?;
+        Ok(SamplesFile { path, file, failure: None })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the first line: everything but the trials.
+    pub fn begin(&mut self, report: &Report) {
+        self.append(&LogLine::Begin { schema: SAMPLES_SCHEMA.into(), report: Box::new(report.clone()) });
+    }
+
+    /// Appends a line. A failure is kept and told at the end; measuring goes on.
+    pub fn append(&mut self, line: &LogLine) {
+        if self.failure.is_some() {
+            return;
+        }
+        let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut bytes| {
+            bytes.push(b'\n');
+            self.file.write_all(&bytes)
+        });
+        self.failure = written.err();
+    }
+
+    /// Writes the last line; says in the report what could not be stored.
+    pub fn end(mut self, report: &mut Report) -> PathBuf {
+        self.append(&LogLine::End { outcome: report.outcome });
+        if let Some(error) = &self.failure {
+            report.warnings.push(Warning::new(
+                Code::NotStored,
+                "",
+                format!("samples could not be stored in {}: {error}", self.path.display()),
+            ));
+        }
+        self.path
+    }
+}
+
+fn stored(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with(SUFFIX))
+        .collect();
+    files.sort();
+    files
+}
+
+fn remove_oldest(directory: &Path) {
+    let files = stored(directory);
+    for file in &files[..files.len().saturating_sub(KEPT - 1)] {
+        if let Err(error) = fs::remove_file(file) {
+            tracing::debug!(%error, file = %file.display(), "an old samples file stays");
+        }
+    }
+}
+
+/// The newest samples file.
+pub fn newest() -> Option<PathBuf> {
+    stored(&directory()?).pop()
+}
+
+/// Reads a stored result: a report (`--json`) or a samples file, whole or cut off.
+pub fn read(path: &Path) -> anyhow::Result<Report> {
+    let name = path.display();
+    let text = if path == Path::new("-") {
+        io::read_to_string(io::stdin()).context("reading standard input")?
+    } else {
+        fs::read_to_string(path).map_err(|error| WrongUse(format!("{name}: {error}")))?
+    };
+    let mut report = match serde_json::from_str::<Report>(&text) {
+        Ok(report) => report,
+        Err(error) => from_lines(&text).map_err(|reason| {
+            let reason = reason.unwrap_or_else(|| error.to_string());
+            WrongUse(format!("{name} is neither a samehost report nor a samples file: {reason}"))
+        })?,
+    };
+    let major = |schema: &str| schema.split_once('/').map(|(_, version)| version.to_owned());
+    if !report.schema.starts_with("samehost.report/") || major(&report.schema) != major(SCHEMA) {
+        let schema = &report.schema;
+        return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
+    }
+    // The verdicts are computed again: the samples are what was stored.
+    samehost_stats::analyse(&report).apply(&mut report);
+    Ok(report)
+}
+
+/// A report from the lines of a samples file; the last line may be cut off. `Err(None)` when it is no such file.
+fn from_lines(text: &str) -> Result<Report, Option<String>> {
+    let mut lines = text.lines();
+    let first = lines.next().ok_or(None)?;
+    let Ok(LogLine::Begin { mut report, .. }) = serde_json::from_str(first) else { return Err(None) };
+    report.outcome = Outcome::Unfinished;
+    let mut rest = lines.enumerate().peekable();
+    while let Some((index, line)) = rest.next() {
+        match serde_json::from_str(line) {
+            Ok(LogLine::Trial(sample)) => report.trials.push(*sample),
+            Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
+            Ok(LogLine::End { outcome }) => report.outcome = outcome,
+            Ok(LogLine::Begin { .. }) => return Err(Some(format!("line {}: a second beginning", index + 2))),
+            Err(_) if rest.peek().is_none() => {}
+            Err(error) => return Err(Some(format!("line {}: {error}", index + 2))),
+        }
+    }
+    Ok(*report)
+}

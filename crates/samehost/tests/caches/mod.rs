@@ -1,0 +1,189 @@
+//! What the tests of the cache servers share: the built binary with a runtime directory of its own, its report,
+//! and whether anything of it is left.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part, and a test may panic")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// As little as can be measured.
+pub const TINY: &[&str] = &[
+    "--min-blocks",
+    "2",
+    "--max-blocks",
+    "2",
+    "--trial-time",
+    "50ms",
+    "--budget",
+    "3s",
+    "--quiet",
+    "--json",
+    "-",
+];
+
+/// The binary in surroundings of its own: private servers live in `runtime`, which must be empty at the end.
+pub struct Here {
+    runtime: TempDir,
+    state: TempDir,
+}
+
+impl Here {
+    pub fn new() -> Self {
+        let runtime = tempfile::Builder::new().prefix("sh").tempdir().unwrap();
+        // As /run is: servers that give up root's rights must be able to pass.
+        fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        Here { runtime, state: tempfile::tempdir().unwrap() }
+    }
+
+    /// `samehost bench` with these arguments.
+    pub fn bench(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
+        command
+            .arg("bench")
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", self.runtime.path())
+            .env("XDG_STATE_HOME", self.state.path())
+            .env("XDG_DATA_HOME", self.state.path())
+            .env_remove("REDISCLI_AUTH")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// A tiny measurement that must succeed, and its report.
+    pub fn report(&self, arguments: &[&str]) -> Value {
+        let output = self.bench(&[arguments, TINY].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        self.assert_nothing_left();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Waits until a measurement has made its first trial, and tells the processes of its private servers.
+    pub fn servers(&self) -> Vec<u32> {
+        let begun = Instant::now();
+        while !self.has_trial() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no trial was made");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found: Vec<u32> = self.supervisors().into_iter().flat_map(children).collect();
+        assert!(!found.is_empty(), "no server");
+        found
+    }
+
+    fn has_trial(&self) -> bool {
+        let Ok(files) = fs::read_dir(self.state.path().join("samehost")) else { return false };
+        files
+            .flatten()
+            .any(|file| fs::read_to_string(file.path()).is_ok_and(|text| text.contains(r#""line":"trial""#)))
+    }
+
+    /// Processes that name our runtime directory on their command line; a supervisor does.
+    fn supervisors(&self) -> Vec<u32> {
+        let own = self.runtime.path().to_str().unwrap();
+        processes().into_iter().filter(|pid| command_line(*pid).contains(own)).collect()
+    }
+
+    /// That no process and no file is left.
+    pub fn assert_nothing_left(&self) {
+        let begun = Instant::now();
+        loop {
+            let files: Vec<_> =
+                fs::read_dir(self.runtime.path()).unwrap().flatten().map(|e| e.path()).collect();
+            let processes = self.supervisors();
+            if files.is_empty() && processes.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "left behind: {files:?} {processes:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// What a program said, for messages.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Kills by pid, and without mercy.
+pub fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    // Gone already is as good.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+/// Checks what every report of a comparison of TCP with a Unix socket must have.
+pub fn assert_sound(report: &Value) {
+    assert_eq!(report["outcome"], "complete");
+    let arms: Vec<&str> =
+        report["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+    assert!(arms.contains(&"tcp") && arms.contains(&"unix"), "{arms:?}");
+    let trials = report["trials"].as_array().unwrap();
+    assert!(trials.len() >= 6);
+    for trial in trials {
+        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
+        assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+    }
+    for (arm, family) in [("tcp", "AF_INET stream tcp"), ("unix", "AF_UNIX stream")] {
+        let seen = report["evidence"].as_array().unwrap().iter().any(|evidence| {
+            let observed = evidence["observed"].as_str().unwrap();
+            evidence["arm"].as_str().unwrap().starts_with(arm)
+                && observed.starts_with(family)
+                && observed.contains("the server says addr=")
+        });
+        assert!(seen, "{}", report["evidence"]);
+    }
+}
+
+/// A server of the test's own, ended when dropped.
+pub struct Server(pub Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    /// Starts a program on a free port: `start` makes its command line. Ready when it accepts.
+    pub fn on_port(start: impl Fn(u16) -> Command) -> (Server, u16) {
+        for _ in 0..5 {
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let child = start(port).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let mut server = Server(child.expect("the server must be installed: cargo xtask servers"));
+            for _ in 0..1000 {
+                if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return (server, port);
+                }
+                if server.0.try_wait().unwrap().is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("the server does not start");
+    }
+}
+
+fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn command_line(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if text.contains("\0supervise\0") { text } else { String::new() }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text =
+        fs::read_to_string(Path::new("/proc").join(format!("{pid}/task/{pid}/children"))).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}

@@ -1,0 +1,83 @@
+//! `bench command`: any two commands with the same statistics.
+
+use serde_json::Value;
+
+use crate::support::{Home, comparison, trials};
+
+const FEW: &[&str] =
+    &["--min-blocks", "6", "--max-blocks", "6", "--budget", "20s", "--seed", "3", "--json", "-"];
+
+fn measure(home: &Home, arguments: &[&str]) -> Value {
+    let ended = home.run(&[&["bench", "command"], arguments, FEW].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
+fn a_number_from_the_output_is_compared() {
+    let home = Home::new();
+    let report = measure(
+        &home,
+        &[
+            "--arm",
+            "slow=echo 'did 1,000 per s'",
+            "--arm",
+            "fast=echo 'did 2,500 per s'",
+            "--value",
+            r"did ([\d,]+)",
+        ],
+    );
+    let value = comparison(&report, "value");
+    assert!((value["ratio"].as_f64().unwrap() - 2.5).abs() < 1e-9);
+    assert_eq!((value["baseline"].as_str(), value["candidate"].as_str()), (Some("slow"), Some("fast")));
+    assert!(comparison(&report, "wall_time")["baseline_value"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        trials(&report, "slow").iter().filter(|trial| trial["set_aside"] == false).count(),
+        12,
+        "6 blocks, and the control"
+    );
+}
+
+#[test]
+fn cpu_time_of_all_descendants_counts() {
+    let home = Home::new();
+    let work = |count: u32| format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done");
+    let (little, much) =
+        (format!("little=sh -c '{}'; true", work(2_000)), format!("much=sh -c '{}'; true", work(200_000)));
+    let report = measure(&home, &["--arm", &little, "--arm", &much]);
+    assert!(
+        comparison(&report, "cpu_time")["ratio"].as_f64().unwrap() > 2.0,
+        "{}",
+        comparison(&report, "cpu_time")
+    );
+}
+
+#[test]
+fn a_command_that_fails_says_its_last_words() {
+    let home = Home::new();
+    for (arm, says) in
+        [("bad=echo some reason >&2; exit 4", "some reason"), ("bad=no-such-program-anywhere", "not found")]
+    {
+        let ended = home.run(&[&["bench", "command", "--arm", "good=true", "--arm", arm], FEW].concat());
+        assert_eq!(ended.status, 2, "{}", ended.stderr);
+        assert!(ended.stderr.contains("arm `bad`") && ended.stderr.contains(says), "{}", ended.stderr);
+    }
+    let ended = home.run(
+        &[&["bench", "command", "--arm", "a=echo x", "--arm", "b=echo x", "--value", r"(\d+)"], FEW].concat(),
+    );
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("no number matches"), "{}", ended.stderr);
+}
+
+#[test]
+fn claims_fail_with_one() {
+    let home = Home::new();
+    let arms = ["--arm", "a=echo 1", "--arm", "b=echo 2", "--value", r"(\d)"];
+    let claim =
+        |claim: &str| home.run(&[&["bench", "command"], &arms[..], &["--assert", claim], FEW].concat());
+    assert_eq!(claim("b/a value >= 1.9").status, 0);
+    let ended = claim("b/a value >= 2.1");
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("does not hold") && ended.stderr.contains("2.000"), "{}", ended.stderr);
+    assert_eq!(claim("b/a nonsense >= 2.1").status, 1);
+}

@@ -1,0 +1,141 @@
+//! Every example in README and docs is run: `$ samehost …` lines of `console` blocks, file by file, in order, in one
+//! directory. Measurements are shortened; what the documentation shows must have the shape of what comes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::support::{Ended, Home, QUICK};
+
+struct Example {
+    command: String,
+    shown: Vec<String>,
+}
+
+fn examples(text: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = !inside && line == "```console";
+        } else if inside {
+            match line.strip_prefix("$ ") {
+                Some(command) => examples.push(Example { command: command.into(), shown: Vec::new() }),
+                None => examples.last_mut().expect("output follows a command").shown.push(line.into()),
+            }
+        }
+    }
+    examples
+}
+
+/// The words of a command line, single quotes respected.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for character in command.chars() {
+        match character {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            other => words.last_mut().unwrap().push(other),
+        }
+    }
+    words
+}
+
+/// A line without what differs from machine to machine.
+fn shape(line: &str) -> String {
+    line.chars().filter(|c| !c.is_ascii_digit() && !" .,".contains(*c)).collect()
+}
+
+fn shortened(arguments: &[String]) -> Vec<String> {
+    let mut arguments = arguments.to_vec();
+    let is_bench = arguments.first().is_some_and(|verb| verb == "bench");
+    if arguments.is_empty() {
+        arguments.extend(["--budget".into(), "20s".into()]);
+    } else if arguments[0] == "--budget" {
+        arguments[1] = "20s".into();
+    } else if is_bench {
+        while let Some(at) =
+            arguments.iter().position(|word| QUICK.contains(&word.as_str()) && word.starts_with("--"))
+        {
+            arguments.drain(at..=at + 1);
+        }
+        let takes_time =
+            !arguments.contains(&"command".to_owned()) && !arguments.contains(&"burst".to_owned());
+        let quick: Vec<&str> = if takes_time {
+            QUICK.to_vec()
+        } else {
+            vec!["--min-blocks", "2", "--max-blocks", "2", "--no-control"]
+        };
+        arguments.extend(quick.into_iter().map(str::to_owned));
+    }
+    arguments
+}
+
+fn run(home: &Home, folder: &Path, example: &Example) -> Ended {
+    let words = words(&example.command);
+    assert_eq!(words[0], "samehost", "{}", example.command);
+    let arguments = shortened(&words[1..]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut command = home.command(&arguments);
+    command.current_dir(folder).env("COLUMNS", "100");
+    if arguments.first() != Some(&"serve") {
+        return Ended::of(&command.output().unwrap());
+    }
+    // A server runs until it is stopped: its first lines are what the example shows.
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let stdout: Vec<String> = example.shown.iter().map(|_| lines.next().unwrap().unwrap()).collect();
+    crate::support::send(child.id(), rustix::process::Signal::TERM);
+    let status = child.wait().unwrap().code().unwrap_or(-1);
+    Ended { status, stdout: stdout.join("\n"), stderr: String::new() }
+}
+
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut documents = vec![root.join("README.md")];
+    for entry in fs::read_dir(root.join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            documents.push(path);
+        }
+    }
+    documents
+}
+
+#[test]
+fn every_example_runs_and_looks_as_shown() {
+    let mut count = 0;
+    for document in documents() {
+        let home = Home::new();
+        let folder = home.path("work");
+        fs::create_dir(&folder).unwrap();
+        for example in examples(&fs::read_to_string(&document).unwrap()) {
+            let ended = run(&home, &folder, &example);
+            let place = format!("{}: {}", document.display(), example.command);
+            assert_eq!(ended.status, 0, "{place}\n{}", ended.stderr);
+            if let Some(first) = example.shown.first() {
+                let found = ended.stdout.lines().next().unwrap_or_default();
+                assert_eq!(shape(first), shape(found), "{place}");
+            }
+            count += 1;
+        }
+        home.assert_nothing_left();
+    }
+    assert!(count >= 10, "only {count} examples were found");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("http") || target.starts_with('#') {
+                continue;
+            }
+            let path = document.parent().unwrap().join(target.split('#').next().unwrap());
+            assert!(path.exists(), "{}: {target}", document.display());
+        }
+    }
+}

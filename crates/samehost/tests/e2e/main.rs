@@ -1,0 +1,14 @@
+//! End to end, over the built binary: real sockets, real servers, real signals.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod bench;
+mod command;
+mod docs;
+mod endings;
+mod honesty;
+mod registry;
+mod serve;
+mod stored;
+mod support;

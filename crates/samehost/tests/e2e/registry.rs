@@ -1,0 +1,77 @@
+//! The registries, walked: names unique, help present, completions and manual pages complete, and a dead endpoint
+//! gives an error that names it.
+
+use std::collections::BTreeSet;
+
+use samehost_bench::servers::SERVERS;
+use samehost_bench::workloads::WORKLOADS;
+use samehost_model::Transport;
+
+use crate::support::Home;
+
+#[test]
+fn every_workload_has_help_an_example_and_unique_names() {
+    let home = Home::new();
+    let mut names = BTreeSet::new();
+    for workload in WORKLOADS {
+        assert!(names.insert(workload.name()), "{} stands twice", workload.name());
+        assert!(!workload.about().is_empty());
+        assert!(workload.example().starts_with(workload.name()), "{}", workload.example());
+        let help = home.run(&["bench", workload.name(), "--help"]).stdout;
+        assert!(help.contains(workload.about()), "{help}");
+        assert!(help.contains(workload.example()), "{help}");
+        let mut parameters = BTreeSet::new();
+        for parameter in workload.parameters() {
+            assert!(parameters.insert(parameter.name));
+            assert!(help.contains(&format!("--{}", parameter.name)), "{help}");
+        }
+    }
+    let overview = home.run(&["bench", "--help"]).stdout;
+    assert!(names.iter().all(|name| overview.contains(name)), "{overview}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_verb() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = home.run(&["completions", shell]).stdout;
+        assert!(script.contains("samehost") && script.contains("compare"), "{shell}");
+    }
+    let pages = home.path("man");
+    assert_eq!(home.run(&["man", pages.to_str().unwrap()]).status, 0);
+    let page = std::fs::read_to_string(pages.join("samehost-bench-raw.1")).unwrap();
+    assert!(page.contains("placement"), "{page}");
+}
+
+#[test]
+fn a_dead_endpoint_is_named() {
+    let home = Home::new();
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let tcp = format!("tcp:{dead}");
+    let unix = format!("unix:{}", home.path("dead.sock").display());
+    for workload in WORKLOADS {
+        let defaults =
+            workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+        if !workload.axes(&defaults).foreign_servers {
+            continue;
+        }
+        for (transport, endpoint) in [(Transport::Tcp, &tcp), (Transport::Unix, &unix)] {
+            let option = format!("--{transport}");
+            let ended =
+                home.run(&["bench", workload.name(), "--transports", transport.name(), &option, endpoint]);
+            assert_eq!(ended.status, 3, "{}: {}", workload.name(), ended.stderr);
+            let address = endpoint.split_once(':').unwrap().1;
+            assert!(ended.stderr.contains(address), "{}: {}", workload.name(), ended.stderr);
+        }
+    }
+    home.assert_nothing_left();
+}
+
+#[test]
+fn every_server_is_listed() {
+    let home = Home::new();
+    let help = home.run(&["serve", "--help"]).stdout;
+    for server in SERVERS {
+        assert!(help.contains(server.name) && !server.about.is_empty(), "{help}");
+    }
+}

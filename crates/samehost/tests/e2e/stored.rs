@@ -1,0 +1,86 @@
+//! Stored results: rendered again, compared, claimed about.
+
+use std::fs;
+
+use crate::support::{Home, QUICK};
+
+fn store(home: &Home, name: &str, seed: &str) -> String {
+    let path = home.path(name).to_str().unwrap().to_owned();
+    let quick: Vec<&str> = QUICK.iter().map(|word| if *word == "7" { seed } else { word }).collect();
+    let ended = home.run(&[&["bench", "raw", "--json", &path], &quick[..]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    path
+}
+
+#[test]
+fn a_stored_report_renders_to_everything() {
+    let home = Home::new();
+    let json = store(&home, "a.json", "1");
+    let csv = home.path("a.csv");
+    let markdown = home.path("a.md");
+    let again = home.path("again.json");
+    let files = [
+        "--csv",
+        csv.to_str().unwrap(),
+        "--markdown",
+        markdown.to_str().unwrap(),
+        "--json",
+        again.to_str().unwrap(),
+    ];
+    let ended = home.run(&[&["report", &json], &files[..]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("unix"));
+    assert!(fs::read_to_string(&csv).unwrap().lines().count() > 5);
+    assert!(fs::read_to_string(&markdown).unwrap().contains('|'));
+    let read = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    assert_eq!(
+        read(&json)["comparisons"],
+        read(again.to_str().unwrap())["comparisons"],
+        "the same samples, the same verdicts"
+    );
+    assert!(!ended.stdout.contains('\u{1b}'), "no colour in a pipe");
+    let quiet = home.run(&["report", &json, "--quiet", "--csv", "-"]);
+    assert_eq!(quiet.stdout, fs::read_to_string(&csv).unwrap());
+}
+
+#[test]
+fn two_reports_are_compared() {
+    let home = Home::new();
+    let (old, new) = (store(&home, "old.json", "1"), store(&home, "new.json", "2"));
+    let ended = home.run(&["compare", &old, &new]);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("unix"), "{}", ended.stdout);
+    let json = home.run(&["compare", &old, &new, "--json", "-"]);
+    let changes: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(!changes["arms"].as_array().unwrap().is_empty());
+    // A report whose every latency is ten times as large is slower, and asked to, compare fails on it.
+    let mut slower: serde_json::Value = serde_json::from_str(&fs::read_to_string(&new).unwrap()).unwrap();
+    let mut trials = Vec::new();
+    for block in 0..12 {
+        for trial in slower["trials"].as_array().unwrap().iter().filter(|trial| trial["block"] == 0) {
+            let mut trial = trial.clone();
+            trial["block"] = block.into();
+            trials.push(trial);
+        }
+    }
+    slower["trials"] = trials.into();
+    let steady = home.path("steady.json");
+    fs::write(&steady, slower.to_string()).unwrap();
+    for trial in slower["trials"].as_array_mut().unwrap() {
+        trial["throughput_per_s"] = (trial["throughput_per_s"].as_f64().unwrap() / 10.0).into();
+    }
+    let worse = home.path("worse.json");
+    fs::write(&worse, slower.to_string()).unwrap();
+    let compare = |old: &std::path::Path, new: &std::path::Path| {
+        home.run(&["compare", old.to_str().unwrap(), new.to_str().unwrap(), "--fail-on-slower"])
+    };
+    assert_eq!(compare(&steady, &steady).status, 0);
+    let ended = compare(&steady, &worse);
+    assert_eq!(ended.status, 1, "{}{}", ended.stdout, ended.stderr);
+    let noop = home.path("noop.json");
+    let quick = [&["bench", "noop", "--json", noop.to_str().unwrap()], QUICK].concat();
+    assert_eq!(home.run(&quick).status, 0);
+    assert_eq!(home.run(&["compare", &old, noop.to_str().unwrap()]).status, 2, "nothing in common");
+}

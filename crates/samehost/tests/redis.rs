@@ -1,0 +1,188 @@
+//! The redis workload end to end: the built binary, real servers, tiny measurements.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod caches;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use caches::{Here, Server, TINY, assert_sound, kill, said};
+
+const SECRET: &str = "hunter2-and-more";
+
+#[test]
+fn get_over_both_transports_of_one_process() {
+    let report = Here::new().report(&["redis", "--connections", "1,4"]);
+    assert_sound(&report);
+    let server = &report["workload"]["server"];
+    assert!(["redis", "valkey"].contains(&server["kind"].as_str().unwrap()), "{server}");
+    assert_eq!(server["managed"], true);
+    assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one process for both");
+    assert!(!server["version"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_pipeline_counts_every_command() {
+    for command in ["get", "set", "incr"] {
+        let report =
+            Here::new().report(&["redis", "--command", command, "--pipeline", "8", "--connections", "2"]);
+        assert_sound(&report);
+        for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
+            assert_eq!(trial["operations"].as_u64().unwrap() % 8, 0, "{command}: {trial}");
+        }
+    }
+}
+
+#[test]
+fn large_values_and_a_rate_in_operations() {
+    assert_sound(&Here::new().report(&["redis", "--size", "1m", "--connections", "2"]));
+    let report = Here::new().report(&["redis", "--rate", "2000", "--pipeline", "4", "--connections", "4"]);
+    for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
+        let rate = trial["throughput_per_s"].as_f64().unwrap();
+        assert!(rate < 4000.0, "2,000 operations a second are due, not 2,000 pipelines: {rate}");
+    }
+}
+
+fn with_password() -> (Server, u16, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("r.sock");
+    let (server, port) = Server::on_port(|port| {
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+            "--save",
+            "",
+            "--requirepass",
+            SECRET,
+        ]);
+        // A user who may touch our own keys and nothing else, and not look at the server's settings.
+        command.args(["--user", "bob", "on", &format!(">{SECRET}"), "~samehost:*"]);
+        command.args(["+get", "+set", "+del", "+select"]);
+        command.arg("--dir").arg(directory.path()).arg("--unixsocket").arg(&socket);
+        command
+    });
+    (server, port, directory)
+}
+
+/// Keys in a database of a server with our password.
+fn keys(port: u16, database: u32) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "AUTH {SECRET}\r\nSELECT {database}\r\nDBSIZE\r\n").unwrap();
+    BufReader::new(stream).lines().nth(2).unwrap().unwrap()
+}
+
+#[test]
+fn a_server_that_runs_gets_our_keys_and_loses_them_again_and_its_password_shows_nowhere() {
+    let (_server, port, directory) = with_password();
+    for command in ["get", "incr"] {
+        let here = Here::new();
+        // The other half, the Unix socket, is the server's to tell.
+        let url = format!("redis://:{SECRET}@127.0.0.1:{port}/2");
+        let output =
+            here.bench(&[&["redis", "--tcp", &url, "--command", command], TINY].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(
+            said(&output).contains("writing keys samehost:"),
+            "it says first what it writes: {}",
+            said(&output)
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!text.contains(SECRET) && !said(&output).contains(SECRET));
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_sound(&report);
+        assert_eq!(report["workload"]["server"]["managed"], false);
+        let socket = format!("unix:{}", directory.path().join("r.sock").display());
+        assert!(report["arms"].as_array().unwrap().iter().any(|arm| arm["endpoint"] == socket.as_str()));
+        assert_eq!(keys(port, 2), ":0", "{command}: nothing of ours is left");
+    }
+}
+
+#[test]
+fn a_user_with_rights_to_our_keys_alone_is_enough() {
+    let (_server, port, directory) = with_password();
+    let here = Here::new();
+    let tcp = format!("redis://bob:{SECRET}@127.0.0.1:{port}/1");
+    let unix = format!("redis+unix://bob:{SECRET}@{}?db=1", directory.path().join("r.sock").display());
+    let output = here.bench(&[&["redis", "--tcp", &tcp, "--unix", &unix], TINY].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains(SECRET));
+    assert_eq!(keys(port, 1), ":0");
+    let lone = here.bench(&[&["redis", "--tcp", &tcp], TINY].concat()).output().unwrap();
+    assert_eq!(lone.status.code(), Some(2), "it may not ask for the other half");
+    assert!(said(&lone).contains("--transports tcp") && !said(&lone).contains(SECRET), "{}", said(&lone));
+}
+
+#[test]
+fn a_password_comes_from_the_environment_and_a_wrong_one_is_said_so() {
+    let (_server, port, _directory) = with_password();
+    let here = Here::new();
+    let url = format!("redis://127.0.0.1:{port}");
+    let bench = |password: Option<&str>| {
+        let arguments = ["redis", "--command", "ping", "--tcp", &url, "--transports", "tcp"];
+        let mut command = here.bench(&[&arguments, TINY].concat());
+        password.map(|password| command.env("REDISCLI_AUTH", password));
+        command.output().unwrap()
+    };
+    assert_eq!(bench(Some(SECRET)).status.code(), Some(0));
+    for (password, word) in [(Some("wrong-password"), "WRONGPASS"), (None, "NOAUTH")] {
+        let output = bench(password);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let said = said(&output);
+        assert!(
+            said.contains(word) && said.contains("REDISCLI_AUTH") && !said.contains("wrong-password"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
+    let here = Here::new();
+    let child =
+        here.bench(&["redis", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
+    here.servers().into_iter().for_each(kill);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(!said(&output).is_empty());
+    here.assert_nothing_left();
+}
+
+#[test]
+fn the_tool_killed_in_the_middle_leaves_nothing() {
+    let here = Here::new();
+    let mut child = here.bench(&["redis", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
+    let servers = here.servers();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    here.assert_nothing_left();
+    assert!(servers.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()));
+}
+
+#[test]
+fn a_missing_server_is_named_with_its_package() {
+    let here = Here::new();
+    let output = here.bench(&["redis"]).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output).contains("apt install redis-server"), "{}", said(&output));
+    here.assert_nothing_left();
+}
+
+#[test]
+fn wrong_use_is_said_before_anything_starts() {
+    for (arguments, word) in [
+        (vec!["--pipeline", "65"], "from 1 to 64"),
+        (vec!["--size", "65m"], "too large"),
+        (vec!["--command", "ping", "--size", "10"], "takes no --size"),
+        (vec!["--tcp", "rediss://127.0.0.1"], "TLS"),
+        (vec!["--tcp", "redis+unix:///run/r.sock", "--transports", "tcp"], "--tcp names"),
+    ] {
+        let output = Here::new().bench(&[vec!["redis"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(word), "{}", said(&output));
+    }
+}

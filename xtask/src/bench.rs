@@ -1,0 +1,215 @@
+//! Our client against its yardsticks: minimal C loops on the same server, alternated trial by trial, with
+//! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
+
+mod redis;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+
+/// A yardstick.
+struct Yardstick {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Tools) -> anyhow::Result<()>,
+}
+
+const YARDSTICKS: &[Yardstick] = &[
+    Yardstick {
+        name: "ping-pong",
+        about: "median round trip, 128 bytes, 1 connection, against a minimal C loop (write, read)",
+        run: ping_pong,
+    },
+    Yardstick {
+        name: "epoll",
+        about: "client CPU per operation, 64 connections, against a minimal C epoll loop",
+        run: epoll,
+    },
+    Yardstick {
+        name: "redis",
+        about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
+        run: redis::redis,
+    },
+    Yardstick {
+        name: "open-loop",
+        about: "50,000 requests/s on 16 connections: rate achieved, lateness of the generator",
+        run: open_loop,
+    },
+    Yardstick {
+        name: "noise",
+        about: "100 A/A reports: how many call two identical arms different (at most 5 may)",
+        run: noise,
+    },
+];
+
+/// Client and server each have a CPU of their own: where the kernel puts them would be the largest difference
+/// between two runs, and it is none of the client's doing.
+const CLIENT_CPU: &str = "0";
+const SERVER_CPU: &str = "1";
+
+/// What a yardstick works with.
+struct Tools {
+    samehost: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+/// Runs the named yardsticks, or all.
+pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
+        ensure!(known.contains(&name.as_str()), "no yardstick `{name}`; known are {}", known.join(", "));
+    }
+    crate::cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    let tools = Tools { samehost: target.join("release/samehost"), directory: tempfile::tempdir()? };
+    for yardstick in YARDSTICKS {
+        if names.is_empty() || names.iter().any(|name| name == yardstick.name) {
+            println!("\n## {}: {}\n", yardstick.name, yardstick.about);
+            (yardstick.run)(&tools)?;
+        }
+    }
+    Ok(())
+}
+
+/// An echo server for both clients; gone when dropped.
+struct Echo {
+    child: Child,
+    tcp: String,
+    unix: String,
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Tools {
+    fn compile(&self, peer: &str) -> anyhow::Result<PathBuf> {
+        let output = self.directory.path().join(peer);
+        let source = crate::root().join(format!("xtask/peers/{peer}.c"));
+        let status = Command::new("cc").args(["-O2", "-o"]).arg(&output).arg(&source).status();
+        let status = status.context("a C compiler is needed: install the package gcc")?;
+        ensure!(status.success(), "{} does not compile", source.display());
+        Ok(output)
+    }
+
+    fn echo(&self, model: &str, cpu: &str) -> anyhow::Result<Echo> {
+        let unix = format!("unix:{}", self.directory.path().join("echo.sock").display());
+        let mut child = Command::new("taskset")
+            .args(["-c", cpu])
+            .arg(&self.samehost)
+            .args(["serve", "echo", "--model", model, "--listen", "tcp:127.0.0.1:0", "--listen", &unix])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
+        let first = lines.next().context("the server said nothing")??;
+        let tcp = first.trim_start_matches("listening on ").to_owned();
+        lines.next().context("the server said one line only")??;
+        Ok(Echo { child, tcp, unix })
+    }
+
+    /// One trial of ours against a server that already runs, as JSON on standard output.
+    fn ours(&self, transport: &str, endpoint: &str, connections: u32) -> String {
+        format!(
+            "taskset -c {CLIENT_CPU} {} bench raw --transports {transport} --{transport} {endpoint} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --quiet --json -",
+            self.samehost.display()
+        )
+    }
+
+    /// Alternates two commands and compares the number that the pattern finds in their output.
+    fn compare(&self, peer: &str, ours: &str, pattern: &str) -> anyhow::Result<()> {
+        self.compare_with("c-loop", peer, ours, pattern, "lower")
+    }
+
+    /// The same against a peer of another name, and with the better direction said.
+    fn compare_with(
+        &self,
+        name: &str,
+        peer: &str,
+        ours: &str,
+        pattern: &str,
+        better: &str,
+    ) -> anyhow::Result<()> {
+        let arms = [format!("{name}={peer}"), format!("samehost={ours}")];
+        let status = Command::new(&self.samehost)
+            .args(["bench", "command", "--better", better, "--value", pattern, "--budget", "45s"])
+            .args(["--min-blocks", "20", "--max-blocks", "60", "--precision", "1%"])
+            .args(["--arm", &arms[0], "--arm", &arms[1]])
+            .status()?;
+        if status.success() { Ok(()) } else { bail!("the comparison ended with {status}") }
+    }
+}
+
+/// The pattern that finds a field of the arm's own trial in a JSON report (the floor's trial has it too).
+fn field(transport: &str, name: &str) -> String {
+    format!(r#""arm": "{transport}",[\s\S]*?"{name}": ([\d.]+)"#)
+}
+
+fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
+    let peer = tools.compile("pingpong")?;
+    // On one CPU nothing sleeps for long, and a difference of a hundred nanoseconds shows; across two, waking an
+    // idle CPU costs tens of microseconds on a virtual machine, and varies by more than the clients differ.
+    for (where_to, server_cpu) in [("on one CPU", CLIENT_CPU), ("across two CPUs", SERVER_CPU)] {
+        let echo = tools.echo("threads", server_cpu)?;
+        for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
+            println!("{transport}, {where_to}: median round trip, µs");
+            let pattern = format!("p50_us ([\\d.]+)|{}", field(transport, "p50"));
+            let command = c_command(&peer, &[endpoint, "128", "0.5"]);
+            tools.compare(&command, &tools.ours(transport, endpoint, 1), &pattern)?;
+        }
+    }
+    Ok(())
+}
+
+fn epoll(tools: &Tools) -> anyhow::Result<()> {
+    let peer = tools.compile("epoll")?;
+    let echo = tools.echo("epoll", SERVER_CPU)?;
+    for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
+        let command = c_command(&peer, &[endpoint, "64", "128", "0.5"]);
+        let ours = tools.ours(transport, endpoint, 64);
+        println!("{transport}: client CPU per operation, user and system, µs");
+        let pattern = format!("^cpu_us_per_op ([\\d.]+)|{}", field(transport, "client_cpu_us_per_op"));
+        tools.compare(&command, &ours, &pattern)?;
+        println!("{transport}: user space's part of it, µs");
+        let pattern = format!(" user_us_per_op ([\\d.]+)|{}", field(transport, "client_user_us_per_op"));
+        tools.compare(&command, &ours, &pattern)?;
+    }
+    Ok(())
+}
+
+fn c_command(peer: &Path, arguments: &[&str]) -> String {
+    format!("taskset -c {CLIENT_CPU} {} {}", peer.display(), arguments.join(" "))
+}
+
+fn open_loop(tools: &Tools) -> anyhow::Result<()> {
+    let status = Command::new(&tools.samehost)
+        .args(["bench", "raw", "--rate", "50k", "--connections", "16", "--trial-time", "1s"])
+        .status()?;
+    if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
+}
+
+fn noise(tools: &Tools) -> anyhow::Result<()> {
+    let mut called = Vec::new();
+    for seed in 1..=100 {
+        let transports = if seed % 2 == 0 { "unix,unix" } else { "tcp,tcp" };
+        let output = Command::new(&tools.samehost)
+            .args(["bench", "raw", "--transports", transports, "--trial-time", "60ms", "--max-blocks", "12"])
+            .args(["--seed", &seed.to_string(), "--quiet", "--csv", "-"])
+            .output()?;
+        ensure!(output.status.success(), "report {seed}: {}", String::from_utf8_lossy(&output.stderr));
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
+        let different: Vec<&str> =
+            table.lines().filter(|line| line.contains(",faster,") || line.contains(",slower,")).collect();
+        if !different.is_empty() {
+            println!("report {seed} ({transports}):\n{}", different.join("\n"));
+            called.push(seed);
+        }
+    }
+    println!("{} of 100 A/A reports call two identical arms different (at most 5 may)", called.len());
+    Ok(())
+}

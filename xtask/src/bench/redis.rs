@@ -1,0 +1,88 @@
+//! The yardstick of the redis workload: GET of 128 bytes on 64 connections over a Unix socket, on one server, by
+//! a minimal C epoll loop, by redis-benchmark and by us.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::{Tools, c_command, field};
+
+/// GETs that redis-benchmark does in one trial: about as long as a trial of the others.
+const OPERATIONS: &str = "60000";
+
+/// A Redis on a Unix socket alone; gone when dropped.
+struct Redis {
+    child: Child,
+    socket: String,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Redis {
+    fn start(tools: &Tools) -> anyhow::Result<Self> {
+        let socket = tools.directory.path().join("redis.sock");
+        let mut redis = Redis {
+            child: Command::new("redis-server")
+                .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocketperm", "700"])
+                .arg("--dir")
+                .arg(tools.directory.path())
+                .arg("--unixsocket")
+                .arg(&socket)
+                .stdout(Stdio::null())
+                .spawn()
+                .context("install the package redis-server")?,
+            socket: socket.display().to_string(),
+        };
+        let begun = Instant::now();
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            ensure!(begun.elapsed() < Duration::from_secs(10), "redis-server does not answer");
+            ensure!(redis.child.try_wait()?.is_none(), "redis-server ended at once");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(redis)
+    }
+
+    fn set_key_of_redis_benchmark(&self) -> anyhow::Result<()> {
+        let value = "x".repeat(128);
+        let status = Command::new("redis-cli")
+            .args(["-s", &self.socket, "SET", "key:__rand_int__", &value])
+            .stdout(Stdio::null())
+            .status()
+            .context("install the package redis-tools")?;
+        ensure!(status.success(), "redis-cli ended with {status}");
+        Ok(())
+    }
+}
+
+pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
+    let (c_loop, meter) = (tools.compile("redis")?, tools.compile("meter")?);
+    let server = Redis::start(tools)?;
+    server.set_key_of_redis_benchmark()?;
+    let endpoint = format!("unix:{}", server.socket);
+    let c_loop = c_command(&c_loop, &[&endpoint, "64", "128", "0.5"]);
+    let peer = format!(
+        "{} {OPERATIONS} redis-benchmark -q -s {} -c 64 -P 1 -t get -n {OPERATIONS}",
+        meter.display(),
+        server.socket
+    );
+    let ours = format!(
+        "{} bench redis --transports unix --unix {endpoint} --connections 64 --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --quiet --json -",
+        tools.samehost.display()
+    );
+    let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
+    let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
+    let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
+    println!("client CPU per operation, user and system, µs");
+    tools.compare_with("c-loop", &c_loop, &ours, &cpu, "lower")?;
+    tools.compare_with("redis-benchmark", &peer, &ours, &cpu, "lower")?;
+    println!("user space's part of it, µs");
+    tools.compare_with("c-loop", &c_loop, &ours, &user, "lower")?;
+    println!("operations per second");
+    tools.compare_with("redis-benchmark", &peer, &ours, &rate, "higher")
+}

@@ -1,0 +1,50 @@
+//! The programs that the tests need besides Rust: each is a line here. Nothing is skipped silently: what is
+//! missing is installed as root, or named.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::bail;
+
+/// A program and the Debian or Ubuntu package that has it.
+struct Needed {
+    program: &'static str,
+    package: &'static str,
+    why: &'static str,
+}
+
+// Installing a server may start a service of the distribution's own on its usual port. That is harmless: the
+// tests start servers of their own on free ports and never use it.
+const NEEDED: &[Needed] = &[
+    Needed {
+        program: "nc",
+        package: "netcat-openbsd",
+        why: "talks to the transport examples over a Unix socket",
+    },
+    Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
+    Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
+];
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    path.split(':').any(|directory| Path::new(directory).join(program).is_file())
+}
+
+/// Installs what is missing.
+pub(crate) fn install() -> anyhow::Result<()> {
+    let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_there(needed.program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for needed in &missing {
+        println!("{} is missing ({}): package {}", needed.program, needed.why, needed.package);
+    }
+    let packages: Vec<&str> = missing.iter().map(|needed| needed.package).collect();
+    let command =
+        format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
+    if !is_root || !is_there("apt-get") {
+        bail!("the tests need these packages; as root: {command}");
+    }
+    crate::run("sh", &["-c", &format!("export DEBIAN_FRONTEND=noninteractive; {command}")])
+}
