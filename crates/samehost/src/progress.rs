@@ -10,12 +10,17 @@ use samehost_model::{LogLine, Plan, Report, Sample};
 
 use crate::storage::SamplesFile;
 
+/// Length of the bar.
+const STEPS: u64 = 1000;
+
 /// Shows progress and stores samples as they come.
 pub struct Watcher {
     bar: ProgressBar,
     what: String,
     store: Option<SamplesFile>,
+    trials: u64,
     most_trials: u64,
+    budget_s: Option<f64>,
 }
 
 impl Watcher {
@@ -24,15 +29,13 @@ impl Watcher {
         let bar = if quiet || !std::io::stderr().is_terminal() {
             ProgressBar::hidden()
         } else {
-            let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template(
-                "{msg:36!} {bar:24} {percent:>3} %  {elapsed} (at most {eta} more)",
-            );
+            let bar = ProgressBar::new(STEPS);
+            let style = ProgressStyle::with_template("{msg:36!} {bar:24} {percent:>3} %  {elapsed}{prefix}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         };
-        Watcher { bar, what: String::new(), store, most_trials: 0 }
+        Watcher { bar, what: String::new(), store, trials: 0, most_trials: 1, budget_s: None }
     }
 
     /// What is being measured, for the bar.
@@ -50,14 +53,20 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn begin(&mut self, trials_per_block: usize, plan: &Plan) {
-        self.most_trials = trials_per_block as u64 * u64::from(plan.max_blocks);
-        self.bar.set_length(self.most_trials);
+        self.most_trials = (trials_per_block as u64 * u64::from(plan.max_blocks)).max(1);
+        self.budget_s = plan.budget_s;
+        self.bar.reset_elapsed();
+        if let Some(budget) = plan.budget_s {
+            self.bar.set_prefix(format!(" of at most {budget:.0} s"));
+        }
     }
 
     fn sample(&mut self, sample: &Sample) {
-        if !sample.set_aside {
-            self.bar.inc(1);
-        }
+        self.trials += u64::from(!sample.set_aside);
+        // It ends with the last trial or with the budget, whichever is first.
+        let by_trials = self.trials as f64 / self.most_trials as f64;
+        let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
+        self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);
         if sample.arm != FLOOR {
             self.bar.set_message(format!("{} · block {}", self.what, sample.block + 1));
         }
