@@ -10,7 +10,7 @@ use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
 use super::{
     Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, foreign_endpoints,
-    foreign_pids, prove,
+    foreign_pids, prove, request_metrics,
 };
 use crate::BenchError;
 use crate::engine::Job;
@@ -90,28 +90,12 @@ impl Workload for Raw {
     }
 
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let names: &[&str] = match (is_bulk(parameters), open_loop) {
-            (true, _) => &["bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"],
-            (false, OpenOrClosed::Closed) => &[
-                "latency_mean",
-                "latency_p50",
-                "latency_p99",
-                "throughput",
-                "client_cpu_per_op",
-                "server_cpu_per_op",
-                "total_cpu_per_op",
-            ],
-            (false, OpenOrClosed::Open) => &[
-                "latency_mean",
-                "latency_p50",
-                "latency_p99",
-                "latency_p99_9",
-                "service_mean",
-                "client_cpu_per_op",
-                "server_cpu_per_op",
-            ],
-        };
-        names.iter().map(|name| MetricInfo::built_in(name)).collect()
+        if !is_bulk(parameters) {
+            return request_metrics(open_loop);
+        }
+        ["bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
+            .map(MetricInfo::built_in)
+            .into()
     }
 
     fn check(&self, point: &Point, transport: Transport, parameters: &Parameters) -> Result<(), BenchError> {
