@@ -99,6 +99,7 @@ pub use rustix::io::Errno;
 pub use samehost_model::{Endpoint, EndpointError, Transport};
 pub use socket::Connecting;
 pub use stream::{ShutdownHandle, Stream};
-pub use tls_trust::{CertificateMakingError, TlsServer, TlsTrust};
+pub use tls_trust::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust};
 pub use transports::pipe::pipe_pair;
 pub use transports::socketpair::pair;
+pub use transports::tls::start_tls;

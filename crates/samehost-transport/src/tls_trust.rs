@@ -142,14 +142,50 @@ pub enum CertificateMakingError {
     Refused(#[from] Error),
 }
 
+/// A new certificate and its key, for a server that reads them from files.
+#[derive(Clone)]
+pub struct MadeCertificate {
+    /// The certificate, PEM.
+    pub certificate_pem: String,
+    /// Its private key, PEM (PKCS #8): write it where only the server can read it.
+    pub key_pem: String,
+    /// The certificate, DER, for [`TlsTrust::pinned`].
+    pub certificate_der: Vec<u8>,
+}
+
+impl MadeCertificate {
+    /// Self-signed, for localhost, 127.0.0.1 and ::1, with a new ECDSA P-256 key.
+    ///
+    /// # Errors
+    /// [`CertificateMakingError`].
+    pub fn self_signed() -> Result<MadeCertificate, CertificateMakingError> {
+        let made = rcgen::generate_simple_self_signed(own_names())?;
+        Ok(MadeCertificate {
+            certificate_pem: made.cert.pem(),
+            key_pem: made.signing_key.serialize_pem(),
+            certificate_der: made.cert.der().to_vec(),
+        })
+    }
+}
+
+impl fmt::Debug for MadeCertificate {
+    /// Never shows the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MadeCertificate").finish_non_exhaustive()
+    }
+}
+
+fn own_names() -> [String; 3] {
+    ["localhost", "127.0.0.1", "::1"].map(str::to_owned)
+}
+
 impl TlsServer {
     /// A new certificate for localhost, 127.0.0.1 and ::1 with a new ECDSA P-256 key, kept in memory only.
     ///
     /// # Errors
     /// [`CertificateMakingError`].
     pub fn self_signed() -> Result<TlsServer, CertificateMakingError> {
-        let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-        let made = rcgen::generate_simple_self_signed(names)?;
+        let made = rcgen::generate_simple_self_signed(own_names())?;
         let certificate = made.cert.der().clone();
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         let mut config = ServerConfig::builder_with_provider(provider())

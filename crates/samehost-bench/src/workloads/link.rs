@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
-use samehost_transport::{ConnectOptions, Stream, connect};
+use samehost_transport::{ConnectOptions, Stream, connect, start_tls};
 
 use super::prove;
 use crate::BenchError;
@@ -76,6 +76,24 @@ impl Link {
         } else {
             BenchError::lost(&self.endpoint, error.to_string())
         }
+    }
+
+    /// Turns the connection into TLS, as MySQL and PostgreSQL do after their first messages; the endpoint is then
+    /// the `tcp+tls` one.
+    pub(super) fn start_tls(self, endpoint: &Endpoint) -> Result<Self, BenchError> {
+        if !self.pending.is_empty() {
+            return Err(BenchError::lost(endpoint, "it sent plain bytes before the TLS handshake"));
+        }
+        let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
+        let stream = start_tls(self.stream, endpoint, &options)?;
+        let link = Link { stream, endpoint: endpoint.clone(), pending: Vec::new() };
+        link.limit(Some(PATIENCE))?;
+        Ok(link)
+    }
+
+    /// Protocol version and cipher, where TLS is in use.
+    pub(super) fn cipher(&self) -> Option<String> {
+        self.stream.cipher()
     }
 
     /// Our own address in the kernel's words, which for TCP is what the server calls us.

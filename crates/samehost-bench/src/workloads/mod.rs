@@ -9,6 +9,7 @@ pub(crate) mod memcached;
 mod noop;
 mod raw;
 pub(crate) mod redis;
+mod url;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -27,15 +27,46 @@ fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, Conn
     let deadline = socket::deadline(options.timeout);
     let (fd, address) = tcp::connect_socket(endpoint, options, deadline)?;
     let failed = |source| ConnectError::Tls { endpoint: endpoint.clone(), source };
-    let mut session = session(endpoint, &options.tls, fd, address).map_err(failed)?;
+    let session = session(endpoint, &options.tls, fd, address).map_err(failed)?;
+    finish(session, endpoint, options, deadline)
+}
+
+fn finish(
+    mut session: TlsSession,
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+    deadline: Option<Instant>,
+) -> Result<Stream, ConnectError> {
     match handshake(&mut session, deadline) {
         Ok(()) => Ok(Stream::tls(session)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut {
             endpoint: endpoint.clone(),
             after: options.timeout.unwrap_or_default(),
         }),
-        Err(error) => Err(failed(error)),
+        Err(source) => Err(ConnectError::Tls { endpoint: endpoint.clone(), source }),
     }
+}
+
+/// Turns a plain TCP connection into TLS, for protocols that agree on it first (MySQL, PostgreSQL): `endpoint` is
+/// the `tcp+tls` one of the same host and port, and no byte of the peer's handshake may have been read yet. The
+/// stream blocks.
+///
+/// # Errors
+/// [`ConnectError`] when the stream is no plain TCP connection, the certificate is not accepted, or the handshake
+/// fails or takes too long.
+pub fn start_tls(
+    stream: Stream,
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+) -> Result<Stream, ConnectError> {
+    let deadline = socket::deadline(options.timeout);
+    let failed = |source| ConnectError::Tls { endpoint: endpoint.clone(), source };
+    let (fd, _) = stream.into_fds().map_err(failed)?;
+    let peer = rustix::net::getpeername(&fd).map_err(|error| failed(error.into()))?;
+    let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    let address = address.ok_or_else(|| failed(io::ErrorKind::NotConnected.into()))?;
+    let session = session(endpoint, &options.tls, fd, address).map_err(failed)?;
+    finish(session, endpoint, options, deadline)
 }
 
 /// The handshake on a blocking socket; `WouldBlock` once the deadline is over.

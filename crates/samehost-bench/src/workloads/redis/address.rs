@@ -6,6 +6,7 @@ use std::fmt;
 use samehost_model::{Endpoint, Transport};
 
 use crate::BenchError;
+use crate::workloads::url::{ServerUrl, escape, login, unescape, with_port};
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 const DEFAULT_PORT: u16 = 6379;
@@ -61,14 +62,7 @@ impl Address {
 
     /// This address as a URL, secrets and all: for handing on inside this program.
     pub(super) fn to_url(&self) -> String {
-        let login = match (&self.user, &self.password) {
-            (None, None) => String::new(),
-            (user, password) => format!(
-                "{}:{}@",
-                escape(user.as_deref().unwrap_or_default()),
-                escape(password.as_deref().unwrap_or_default())
-            ),
-        };
+        let login = login(self.user.as_deref(), self.password.as_deref());
         match &self.endpoint {
             Endpoint::Unix(path) => {
                 format!("redis+unix://{login}{}?db={}", escape(&path.display().to_string()), self.database)
@@ -84,35 +78,19 @@ impl Address {
 
 fn parse(text: &str) -> Result<Address, BenchError> {
     let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
-    let Some((scheme, rest)) = text.split_once("://") else {
+    let Some(url) = ServerUrl::parse(text) else {
         return Ok(Address::open(text.parse()?));
     };
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (login, place) = match rest.rsplit_once('@') {
-        Some((login, place)) => (Some(login), place),
-        None => (None, rest),
-    };
-    let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
-        Some((user, password)) => (Some(user), Some(password)),
-        None => (Some(login), None),
-    });
-    let decoded = |part: Option<&str>| match part.filter(|part| !part.is_empty()) {
-        None => Ok(None),
-        Some(part) => {
-            unescape(part).map(Some).ok_or_else(|| wrong("a `%` without two hexadecimal digits, or no UTF-8"))
-        }
-    };
-    let (user, password) = (decoded(user)?, decoded(password)?);
+    let url = url.map_err(|reason| wrong(&reason))?;
+    let (user, password, place) = (url.user, url.password, url.place.as_str());
     let number = |text: &str| match text {
         "" => Ok(0),
         text => text.parse::<u32>().map_err(|_| wrong(&format!("`{text}` is no database number"))),
     };
-    match scheme {
+    match url.scheme.as_str() {
         "redis" => {
             let (place, database) = place.split_once('/').unwrap_or((place, ""));
-            let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-            let place = if has_port { place.to_owned() } else { format!("{place}:{DEFAULT_PORT}") };
-            let endpoint = format!("tcp:{place}").parse()?;
+            let endpoint = format!("tcp:{}", with_port(place, DEFAULT_PORT)).parse()?;
             Ok(Address { endpoint, user, password, database: number(database)? })
         }
         "redis+unix" | "unix" => {
@@ -121,9 +99,9 @@ fn parse(text: &str) -> Result<Address, BenchError> {
                 return Err(wrong("the path must begin with `/`, so that three slashes follow the colon"));
             }
             let mut database = 0;
-            for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-                match pair.split_once('=') {
-                    Some(("db", value)) => database = number(value)?,
+            for (name, value) in &url.options {
+                match name.as_str() {
+                    "db" => database = number(value)?,
                     _ => return Err(wrong("the only option after `?` is db")),
                 }
             }
@@ -132,34 +110,6 @@ fn parse(text: &str) -> Result<Address, BenchError> {
         "rediss" => Err(wrong("TLS (rediss://) is not measured")),
         other => Err(wrong(&format!("`{other}://` is no URL of Redis"))),
     }
-}
-
-/// Percent-encoding of everything but letters, digits, and what a path is made of.
-fn escape(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
