@@ -9,6 +9,7 @@ pub mod clock;
 pub mod process;
 pub mod recorder;
 pub mod session;
+pub mod whole;
 
 mod blocking;
 mod epoll;
@@ -46,6 +47,11 @@ pub enum Job {
         endpoint: String,
         /// Bytes of one message.
         size: u64,
+    },
+    /// One exchange on a fresh connection, however long its reply.
+    Whole {
+        /// Opens the connection.
+        connector: Arc<dyn Connector>,
     },
     /// Many connects at once.
     Burst(burst::BurstJob),
@@ -116,6 +122,7 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Sampl
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
         Job::Callers(callers) => workers::callers(callers, load, surroundings),
         Job::Bulk { stream, endpoint, size } => workers::bulk(stream, endpoint, size, load, surroundings),
+        Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),
         Job::Process(job) => workers::process(&job, surroundings),
     }

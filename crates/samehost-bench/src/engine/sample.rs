@@ -8,6 +8,7 @@ use super::bulk::BulkTally;
 use super::burst::BurstTally;
 use super::process::ProcessTally;
 use super::recorder::Tally;
+use super::whole::WholeTally;
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// Below this part of the rate, an open loop did not offer what it promised.
@@ -112,6 +113,22 @@ pub fn of_bulk(tally: &BulkTally, metered: Metered) -> Sample {
         seconds,
         operations: tally.messages,
         throughput_per_s: Some(tally.messages as f64 / seconds),
+        bytes_per_s: Some(tally.bytes as f64 / seconds),
+        ..Sample::default()
+    };
+    add_usage(&mut sample, tally.usage, 1, metered);
+    sample
+}
+
+/// One exchange with a long reply.
+#[must_use]
+pub fn of_whole(tally: &WholeTally, metered: Metered) -> Sample {
+    let seconds = tally.elapsed as f64 / 1e9;
+    let mut sample = Sample {
+        seconds,
+        operations: tally.operations,
+        errors: tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect(),
+        throughput_per_s: Some(tally.operations as f64 / seconds),
         bytes_per_s: Some(tally.bytes as f64 / seconds),
         ..Sample::default()
     };

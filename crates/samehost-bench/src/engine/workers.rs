@@ -14,7 +14,7 @@ use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
 use super::sample::{self, Metered};
 use super::session::{Caller, Connector, Session};
-use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process};
+use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
 use crate::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, process_cpu_ns};
 
@@ -289,6 +289,31 @@ pub fn bulk(
     let Some(mut sample) = crew.done.pop() else {
         return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
     };
+    sample.transport_observed = observed;
+    sample.cipher = cipher;
+    Ok(sample)
+}
+
+/// Makes one exchange, however long it takes; only a signal or a broken connection ends it early.
+pub fn whole(
+    connector: &Arc<dyn Connector>,
+    load: &Load,
+    surroundings: &Surroundings,
+) -> Result<Sample, BenchError> {
+    let (stream, session) = connector.connect()?;
+    load.place(surroundings);
+    let observed = stream.observed().ok().map(|observed| observed.to_string());
+    let cipher = stream.cipher();
+    let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), connector.endpoint());
+    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+        cpus.place_client();
+        let meters = Meters::begin(&around);
+        let tally = whole::drive(stream, session, &endpoint)?;
+        Ok(sample::of_whole(&tally, meters.end(&around)))
+    })])?;
+    crew.wait(Nanos::MAX, surroundings)?;
+    let gone = || BenchError::io("a client thread", std::io::Error::other("it ended without a sample"));
+    let mut sample = crew.done.pop().ok_or_else(gone)?;
     sample.transport_observed = observed;
     sample.cipher = cipher;
     Ok(sample)

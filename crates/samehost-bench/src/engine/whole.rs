@@ -1,0 +1,90 @@
+//! One exchange as a trial: a request whose reply is a long stream, such as a dump of a table. The clock runs from
+//! the request to the reply's last byte.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use samehost_transport::Stream;
+
+use super::clock::{Nanos, now};
+use super::session::{Progress, Session};
+use crate::BenchError;
+use crate::machine::ThreadUse;
+
+/// Bytes of the buffer that the reply is read into.
+const BUFFER: usize = 256 * 1024;
+/// How long no byte may come before the server counts as stopped.
+const STALL: Duration = Duration::from_secs(30);
+
+/// What the exchange took.
+#[derive(Debug)]
+pub struct WholeTally {
+    /// Operations that the reply counts as, such as rows; 0 when it was wrong.
+    pub operations: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// From before the request to after the reply's last byte.
+    pub elapsed: Nanos,
+    /// This thread's CPU in that time.
+    pub usage: ThreadUse,
+    /// Why the reply was no good.
+    pub failure: Option<&'static str>,
+}
+
+/// Sends one request and reads the whole reply.
+///
+/// # Errors
+/// When the connection breaks; a reply that is wrong or says no is a tally with a failure.
+pub fn drive(
+    mut stream: Stream,
+    mut session: Box<dyn Session>,
+    endpoint: &str,
+) -> Result<WholeTally, BenchError> {
+    let lost = |reason: String| BenchError::ServerLost {
+        endpoint: endpoint.to_owned(),
+        reason,
+        server_said: String::new(),
+    };
+    let broken = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            BenchError::Hung { endpoint: endpoint.to_owned(), seconds: STALL.as_secs_f64() }
+        }
+        _ => lost(error.to_string()),
+    };
+    set_socket_timeout(&stream, Timeout::Recv, Some(STALL))
+        .map_err(|error| BenchError::io("limiting waits for a reply", error))?;
+    let mut request = Vec::new();
+    let mut input = vec![0; BUFFER];
+    let (mut filled, mut bytes) = (0, 0);
+    let before = ThreadUse::current();
+    let begun = now();
+    session.request(&mut request);
+    stream.write_all(&request).map_err(broken)?;
+    stream.flush().map_err(broken)?;
+    let failure = loop {
+        let read = stream.read(&mut input[filled..]).map_err(broken)?;
+        if read == 0 {
+            return Err(lost("it closed the connection in the middle of a reply".into()));
+        }
+        filled += read;
+        bytes += read as u64;
+        match session.response(&input[..filled]) {
+            Ok(Progress::Complete { consumed }) if consumed == filled => break None,
+            Ok(Progress::Complete { .. }) => break Some("unasked bytes"),
+            Ok(Progress::Rejected { kind, .. }) => break Some(kind),
+            Ok(Progress::More { consumed }) => {
+                input.copy_within(consumed..filled, 0);
+                filled -= consumed;
+                if filled == input.len() {
+                    input.resize(filled * 2, 0);
+                }
+            }
+            Err(bad) => break Some(bad.kind),
+        }
+    };
+    let elapsed = now() - begun;
+    let usage = ThreadUse::current() - before;
+    let operations = if failure.is_none() { session.operations_per_exchange() } else { 0 };
+    Ok(WholeTally { operations, bytes, elapsed, usage, failure })
+}
