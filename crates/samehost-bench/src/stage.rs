@@ -230,7 +230,7 @@ impl Measurer for Stage<'_> {
             rate_per_s,
             spacing: self.request.spacing,
             seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            spin: spin(&self.allowed),
+            spin: spin(&self.allowed, rate_per_s),
         });
         self.trial(arm, open_loop)
     }
@@ -258,9 +258,12 @@ impl Measurer for Stage<'_> {
 }
 
 /// How long before a due moment the generator polls instead of sleeping. Waking from sleep takes some tens of
-/// microseconds on a virtual machine; with one CPU, polling would take it from the server.
-fn spin(allowed: &[usize]) -> Duration {
-    if allowed.len() > 1 { Duration::from_micros(50) } else { Duration::ZERO }
+/// microseconds on a virtual machine; but polling takes a CPU from the server, so at most a quarter of the time is
+/// spent on it, and none where there is one CPU. At high rates the CPUs are awake anyway.
+fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
+    let longest = Duration::from_micros(50);
+    let quarter = Duration::from_secs_f64(0.25 / rate_per_s.max(1.0));
+    if allowed.len() > 1 { longest.min(quarter) } else { Duration::ZERO }
 }
 
 /// Asks for as many file descriptors as the connections need.

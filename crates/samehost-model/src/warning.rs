@@ -15,6 +15,8 @@ pub enum Code {
     SharedCpu,
     /// The client was ready to run and waited for a CPU.
     ClientStarved,
+    /// Client and server together used all CPUs.
+    MachineFull,
     /// The hypervisor took CPU time away.
     Steal,
     /// The cgroup's CPU quota ran out.

@@ -162,6 +162,7 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
         Code::ClientBound => ("client bound", "client", Some("the client was the limit")),
         Code::SharedCpu => ("one CPU", "one CPU", Some("client and server had one CPU between them")),
         Code::ClientStarved => ("CPU wait", "CPU wait", Some("the client had to wait for a CPU")),
+        Code::MachineFull => ("full machine", "full machine", None),
         Code::Steal => ("steal", "steal", None),
         Code::Throttled => ("throttled", "throttled", None),
         Code::ForeignLoad => ("foreign load", "disturbed", None),

@@ -10,11 +10,12 @@ use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median};
 
 /// Codes that only an analysis gives to a whole report; a new analysis replaces them.
-const OWN_CODES: [Code; 13] = [
+const OWN_CODES: [Code; 14] = [
     Code::Errors,
     Code::ClientBound,
     Code::SharedCpu,
     Code::ClientStarved,
+    Code::MachineFull,
     Code::Steal,
     Code::Throttled,
     Code::ForeignLoad,

@@ -11,6 +11,8 @@ const SATURATED: f64 = 0.95;
 const SERVER_SATURATED: f64 = 0.9;
 /// Waiting for a CPU longer than this part of the window bars verdicts about time.
 const STARVED: f64 = 0.25;
+/// From this part of all CPUs on, client and server together leave the machine nothing.
+const MACHINE_FULL: f64 = 0.85;
 /// Waiting this long does so too, where using and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;
 
@@ -18,12 +20,17 @@ pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = doubt_single_cpu(report, arms).into_iter().collect();
     // Bulk compares bandwidth instead: there the sender's time is the transport itself, a copy into the kernel.
     let compares_rates = report.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
+    let mut filled = Vec::new();
     for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
         if compares_rates {
             doubts.extend(doubt_client(report.host.cpus_allowed, trials));
         }
-        doubts.extend(doubt_waiting(trials));
+        match machine_filled(report, trials) {
+            Some(used) if doubt_waiting(trials).is_some() => filled.push((trials.arm.id.as_str(), used)),
+            _ => doubts.extend(doubt_waiting(trials)),
+        }
     }
+    doubts.extend(say_filled(report, &filled));
     doubts
 }
 
@@ -80,6 +87,36 @@ fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
         ),
     };
     Some(Doubt::about(trials.arm, Code::ClientBound, bar, message))
+}
+
+/// CPUs that client and server used together, where a closed loop left the machine nothing. There they wait for each
+/// other's CPUs by nature: what they do together is the capacity that was asked about.
+fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
+    if trials.arm.point.rate_per_s.is_some() {
+        return None;
+    }
+    let threads = report.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let used = trials.median(|s| Some(s.client_utilization? * threads + s.server_utilization?))?;
+    (used >= MACHINE_FULL * f64::from(report.host.cpus_allowed)).then_some(used)
+}
+
+/// Says once where the machine was full.
+fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Doubt> {
+    let (least, most) = (
+        filled.iter().map(|(_, used)| *used).reduce(f64::min)?,
+        filled.iter().map(|(_, used)| *used).reduce(f64::max)?,
+    );
+    let ids: Vec<&str> = filled.iter().map(|(id, _)| *id).collect();
+    let named = match ids.as_slice() {
+        [few @ ..] if few.len() <= 4 => few.join(", "),
+        [first, .., last] => format!("{} arms from {first} to {last}", ids.len()),
+        _ => String::new(),
+    };
+    let message = format!(
+        "client and server together used {least:.2} to {most:.2} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
+        report.host.cpus_allowed
+    );
+    Some(Doubt { arm: None, warning: Warning::new(Code::MachineFull, "", message), bar: Bar::Nothing })
 }
 
 /// A client that was ready to run and waited for a CPU.

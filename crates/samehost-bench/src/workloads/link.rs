@@ -40,14 +40,19 @@ impl Link {
         Ok(())
     }
 
+    /// Sends something that is not answered.
+    pub(super) fn tell(&mut self, words: &[u8]) -> Result<(), BenchError> {
+        self.stream.write_all(words).and_then(|()| self.stream.flush()).map_err(|error| self.broken(&error))
+    }
+
     /// Sends a question and reads until `parse` finds a whole answer: that, and how many bytes it took.
     pub(super) fn ask<T>(
         &mut self,
         question: &[u8],
         mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
     ) -> Result<T, BenchError> {
-        self.stream.write_all(question).map_err(|error| self.broken(&error))?;
-        let mut input = vec![0; 64 * 1024];
+        self.tell(question)?;
+        let mut input = [0; 16 * 1024];
         loop {
             match parse(&self.pending) {
                 Ok(Some((answer, length))) => {

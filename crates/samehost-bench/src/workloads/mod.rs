@@ -6,6 +6,7 @@ mod command;
 mod connect;
 mod link;
 pub(crate) mod memcached;
+pub(crate) mod mysql;
 mod noop;
 mod raw;
 pub(crate) mod redis;
@@ -24,8 +25,15 @@ use crate::machine::listener_pids;
 pub(crate) use noop::job as noop_job;
 
 /// Every workload, in the order in which help lists them.
-pub static WORKLOADS: &[&dyn Workload] =
-    &[&raw::Raw, &connect::Connect, &redis::Redis, &memcached::Memcached, &command::Command, &noop::Noop];
+pub static WORKLOADS: &[&dyn Workload] = &[
+    &raw::Raw,
+    &connect::Connect,
+    &mysql::MySql,
+    &redis::Redis,
+    &memcached::Memcached,
+    &command::Command,
+    &noop::Noop,
+];
 
 /// The workload of this name.
 #[must_use]

@@ -132,6 +132,28 @@ fn waiting_for_a_cpu_bars_time_but_not_cpu_time() {
 }
 
 #[test]
+fn a_closed_loop_that_fills_the_machine_is_not_starved() {
+    let full = |server: f64, rate: Option<f64>| {
+        let mut report = clear();
+        let cpus = f64::from(report.host.cpus_allowed);
+        for arm in &mut report.arms {
+            arm.point.rate_per_s = rate;
+        }
+        for id in ["tcp", "unix"] {
+            each(&mut report, id, |s| {
+                s.client_utilization = Some(0.4);
+                s.client_wait = Some(0.5);
+                s.server_utilization = Some(cpus - 0.4 - server);
+            });
+        }
+        (verdicts(&report), said(&report, Code::MachineFull).len())
+    };
+    assert_eq!(full(0.1, None), (FASTER.to_vec(), 1));
+    assert_eq!(full(0.1, Some(1000.0)), (TIME_BARRED.to_vec(), 0), "an open loop has a schedule to keep");
+    assert_eq!(full(2.0, None), (TIME_BARRED.to_vec(), 0), "the CPUs went elsewhere");
+}
+
+#[test]
 fn one_cpu_bars_unless_asked_for() {
     let mut report = clear();
     report.host.cpus_allowed = 1;

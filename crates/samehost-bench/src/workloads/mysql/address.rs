@@ -1,0 +1,223 @@
+//! Where a MySQL or MariaDB is and who we are there: from a URL, from a plain endpoint, and what neither says from the
+//! environment and the user's own option file. A password is given to the server only: nothing that prints an
+//! address prints it.
+
+use std::fmt;
+
+use samehost_model::{Endpoint, Transport};
+
+use super::option_file::OptionFile;
+use crate::BenchError;
+use crate::workloads::url::{ServerUrl, escape, login, with_port};
+
+const FORMS: &str = "write mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)";
+const DEFAULT_PORT: u16 = 3306;
+
+/// A server, and what it takes to be let in.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) endpoint: Endpoint,
+    pub(super) user: String,
+    pub(super) password: String,
+    /// The database that holds our table; none for the tool's own.
+    pub(super) database: Option<String>,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as {}", self.endpoint, self.user.escape_debug())
+    }
+}
+
+/// Where user and password come from when a URL has none.
+#[derive(Clone, Default)]
+pub(super) struct Surroundings {
+    /// Asked on the terminal; goes first.
+    pub(super) prompted: Option<String>,
+    /// MYSQL_PWD.
+    pub(super) environment: Option<String>,
+    /// `~/.my.cnf`.
+    pub(super) file: OptionFile,
+    /// Who runs this program.
+    pub(super) login_name: String,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    ///
+    /// # Errors
+    /// When the option file can be read by others than its owner and holds a password.
+    pub(super) fn of_process(prompted: Option<String>) -> Result<Self, BenchError> {
+        let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+        let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());
+        Ok(Surroundings {
+            prompted,
+            environment: std::env::var("MYSQL_PWD").ok(),
+            file: OptionFile::of_user()?,
+            login_name: name.or(root).unwrap_or_default(),
+        })
+    }
+}
+
+impl Address {
+    /// What the command line gave for a transport.
+    ///
+    /// # Errors
+    /// When it is no address, or one of another transport.
+    pub(super) fn given(transport: Transport, text: &str, around: &Surroundings) -> Result<Self, BenchError> {
+        let given = parse(text)?;
+        let known = given.endpoint.transport();
+        let fits = known == transport
+            || matches!(
+                (transport, known),
+                (Transport::Tcp | Transport::TcpTls, Transport::Tcp | Transport::Tcp6)
+            );
+        if !fits {
+            return Err(BenchError::Usage(format!(
+                "--{transport} names a server reached over {known}: {}; `localhost` means the Unix socket to MySQL's own clients, here a URL with a socket is one, and one without is TCP",
+                given.endpoint
+            )));
+        }
+        let endpoint = match (transport, given.endpoint) {
+            (Transport::TcpTls, Endpoint::Tcp { host, port }) => Endpoint::TcpTls { host, port },
+            (_, endpoint) => endpoint,
+        };
+        let passwords = [&given.password, &around.prompted, &around.environment, &around.file.password];
+        Ok(Address {
+            endpoint,
+            user: given
+                .user
+                .or_else(|| around.file.user.clone())
+                .unwrap_or_else(|| around.login_name.clone()),
+            password: passwords.into_iter().flatten().next().cloned().unwrap_or_default(),
+            database: given.database,
+        })
+    }
+
+    /// This address over another endpoint as a URL, secrets and all: for handing on inside this program.
+    pub(super) fn url_of(&self, endpoint: &Endpoint) -> String {
+        let login = login(Some(&self.user), Some(&self.password));
+        let database = self.database.as_deref().map(escape).unwrap_or_default();
+        match endpoint {
+            Endpoint::Unix(path) => {
+                format!("mysql://{login}localhost/{database}?socket={}", escape(&path.display().to_string()))
+            }
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } if host.contains(':') => {
+                format!("mysql://{login}[{host}]:{port}/{database}")
+            }
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => {
+                format!("mysql://{login}{host}:{port}/{database}")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+struct Given {
+    endpoint: Endpoint,
+    user: Option<String>,
+    password: Option<String>,
+    database: Option<String>,
+}
+
+fn parse(text: &str) -> Result<Given, BenchError> {
+    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
+    let Some(url) = ServerUrl::parse(text) else {
+        return Ok(Given { endpoint: text.parse()?, user: None, password: None, database: None });
+    };
+    let url = url.map_err(|reason| wrong(&reason))?;
+    if !matches!(url.scheme.as_str(), "mysql" | "mariadb") {
+        return Err(wrong(&format!("`{}://` is no URL of MySQL", url.scheme.escape_debug())));
+    }
+    let (place, database) = url.place.split_once('/').unwrap_or((&url.place, ""));
+    let database =
+        crate::workloads::url::unescape(database).ok_or_else(|| wrong("a wrong `%` in the database"))?;
+    let mut socket = None;
+    for (name, value) in &url.options {
+        match name.as_str() {
+            "socket" | "unix_socket" => socket = Some(value.clone()),
+            _ => return Err(wrong("the only option after `?` is socket")),
+        }
+    }
+    let endpoint = match socket {
+        Some(path) if !path.starts_with('/') => return Err(wrong("the socket's path must begin with `/`")),
+        Some(path) => format!("unix:{path}"),
+        None if place.is_empty() => return Err(wrong("a host or a socket is missing")),
+        None => format!("tcp:{}", with_port(place, DEFAULT_PORT)),
+    };
+    Ok(Given {
+        endpoint: endpoint.parse()?,
+        user: url.user,
+        password: url.password,
+        database: Some(database).filter(|name| !name.is_empty()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            environment: Some("from-env".into()),
+            file: OptionFile { user: Some("filed".into()), password: Some("from-file".into()) },
+            login_name: "me".into(),
+            prompted: None,
+        }
+    }
+
+    #[test]
+    fn urls_are_read_as_clients_read_them() {
+        let given = |transport, text: &str| Address::given(transport, text, &around()).unwrap();
+        let tcp = given(Transport::Tcp, "mysql://bob:p%40ss@127.0.0.1/shop");
+        assert_eq!(tcp.endpoint.to_string(), "tcp:127.0.0.1:3306");
+        assert_eq!((tcp.user.as_str(), tcp.password.as_str()), ("bob", "p@ss"));
+        assert_eq!(tcp.database.as_deref(), Some("shop"));
+        let tls = given(Transport::TcpTls, "mariadb://[::1]:7/");
+        assert_eq!(tls.endpoint.to_string(), "tcp+tls:[::1]:7");
+        assert_eq!((tls.user.as_str(), tls.password.as_str()), ("filed", "from-env"));
+        assert_eq!(tls.database, None);
+        let unix = given(Transport::Unix, "mysql://bob@localhost/db?socket=/run/my%20sql.sock");
+        assert_eq!(unix.endpoint.to_string(), "unix:/run/my sql.sock");
+        assert_eq!(given(Transport::Unix, "unix:/run/m.sock").endpoint.to_string(), "unix:/run/m.sock");
+    }
+
+    #[test]
+    fn an_address_comes_back_from_its_url() {
+        let given = |transport, text: &str| Address::given(transport, text, &around()).unwrap();
+        for (transport, text) in [
+            (Transport::Tcp, "mysql://b%40b:p%2f@127.0.0.1:7/d%20b"),
+            (Transport::TcpTls, "mysql://b@[::1]:7"),
+            (Transport::Unix, "mysql://b:@localhost?socket=/a%3fb"),
+        ] {
+            let address = given(transport, text);
+            assert!(given(transport, &address.url_of(&address.endpoint)) == address, "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_ones_are_refused_without_their_secrets() {
+        for text in [
+            "http://u:hunter2@h",
+            "mysql://u:hunter2@/db",
+            "mysql://u:hunter2@h?socket=relative",
+            "mysql://u:hunter2%zz@h",
+            "mysql://u:hunter2@h:x",
+            "mysql://u:hunter2@h?password=hunter2",
+            "mysql://u:hunter2@localhost?socket=/s",
+        ] {
+            let error = Address::given(Transport::Tcp, text, &around()).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!(
+            !format!("{:?}", Address::given(Transport::Tcp, "mysql://u:hunter2@h", &around()))
+                .contains("hunter2")
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! A new connection for each statement: connect, log in, ask as text, say goodbye. What a program without a pool
+//! does, and what shows how much of a difference is negotiation.
+
+use super::address::Address;
+use super::dialogue::{Dialogue, Reply};
+use super::statement::{Statement, Table, digits};
+use crate::BenchError;
+use crate::engine::session::{Bad, Caller};
+
+/// Makes a new connection for each statement.
+pub(super) struct MySqlCaller {
+    address: Address,
+    statement: Statement,
+    table: Table,
+    random: u64,
+    observed: Option<String>,
+}
+
+impl MySqlCaller {
+    /// `random` decides which rows are asked for.
+    pub(super) fn new(
+        address: Address,
+        statement: Statement,
+        table: Table,
+        random: u64,
+        observed: Option<String>,
+    ) -> Self {
+        MySqlCaller { address, statement, table, random, observed }
+    }
+
+    fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
+        match (self.statement, reply) {
+            (_, Reply::Refused(error)) => Err(error.kind()),
+            (Statement::Update | Statement::Insert, Reply::Done(1)) => Ok(()),
+            (Statement::Update | Statement::Insert, _) => Err("no row changed"),
+            (Statement::SelectOne, Reply::Rows(rows)) if rows.len() == 1 => match rows[0].as_slice() {
+                [Some(one)] if one == "1" => Ok(()),
+                _ => Err("wrong row"),
+            },
+            (_, Reply::Rows(rows)) => match rows.as_slice() {
+                [] => Err("no row"),
+                [row] if !self.table.is_own() && !row.is_empty() => Ok(()),
+                [row] if row.len() == 1 && row[0].as_deref().is_some_and(|c| is_row(c, id)) => Ok(()),
+                _ => Err("wrong row"),
+            },
+            _ => Err("wrong reply"),
+        }
+    }
+}
+
+/// Whether a text is column `c` of the row with this id.
+fn is_row(c: &str, id: u32) -> bool {
+    c == digits(id).repeat(super::statement::C_REPEATS)
+}
+
+impl Caller for MySqlCaller {
+    fn call(&mut self) -> Result<(), Bad> {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let id = self.table.id(self.random >> 32);
+        let mut dialogue = Dialogue::begin(&self.address).map_err(|error| bad(&error))?;
+        let sql = self.statement.sql(&self.table, &digits(id));
+        let reply = dialogue.ask(&sql).map_err(|error| bad(&error))?;
+        self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;
+        dialogue.quit().map_err(|error| bad(&error))
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.clone()
+    }
+}
+
+/// An error's kind for the count.
+fn bad(error: &BenchError) -> Bad {
+    let kind = match error {
+        BenchError::Connect(_) => "connect failed",
+        BenchError::Refused { answer, .. } if answer.starts_with("1040 ") => "too many connections (1040)",
+        BenchError::Refused { .. } => "login refused",
+        BenchError::Hung { .. } => "no answer",
+        _ => "connection lost",
+    };
+    Bad::new(kind, error.to_string())
+}

@@ -1,0 +1,232 @@
+//! MySQL and MariaDB: statements on a table of our own, prepared or as text, a connection per statement, and a dump,
+//! against a private server or one that already runs.
+
+mod address;
+mod caller;
+mod dialogue;
+mod dump;
+mod login;
+#[cfg(test)]
+mod login_tests;
+mod option_file;
+mod packet;
+mod running;
+mod session;
+mod statement;
+mod tables;
+
+use std::collections::BTreeMap;
+
+use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use address::{Address, Surroundings};
+use dialogue::Dialogue;
+use running::RunningMySql;
+use statement::Statement;
+
+/// Most connections that are made anew for each statement: each has a thread of its own.
+const MOST_CALLERS: u32 = 1024;
+/// Most rows: ids are numbers of 32 bits.
+const MOST_ROWS: u32 = 1_000_000_000;
+
+/// The mysql workload.
+pub struct MySql;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "statement",
+        help: "What is asked: one row by its primary key, SELECT 1, an UPDATE or an INSERT of one row, or a dump (all rows of the table in one reply, as mysqldump --quick reads them)",
+        default: "point-select",
+        kind: Kind::Choice(Statement::NAMES),
+    },
+    Parameter {
+        name: "protocol",
+        help: "Prepared once per connection and executed, or sent as text and parsed each time",
+        default: "prepared",
+        kind: Kind::Choice(&["prepared", "text"]),
+    },
+    Parameter {
+        name: "connect",
+        help: "Connections are made once, or anew for each statement: connect, log in, ask as text, quit",
+        default: "once",
+        kind: Kind::Choice(&["once", "per-query"]),
+    },
+    Parameter {
+        name: "rows",
+        help: "Rows of the table [default: 10000; for a dump 200000]",
+        default: "",
+        kind: Kind::Text,
+    },
+    Parameter {
+        name: "thread-handling",
+        help: "The private server's threads",
+        default: "one-thread-per-connection",
+        kind: Kind::Choice(&["one-thread-per-connection", "pool-of-threads"]),
+    },
+    Parameter {
+        name: "read-only",
+        help: "On a server that runs: write nothing, and use a table that is there (--table)",
+        default: "no",
+        kind: Kind::Choice(&["no", "yes"]),
+    },
+    Parameter {
+        name: "table",
+        help: "With --read-only yes: the table, which has one integer as primary key [default: the largest such of the URL's database]",
+        default: "",
+        kind: Kind::Text,
+    },
+];
+
+impl Workload for MySql {
+    fn name(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn about(&self) -> &'static str {
+        "MySQL or MariaDB: statements, prepared or as text, a connection per statement, a dump, TLS; in a table of its own"
+    }
+
+    fn example(&self) -> &'static str {
+        "mysql --connections 1,64"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        PARAMETERS
+    }
+
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        let dump = Statement::of(parameters) == Statement::Dump;
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            connections: if dump { None } else { Some("1") },
+            sizes: None,
+            rates: !dump,
+            timed: !dump,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        let statement = &parameters["statement"];
+        if Statement::of(parameters) == Statement::Dump {
+            format!("{statement} of {} rows", rows(parameters).unwrap_or(0))
+        } else if is_per_query(parameters) {
+            format!("connect, {statement}, quit")
+        } else {
+            format!("{statement}, {}", parameters["protocol"])
+        }
+    }
+
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if Statement::of(parameters) == Statement::Dump {
+            return ["wall_time", "bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
+                .map(MetricInfo::built_in)
+                .to_vec();
+        }
+        super::request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        let statement = Statement::of(parameters);
+        let wrong = |reason: &str| Err(BenchError::Usage(reason.to_owned()));
+        rows(parameters)?;
+        if is_per_query(parameters) && point.connections > MOST_CALLERS {
+            return wrong("--connect per-query has a thread for each connection; at most 1024 of them");
+        }
+        if is_per_query(parameters) && statement == Statement::Dump {
+            return wrong("a dump is one long query: --connect per-query says nothing about it");
+        }
+        if is_read_only(parameters) && statement.writes() {
+            return wrong("--read-only yes and a statement that writes do not go together");
+        }
+        if !parameters["table"].is_empty() && !is_read_only(parameters) {
+            return wrong("--table is for --read-only yes; otherwise the tool makes tables of its own");
+        }
+        Ok(())
+    }
+
+    fn blocks_per_start(&self) -> u32 {
+        // Making a data directory and filling a table takes seconds.
+        10
+    }
+
+    fn complete(
+        &self,
+        servers: &BTreeMap<Transport, String>,
+        wanted: &[Transport],
+    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+        let mut servers = servers.clone();
+        let around = Surroundings::of_process(None)?;
+        let wants = |transport: Transport| {
+            if wanted.is_empty() { transport != Transport::TcpTls } else { wanted.contains(&transport) }
+        };
+        let known = servers.iter().next().map(|(transport, text)| (*transport, text.clone()));
+        let Some((known, text)) = known else { return Ok(servers) };
+        let address = Address::given(known, &text, &around)?;
+        let (tcp, unix) = (Transport::Tcp, Transport::Unix);
+        if known == tcp && wants(unix) && !servers.contains_key(&unix) {
+            servers.insert(unix, other_half(&address, "socket")?);
+        }
+        if known == unix && (wants(tcp) || wants(Transport::TcpTls)) {
+            servers.insert(tcp, other_half(&address, "port")?);
+        }
+        if let Some(tcp) = servers.get(&tcp).filter(|_| wants(Transport::TcpTls)).cloned() {
+            servers.insert(Transport::TcpTls, tcp);
+        }
+        if !wants(tcp) {
+            servers.remove(&tcp);
+        }
+        Ok(servers)
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningMySql::start(start)?))
+    }
+}
+
+/// The other half of a server as a URL: what it says of its `socket` or its `port`.
+fn other_half(known: &Address, variable: &str) -> Result<String, BenchError> {
+    let mut dialogue = Dialogue::begin(known)?;
+    let value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
+    let off = variable == "port" && dialogue.variable("skip_networking")?.as_deref() == Some("ON");
+    dialogue.quit()?;
+    match value.filter(|_| !off) {
+        Some(path) if variable == "socket" => Ok(known.url_of(&format!("unix:{path}").parse()?)),
+        Some(port) => {
+            let endpoint: Endpoint = format!("tcp:127.0.0.1:{port}").parse()?;
+            Ok(known.url_of(&endpoint))
+        }
+        None => Err(BenchError::Usage(format!(
+            "the server at {} does not listen on a {variable} to measure against; set `{variable}` in [mysqld], give the other half with --tcp or --unix, or measure one arm with --transports {}",
+            known.endpoint,
+            known.endpoint.transport(),
+        ))),
+    }
+}
+
+fn is_per_query(parameters: &Parameters) -> bool {
+    parameters["connect"] == "per-query"
+}
+
+fn is_read_only(parameters: &Parameters) -> bool {
+    parameters["read-only"] == "yes"
+}
+
+/// Rows of our own table.
+fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
+    let text = parameters["rows"].as_str();
+    if text.is_empty() {
+        return Ok(if Statement::of(parameters) == Statement::Dump { 200_000 } else { 10_000 });
+    }
+    let wrong = || BenchError::Usage(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k"));
+    // As for rates, `10k` is ten thousand.
+    match samehost_model::parse_rate_list(text).as_deref() {
+        Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
+            Ok(*count as u32)
+        }
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,297 @@
+//! MySQL while it is measured: the private server or the given ones, our tables in them, and a trial's connections.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_transport::Stream;
+
+use super::address::{Address, Surroundings};
+use super::caller::MySqlCaller;
+use super::dialogue::{Dialogue, Reply};
+use super::dump::DumpSession;
+use super::session::{Ids, MySqlSession};
+use super::statement::{Command, Protocol, Statement, Table};
+use super::tables::Tables;
+use super::{is_per_query, is_read_only, rows};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Caller, Connector, Session};
+use crate::fixtures::{MARIADB_USER, MariaDbOptions, MariaDbServer};
+use crate::workloads::{Parameters, Running, Start, foreign_pids};
+
+/// A running MySQL or MariaDB.
+pub(super) struct RunningMySql {
+    // Dropped first, so that our tables go while the server is there.
+    tables: Vec<Tables>,
+    /// The private server; none where all were given.
+    server: Option<MariaDbServer>,
+    addresses: BTreeMap<Transport, Address>,
+    parameters: Parameters,
+    kind: String,
+    version: String,
+    pids: Vec<u32>,
+    /// The connections of the last trial.
+    trial: Option<Arc<MySqlConnector>>,
+    view: Option<String>,
+}
+
+impl RunningMySql {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let mut addresses = BTreeMap::new();
+        if !start.servers.is_empty() {
+            let around = Surroundings::of_process(None)?;
+            for (transport, text) in &start.servers {
+                addresses.insert(*transport, Address::given(*transport, text, &around)?);
+            }
+        }
+        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
+        if missing && !addresses.is_empty() {
+            return Err(BenchError::Usage(
+                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
+            ));
+        }
+        let server = if missing { Some(private(start, &mut addresses)?) } else { None };
+        let identities = addresses.values().map(identity).collect::<Result<Vec<_>, _>>()?;
+        let differ = identities.iter().any(|identity| identity.instance != identities[0].instance);
+        let pids = match &server {
+            Some(server) => vec![server.pid()],
+            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+        };
+        // One process has one set of tables, whichever way we reach it.
+        let places = addresses.values().take(if differ { addresses.len() } else { 1 });
+        let tables = if is_read_only(&start.parameters) && server.is_none() {
+            places.map(|address| Tables::found(address, &start.parameters)).collect::<Result<_, _>>()?
+        } else {
+            let rows = rows(&start.parameters)?;
+            let statement = Statement::of(&start.parameters);
+            places
+                .map(|address| Tables::make(address, statement, rows, server.is_none()))
+                .collect::<Result<_, _>>()?
+        };
+        let first = identities.into_iter().next().unwrap_or_default();
+        Ok(RunningMySql {
+            tables,
+            server,
+            addresses,
+            parameters: start.parameters.clone(),
+            kind: kind(&first, differ),
+            version: first.version,
+            pids,
+            trial: None,
+            view: None,
+        })
+    }
+
+    fn tables(&self, transport: Transport) -> Result<&Tables, BenchError> {
+        let index = self.addresses.keys().position(|known| *known == transport).unwrap_or(0);
+        self.tables
+            .get(index)
+            .or_else(|| self.tables.first())
+            .ok_or_else(|| BenchError::Usage(format!("no MySQL listens on {transport} for this trial")))
+    }
+}
+
+fn private(start: &Start, addresses: &mut BTreeMap<Transport, Address>) -> Result<MariaDbServer, BenchError> {
+    let options = MariaDbOptions {
+        connections: start.most_connections,
+        thread_handling: start.parameters["thread-handling"].clone(),
+    };
+    let address = |endpoint: Endpoint, password: &str| Address {
+        endpoint,
+        user: MARIADB_USER.into(),
+        password: password.into(),
+        database: None,
+    };
+    let server = MariaDbServer::start(&start.program, &options, |endpoint, password| {
+        Dialogue::begin(&address(endpoint.clone(), password))?.quit()
+    })?;
+    for transport in &start.transports {
+        if let Some(endpoint) = server.endpoint(*transport) {
+            addresses.insert(*transport, address(endpoint, server.password()));
+        }
+    }
+    Ok(server)
+}
+
+#[derive(Default)]
+struct Identity {
+    version: String,
+    thread_handling: String,
+    /// What no two servers of a machine have in common.
+    instance: String,
+}
+
+fn identity(address: &Address) -> Result<Identity, BenchError> {
+    let mut dialogue = Dialogue::begin(address)?;
+    let mut variable = |name| dialogue.variable(name).map(Option::unwrap_or_default);
+    let instance = format!("{} {}", variable("datadir")?, variable("pid_file")?);
+    let thread_handling = variable("thread_handling")?;
+    let version = dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned();
+    dialogue.quit()?;
+    Ok(Identity { version, thread_handling, instance })
+}
+
+fn kind(identity: &Identity, differ: bool) -> String {
+    let name = if identity.version.contains("MariaDB") { "mariadb" } else { "mysql" };
+    let threads = match identity.thread_handling.as_str() {
+        "pool-of-threads" => ", pool-of-threads",
+        _ => "",
+    };
+    let apart = if differ {
+        ", a different process for each transport: what differs between them counts as the transport's"
+    } else {
+        ""
+    };
+    format!("{name}{threads}{apart}")
+}
+
+impl Running for RunningMySql {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: self.kind.clone(),
+            version: self.version.clone(),
+            managed: self.server.is_some(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+            BenchError::Usage(format!("no MySQL listens on {} for this trial", arm.transport))
+        })?;
+        let statement = Statement::of(&self.parameters);
+        let tables = self.tables(arm.transport)?;
+        tables.prepare_trial(&address, statement)?;
+        let protocol =
+            if self.parameters["protocol"] == "text" { Protocol::Text } else { Protocol::Prepared };
+        let (table, ids) = (tables.table().clone(), tables.ids().clone());
+        if is_per_query(&self.parameters) {
+            let mut first = Dialogue::begin(&address)?;
+            self.view = Some(first.view()?);
+            let stream = first.into_stream()?;
+            let mut observed = stream.observed().ok().map(|observed| observed.to_string());
+            if let (Some(observed), Some(cipher)) = (&mut observed, stream.cipher()) {
+                observed.push_str(&format!(", {cipher}"));
+            }
+            let caller = |number: u32| {
+                let observed = observed.clone();
+                Box::new(MySqlCaller::new(address.clone(), statement, table.clone(), seed(number), observed))
+                    as Box<dyn Caller>
+            };
+            return Ok(Job::Callers((0..arm.point.connections).map(caller).collect()));
+        }
+        let connector = Arc::new(MySqlConnector {
+            address,
+            statement,
+            protocol,
+            table,
+            ids,
+            rows: tables.rows(),
+            next: AtomicU64::new(0),
+            view: OnceLock::new(),
+        });
+        self.trial = Some(Arc::clone(&connector));
+        Ok(match statement {
+            Statement::Dump => Job::Whole { connector },
+            _ => Job::Sessions { connector, small: true },
+        })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn said(&self) -> String {
+        self.server.as_ref().map(MariaDbServer::said).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let trial = self.trial.take();
+        let view = self.view.take().or_else(|| trial.and_then(|trial| trial.view.get().cloned()));
+        if let (Some(observed), Some(view)) = (&mut sample.transport_observed, view) {
+            observed.push_str("; ");
+            observed.push_str(&view);
+        }
+    }
+}
+
+/// Where the random numbers of a connection begin.
+fn seed(number: u32) -> u64 {
+    (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+struct MySqlConnector {
+    address: Address,
+    statement: Statement,
+    protocol: Protocol,
+    table: Table,
+    ids: Ids,
+    rows: u64,
+    /// Connections made so far.
+    next: AtomicU64,
+    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    view: OnceLock<String>,
+}
+
+impl Connector for MySqlConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let mut dialogue = Dialogue::begin(&self.address)?;
+        if self.view.get().is_none() {
+            let _ = self.view.set(dialogue.view()?);
+        }
+        if self.statement == Statement::Dump {
+            let session = DumpSession::new(&self.table, self.rows, self.table.is_own());
+            return Ok((dialogue.into_stream()?, Box::new(session)));
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as u32;
+        let refused = |reason: String| BenchError::Refused {
+            endpoint: self.address.endpoint.to_string(),
+            what: "the first statement".into(),
+            answer: reason,
+            try_next: String::new(),
+        };
+        let (mut first, command) = match self.protocol {
+            Protocol::Text => {
+                let command = Command::query(self.statement, &self.table);
+                (command.clone(), command)
+            }
+            Protocol::Prepared => {
+                let (id, ..) = dialogue.prepare(&self.statement.sql(&self.table, "?"))?;
+                let has_id = self.statement.has_id();
+                (Command::execute(id, has_id, true), Command::execute(id, has_id, false))
+            }
+        };
+        if let Ids::Known(known) = &self.ids {
+            first.set(known.first().map_or(1, |(id, _)| *id));
+        }
+        let answer = dialogue.raw(first.payload())?;
+        let session = MySqlSession::new(
+            self.statement,
+            self.protocol,
+            command,
+            &answer,
+            self.ids.clone(),
+            seed(number),
+        )
+        .map_err(refused)?;
+        Ok((dialogue.into_stream()?, Box::new(session)))
+    }
+
+    fn endpoint(&self) -> String {
+        self.address.endpoint.to_string()
+    }
+}
+
+/// Asks for something that is answered with rows.
+pub(super) fn rows_of(
+    dialogue: &mut Dialogue,
+    what: &str,
+    sql: &str,
+) -> Result<Vec<Vec<Option<String>>>, BenchError> {
+    Ok(match dialogue.must(what, sql)? {
+        Reply::Rows(rows) => rows,
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,297 @@
+//! One connection's conversation with MySQL: a statement and the answer, of which every byte is known beforehand.
+
+use std::sync::Arc;
+
+use super::packet::{self, Answer};
+use super::statement::{C_REPEATS, Command, DIGITS, Protocol, Statement, write_digits};
+use crate::engine::session::{Bad, Progress, Session};
+
+/// Ids that are asked for and what each was answered, in a table that is not ours.
+pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
+
+/// Which ids are asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Ids {
+    /// Those of our own table: from 1 to this.
+    Own(u32),
+    /// Some of a table that is not ours.
+    Known(Known),
+}
+
+/// How the answer is judged.
+#[derive(Clone, Debug)]
+enum Judge {
+    /// One row, whose payload stands at this range of the awaited bytes.
+    Row { from: usize, to: usize },
+    /// One row was changed.
+    Changed,
+}
+
+/// One connection's conversation.
+#[derive(Debug)]
+pub(super) struct MySqlSession {
+    command: Command,
+    /// The answer awaited to the command at hand.
+    awaited: Vec<u8>,
+    judge: Judge,
+    /// Where the digits of our own row begin in the awaited bytes.
+    digits: Option<usize>,
+    ids: Ids,
+    random: u64,
+}
+
+impl MySqlSession {
+    /// A conversation whose first answer, to the number 1 (or the first known id), has come; `random` decides which
+    /// ids are asked for.
+    ///
+    /// # Errors
+    /// What is wrong with that answer.
+    pub(super) fn new(
+        statement: Statement,
+        protocol: Protocol,
+        command: Command,
+        first_answer: &[u8],
+        ids: Ids,
+        random: u64,
+    ) -> Result<Self, String> {
+        let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
+        Ok(MySqlSession { command, awaited: first_answer.to_vec(), judge, digits, ids, random })
+    }
+
+    /// A number below `limit`: the upper half of a linear congruential generator (Knuth's MMIX constants), scaled.
+    #[inline]
+    fn below(&mut self, limit: u32) -> u32 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((self.random >> 32) * u64::from(limit)) >> 32) as u32
+    }
+
+    /// An answer that differs from the awaited bytes, or is not whole.
+    #[cold]
+    fn look_closer(&self, input: &[u8]) -> Result<Progress, Bad> {
+        let malformed = |reason: &str| Bad::new("malformed reply", reason);
+        let Some((answer, consumed)) = packet::answer(input).map_err(malformed)? else {
+            return Ok(Progress::More { consumed: 0 });
+        };
+        let kind = match (&self.judge, answer) {
+            (_, Answer::Refused(error)) => error.kind(),
+            (Judge::Changed, Answer::Done(okay)) if okay.affected_rows == 1 => {
+                return Ok(Progress::Complete { consumed });
+            }
+            (Judge::Changed, Answer::Done(_)) => "no row changed",
+            (Judge::Row { from, to }, Answer::Rows(rows)) => match rows.as_slice() {
+                [row] if *row == &self.awaited[*from..*to] => return Ok(Progress::Complete { consumed }),
+                [_] => "wrong row",
+                [] => "no row",
+                _ => "too many rows",
+            },
+            _ => "wrong reply",
+        };
+        Ok(Progress::Rejected { consumed, kind })
+    }
+}
+
+/// What the first answer must be, and what of it changes with the number.
+fn learn(
+    statement: Statement,
+    protocol: Protocol,
+    answer: &[u8],
+    ids: &Ids,
+) -> Result<(Judge, Option<usize>), String> {
+    match (packet::answer(answer)?, statement.writes()) {
+        (Some((Answer::Done(okay), _)), true) if okay.affected_rows == 1 => Ok((Judge::Changed, None)),
+        (Some((Answer::Rows(rows), _)), false) if rows.len() == 1 => {
+            let (row, start) = (rows[0], answer.as_ptr() as usize);
+            let from = row.as_ptr() as usize - start;
+            let judge = Judge::Row { from, to: from + row.len() };
+            if statement == Statement::SelectOne {
+                let right = if protocol == Protocol::Text { row == b"\x011" } else { row.get(2) == Some(&1) };
+                return if right { Ok((judge, None)) } else { Err("SELECT 1 is not 1".into()) };
+            }
+            if matches!(ids, Ids::Known(_)) {
+                return Ok((judge, None));
+            }
+            // A binary row begins with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
+            let head = if protocol == Protocol::Prepared { 2 } else { 0 };
+            let mut column = row.get(head..).unwrap_or_default();
+            let text = packet::take_text(&mut column).flatten().unwrap_or_default();
+            if text != super::statement::digits(1).repeat(C_REPEATS).as_bytes() || !column.is_empty() {
+                return Err("the row with id 1 is not the one that was written".into());
+            }
+            Ok((judge, Some(from + row.len() - text.len())))
+        }
+        (Some((Answer::Refused(error), _)), _) => Err(error.to_string()),
+        _ => Err("the first statement was not answered with one row".into()),
+    }
+}
+
+impl Session for MySqlSession {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        match &self.ids {
+            Ids::Own(rows) if self.command.number.is_some() => {
+                let rows = *rows;
+                let id = self.below(rows) + 1;
+                self.command.set(id);
+                if let Some(at) = self.digits {
+                    let (first, rest) = self.awaited[at..at + C_REPEATS * DIGITS].split_at_mut(DIGITS);
+                    write_digits(id, first);
+                    for place in rest.chunks_exact_mut(DIGITS) {
+                        place.copy_from_slice(first);
+                    }
+                }
+            }
+            Ids::Known(known) if self.command.number.is_some() => {
+                let known = Arc::clone(known);
+                let (id, answer) = &known[self.below(known.len() as u32) as usize];
+                self.command.set(*id);
+                self.awaited.clear();
+                self.awaited.extend_from_slice(answer);
+                // Rows differ in length: where this one stands is for its own answer to say.
+                if let (Judge::Row { from, to }, Ok(Some((Answer::Rows(rows), _)))) =
+                    (&mut self.judge, packet::answer(answer))
+                    && let [row] = rows.as_slice()
+                {
+                    *from = row.as_ptr() as usize - answer.as_ptr() as usize;
+                    *to = *from + row.len();
+                }
+            }
+            Ids::Own(_) | Ids::Known(_) => {}
+        }
+        out.extend_from_slice(&self.command.bytes);
+    }
+
+    #[inline]
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        if input == self.awaited {
+            Ok(Progress::Complete { consumed: input.len() })
+        } else {
+            self.look_closer(input)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::frame;
+    use super::super::statement::{Table, digits};
+    use super::*;
+    use proptest::prelude::*;
+
+    const END: &[u8] = &[0xfe, 0, 0, 2, 0];
+
+    fn frames(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (number, payload) in payloads.iter().enumerate() {
+            frame(number as u8 + 1, payload, &mut out);
+        }
+        out
+    }
+
+    /// The answer to a point select, as a server sends it.
+    fn answer(id: u32, protocol: Protocol) -> Vec<u8> {
+        let head: &[u8] = if protocol == Protocol::Prepared { &[0, 0, 120] } else { &[120] };
+        let row = [head, digits(id).repeat(C_REPEATS).as_bytes()].concat();
+        frames(&[&[1], b"\x03def column", END, &row, END])
+    }
+
+    fn session(statement: Statement, protocol: Protocol, first: &[u8]) -> Result<MySqlSession, String> {
+        let table = Table::own("s.", 1000);
+        let command = match protocol {
+            Protocol::Text => Command::query(statement, &table),
+            Protocol::Prepared => Command::execute(3, statement.has_id(), false),
+        };
+        MySqlSession::new(statement, protocol, command, first, Ids::Own(table.rows), 7)
+    }
+
+    fn asked(session: &mut MySqlSession) -> u32 {
+        let mut out = Vec::new();
+        session.request(&mut out);
+        u32::from_le_bytes(out[out.len() - 4..].try_into().unwrap())
+    }
+
+    #[test]
+    fn the_right_row_is_complete_and_another_is_not() {
+        let prepared = Protocol::Prepared;
+        let mut session = session(Statement::PointSelect, prepared, &answer(1, prepared)).unwrap();
+        for _ in 0..50 {
+            let id = asked(&mut session);
+            assert!((1..=1000).contains(&id));
+            let right = answer(id, prepared);
+            assert_eq!(session.response(&right), Ok(Progress::Complete { consumed: right.len() }));
+            assert_eq!(session.response(&right[..40]), Ok(Progress::More { consumed: 0 }));
+            let wrong = answer(id + 1, prepared);
+            let rejected = |kind, bytes: &[u8]| Ok(Progress::Rejected { consumed: bytes.len(), kind });
+            assert_eq!(session.response(&wrong), rejected("wrong row", &wrong));
+            let none = frames(&[&[1], b"\x03def column", END, END]);
+            assert_eq!(session.response(&none), rejected("no row", &none));
+            let error = frames(&[b"\xff\xbd\x04#40001Deadlock found"]);
+            assert_eq!(session.response(&error), rejected("deadlock (1213)", &error));
+            let okay = frames(&[&[0, 1, 0, 2, 0, 0, 0]]);
+            assert_eq!(session.response(&okay), rejected("wrong reply", &okay));
+        }
+    }
+
+    #[test]
+    fn a_status_that_changed_does_not_matter_and_the_row_does() {
+        let mut session =
+            session(Statement::PointSelect, Protocol::Text, &answer(1, Protocol::Text)).unwrap();
+        let mut out = Vec::new();
+        session.request(&mut out);
+        let id: u32 = std::str::from_utf8(&out[out.len() - 10..]).unwrap().parse().unwrap();
+        let mut right = answer(id, Protocol::Text);
+        let status = right.len() - 2;
+        right[status] = 0x22;
+        assert_eq!(session.response(&right), Ok(Progress::Complete { consumed: right.len() }));
+    }
+
+    #[test]
+    fn changes_must_change_one_row() {
+        let okay = |rows: u8, id: u8| frames(&[&[0, rows, id, 2, 0, 0, 0]]);
+        let mut session = session(Statement::Insert, Protocol::Prepared, &okay(1, 1)).unwrap();
+        asked(&mut session);
+        let next = okay(1, 9);
+        assert_eq!(session.response(&next), Ok(Progress::Complete { consumed: next.len() }));
+        let none = okay(0, 0);
+        let rejected = Ok(Progress::Rejected { consumed: none.len(), kind: "no row changed" });
+        assert_eq!(session.response(&none), rejected);
+        assert!(self::session(Statement::Update, Protocol::Text, &okay(0, 0)).is_err());
+        assert!(self::session(Statement::PointSelect, Protocol::Text, &okay(1, 1)).is_err());
+        assert!(self::session(Statement::PointSelect, Protocol::Text, &answer(2, Protocol::Text)).is_err());
+    }
+
+    #[test]
+    fn rows_of_a_table_that_is_not_ours_are_those_seen_before() {
+        let known: Known = [(5, "five"), (9, "and nine")]
+            .map(|(id, text)| {
+                let row = [&[text.len() as u8], text.as_bytes()].concat();
+                (id, frames(&[&[1], b"\x03def", END, &row, END]).into_boxed_slice())
+            })
+            .into();
+        let first = known[0].1.clone();
+        let command = Command::execute(3, true, false);
+        let (statement, protocol) = (Statement::PointSelect, Protocol::Prepared);
+        let mut session =
+            MySqlSession::new(statement, protocol, command, &first, Ids::Known(Arc::clone(&known)), 1)
+                .unwrap();
+        for _ in 0..20 {
+            let id = asked(&mut session);
+            let (own, other) = if id == 5 { (&known[0].1, &known[1].1) } else { (&known[1].1, &known[0].1) };
+            assert_eq!(session.response(own), Ok(Progress::Complete { consumed: own.len() }));
+            assert_eq!(
+                session.response(other),
+                Ok(Progress::Rejected { consumed: other.len(), kind: "wrong row" })
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            let mut session =
+                session(Statement::PointSelect, Protocol::Prepared, &answer(1, Protocol::Prepared)).unwrap();
+            asked(&mut session);
+            let _ = session.response(&bytes);
+            let _ = self::session(Statement::PointSelect, Protocol::Text, &bytes);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What is asked: the statements, as SQL and as the bytes of a command, and the rows that they are answered with.
+
+use super::dialogue::QUERY;
+use super::packet::frame;
+use crate::workloads::Parameters;
+
+/// COM_STMT_EXECUTE.
+const EXECUTE: u8 = 0x17;
+/// MYSQL_TYPE_LONG, unsigned.
+const UNSIGNED_LONG: [u8; 2] = [0x03, 0x80];
+/// Digits of an id in SQL and in a row's text.
+pub(super) const DIGITS: usize = 10;
+/// How often the digits of an id stand in column `c`: 120 bytes, as sysbench's rows have there.
+pub(super) const C_REPEATS: usize = 12;
+/// How often they stand in column `pad`.
+pub(super) const PAD_REPEATS: usize = 6;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statement {
+    PointSelect,
+    SelectOne,
+    Update,
+    Insert,
+    Dump,
+}
+
+/// How it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// COM_STMT_EXECUTE of a statement prepared once per connection.
+    Prepared,
+    /// COM_QUERY, parsed each time.
+    Text,
+}
+
+impl Statement {
+    pub(super) const NAMES: &'static [&'static str] =
+        &["point-select", "select-1", "update", "insert", "dump"];
+
+    pub(super) fn of(parameters: &Parameters) -> Self {
+        match parameters["statement"].as_str() {
+            "select-1" => Statement::SelectOne,
+            "update" => Statement::Update,
+            "insert" => Statement::Insert,
+            "dump" => Statement::Dump,
+            _ => Statement::PointSelect,
+        }
+    }
+
+    /// Whether it changes something.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Statement::Update | Statement::Insert)
+    }
+
+    /// Whether it has a number that differs each time.
+    pub(super) fn has_id(self) -> bool {
+        matches!(self, Statement::PointSelect | Statement::Update | Statement::Insert)
+    }
+
+    /// The SQL, with `id` where the number stands.
+    pub(super) fn sql(self, table: &Table, id: &str) -> String {
+        let points = &table.points;
+        match self {
+            Statement::PointSelect => {
+                format!("SELECT {} FROM {points} WHERE {}={id}", table.columns, table.key)
+            }
+            Statement::SelectOne => "SELECT 1".into(),
+            Statement::Update => format!("UPDATE {points} SET k=k+1 WHERE id={id}"),
+            Statement::Insert => format!(
+                "INSERT INTO {} (k, c, pad) VALUES ({id}, '{}', '{}')",
+                table.inserts,
+                digits(0).repeat(C_REPEATS),
+                digits(0).repeat(PAD_REPEATS)
+            ),
+            Statement::Dump => format!("SELECT /*!40001 SQL_NO_CACHE */ * FROM {points}"),
+        }
+    }
+}
+
+/// The tables, their names quoted and qualified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) points: String,
+    pub(super) inserts: String,
+    /// The integer primary key of `points`.
+    pub(super) key: String,
+    /// What a point select asks for.
+    pub(super) columns: String,
+    /// Ids of our own table go from 1 to this.
+    pub(super) rows: u32,
+}
+
+impl Table {
+    /// Our own.
+    pub(super) fn own(prefix: &str, rows: u32) -> Self {
+        Table {
+            points: format!("{prefix}points"),
+            inserts: format!("{prefix}inserts"),
+            key: "id".into(),
+            columns: "c".into(),
+            rows,
+        }
+    }
+
+    /// Whether it is ours, so that every row is known.
+    pub(super) fn is_own(&self) -> bool {
+        self.columns == "c"
+    }
+
+    /// An id that our table has, from 32 random bits.
+    pub(super) fn id(&self, random: u64) -> u32 {
+        1 + (((random & 0xffff_ffff) * u64::from(self.rows)) >> 32) as u32
+    }
+
+    /// What makes both tables.
+    pub(super) fn definitions(&self) -> [String; 2] {
+        let rest = "k INT UNSIGNED NOT NULL DEFAULT 0, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";
+        [
+            format!(
+                "CREATE TABLE {} (id INT UNSIGNED NOT NULL PRIMARY KEY, {rest}) ENGINE=InnoDB",
+                self.points
+            ),
+            format!(
+                "CREATE TABLE {} (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, {rest}) ENGINE=InnoDB",
+                self.inserts
+            ),
+        ]
+    }
+
+    /// The statements that fill our table, each doubling what is there or adding `most` rows.
+    pub(super) fn filling(&self, most: u32) -> Vec<String> {
+        let points = &self.points;
+        let row = |id: &str| {
+            format!(
+                "{id}, 0, REPEAT(LPAD({id}, {DIGITS}, '0'), {C_REPEATS}), REPEAT(LPAD({id}, {DIGITS}, '0'), {PAD_REPEATS})"
+            )
+        };
+        let mut statements = vec![format!("INSERT INTO {points} VALUES ({})", row("1"))];
+        let mut there = 1;
+        while there < self.rows {
+            let more = there.min(self.rows - there).min(most);
+            let values = row(&format!("id + {there}"));
+            statements.push(format!("INSERT INTO {points} SELECT {values} FROM {points} WHERE id <= {more}"));
+            there += more;
+        }
+        statements
+    }
+}
+
+/// An id as it stands in SQL and in rows.
+pub(super) fn digits(id: u32) -> String {
+    format!("{id:0DIGITS$}")
+}
+
+/// Writes the digits of an id.
+#[inline]
+pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (id % 10) as u8;
+        id /= 10;
+    }
+}
+
+/// A command as a frame, and where its number stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) bytes: Vec<u8>,
+    pub(super) number: Option<Number>,
+}
+
+/// Where the number of a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    /// Four bytes, little endian.
+    Binary(usize),
+    /// Ten digits.
+    Digits(usize),
+}
+
+impl Command {
+    /// COM_QUERY; the number is 1.
+    pub(super) fn query(statement: Statement, table: &Table) -> Self {
+        let id = digits(1);
+        let sql = statement.sql(table, &id);
+        let mut bytes = Vec::new();
+        frame(0, &[&[QUERY], sql.as_bytes()].concat(), &mut bytes);
+        let text = bytes.windows(DIGITS).rposition(|window| window == id.as_bytes());
+        // The constant of an insert is the number 0, so that only the number itself has a 1.
+        Command { number: text.filter(|_| statement.has_id()).map(Number::Digits), bytes }
+    }
+
+    /// COM_STMT_EXECUTE: statement (4), flags (1), iterations (4), and with a parameter: NULL bitmap (1), whether
+    /// types follow (1), the type (2) the first time, the value (4). The number is 1.
+    pub(super) fn execute(statement: u32, has_id: bool, first: bool) -> Self {
+        let mut payload = vec![EXECUTE];
+        payload.extend_from_slice(&statement.to_le_bytes());
+        payload.extend_from_slice(&[0, 1, 0, 0, 0]);
+        if has_id {
+            payload.extend_from_slice(&[0, u8::from(first)]);
+            if first {
+                payload.extend_from_slice(&UNSIGNED_LONG);
+            }
+            payload.extend_from_slice(&1_u32.to_le_bytes());
+        }
+        let mut bytes = Vec::new();
+        frame(0, &payload, &mut bytes);
+        Command { number: has_id.then(|| Number::Binary(bytes.len() - 4)), bytes }
+    }
+
+    /// Puts a number in.
+    #[inline]
+    pub(super) fn set(&mut self, id: u32) {
+        match self.number {
+            Some(Number::Binary(at)) => self.bytes[at..at + 4].copy_from_slice(&id.to_le_bytes()),
+            Some(Number::Digits(at)) => write_digits(id, &mut self.bytes[at..at + DIGITS]),
+            None => {}
+        }
+    }
+
+    /// The payload, without the frame's head.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.bytes[super::packet::HEAD..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_carry_their_number() {
+        let table = Table::own("`s`.", 100);
+        let mut query = Command::query(Statement::PointSelect, &table);
+        query.set(42);
+        assert!(query.bytes.ends_with(b"SELECT c FROM `s`.points WHERE id=0000000042"));
+        let mut insert = Command::query(Statement::Insert, &table);
+        insert.set(7);
+        let text = String::from_utf8_lossy(insert.payload()).into_owned();
+        assert!(text.contains("VALUES (0000000007, '0000000000"), "{text}");
+        let mut execute = Command::execute(9, true, false);
+        execute.set(0x0102_0304);
+        assert_eq!(execute.bytes, [16, 0, 0, 0, 0x17, 9, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1]);
+        assert_eq!(Command::execute(9, true, true).bytes.len(), 22);
+        assert_eq!(Command::execute(9, false, false).number, None);
+        assert_eq!(Command::query(Statement::SelectOne, &table).number, None);
+    }
+
+    #[test]
+    fn filling_reaches_the_number_of_rows() {
+        for (rows, statements) in [(1, 1), (2, 2), (100, 8), (1000, 104)] {
+            assert_eq!(
+                Table::own("", rows).filling(if rows == 1000 { 10 } else { 1 << 20 }).len(),
+                statements
+            );
+        }
+        let mut place = *b"xxxxxxxxxx";
+        write_digits(4_294_967_295, &mut place);
+        assert_eq!(&place, b"4294967295");
+    }
+}

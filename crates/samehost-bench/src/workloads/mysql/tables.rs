@@ -1,0 +1,197 @@
+//! The tables that statements work on: our own, made first and dropped last, or one that is there and is only read.
+
+use super::address::Address;
+use super::dialogue::Dialogue;
+use super::running::rows_of;
+use super::session::{Ids, Known};
+use super::statement::{Command, Statement, Table};
+use crate::BenchError;
+use crate::fixtures::random_hex;
+use crate::workloads::Parameters;
+
+/// Most rows that one statement adds: each must be done within a connection's patience.
+const MOST_AT_ONCE: u32 = 50_000;
+/// Rows of a table that is not ours that are asked for.
+const KNOWN_ROWS: u32 = 100;
+
+/// Tables in one server.
+pub(super) struct Tables {
+    table: Table,
+    ids: Ids,
+    rows: u64,
+    /// What undoes their making, and where.
+    undo: Option<(Address, String)>,
+}
+
+impl Tables {
+    /// Makes our own: in the URL's database, or in a new one. `foreign` servers are told of first.
+    pub(super) fn make(
+        address: &Address,
+        statement: Statement,
+        rows: u32,
+        foreign: bool,
+    ) -> Result<Self, BenchError> {
+        let mut dialogue = Dialogue::begin(address)?;
+        let name = if foreign { format!("samehost_{}", random_hex(6)?) } else { "samehost".into() };
+        let (prefix, undo, place) = match &address.database {
+            Some(database) => {
+                let prefix = format!("{}.{name}_", quoted(database));
+                let undo = format!("DROP TABLE IF EXISTS {prefix}points, {prefix}inserts");
+                (prefix, undo, format!("tables {name}_points and {name}_inserts in {database}"))
+            }
+            None => {
+                (format!("{name}."), format!("DROP DATABASE IF EXISTS {name}"), format!("database {name}"))
+            }
+        };
+        let table = Table::own(&prefix, rows);
+        if statement == Statement::SelectOne {
+            return Ok(Tables { table, ids: Ids::Own(rows), rows: 1, undo: None });
+        }
+        if foreign {
+            tracing::warn!(
+                "making the {place} in the server at {}; dropped at the end (--read-only yes writes nothing)",
+                address.endpoint
+            );
+        }
+        let undo = foreign.then(|| (address.clone(), undo));
+        let tables = Tables { table, ids: Ids::Own(rows), rows: u64::from(rows), undo };
+        if address.database.is_none() {
+            dialogue.must("a database of our own", &format!("CREATE DATABASE {name}"))?;
+        }
+        for definition in tables.table.definitions() {
+            dialogue.must("a table of our own", &definition)?;
+        }
+        for filling in tables.table.filling(MOST_AT_ONCE) {
+            dialogue.must("filling our table", &filling)?;
+        }
+        dialogue.must("looking at our table", &format!("ANALYZE TABLE {}", tables.table.points))?;
+        dialogue.quit()?;
+        Ok(tables)
+    }
+
+    /// Finds one that is there, and reads some of its rows.
+    pub(super) fn found(address: &Address, parameters: &Parameters) -> Result<Self, BenchError> {
+        let statement = Statement::of(parameters);
+        let mut table = Table::own("", 1);
+        if statement == Statement::SelectOne {
+            return Ok(Tables { table, ids: Ids::Own(1), rows: 1, undo: None });
+        }
+        let mut dialogue = Dialogue::begin(address)?;
+        let Some(database) = &address.database else {
+            return Err(BenchError::Usage(
+                "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
+            ));
+        };
+        let (name, key) = keyed_table(&mut dialogue, database, &parameters["table"])?;
+        table.points = format!("{}.{}", quoted(database), quoted(&name));
+        table.key = quoted(&key);
+        table.columns = "*".into();
+        let rows =
+            rows_of(&mut dialogue, "counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
+        let rows =
+            rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        let ids = Ids::Known(if statement == Statement::Dump {
+            Known::from([])
+        } else {
+            known(&mut dialogue, &table, parameters["protocol"] == "text")?
+        });
+        dialogue.quit()?;
+        Ok(Tables { table, ids, rows, undo: None })
+    }
+
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(super) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
+    /// Rows of the table that is dumped.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Gives every trial the same state to begin with.
+    pub(super) fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
+        if statement == Statement::Insert {
+            let mut dialogue = Dialogue::begin(address)?;
+            dialogue.must("emptying our table", &format!("TRUNCATE TABLE {}", self.table.inserts))?;
+            dialogue.quit()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        let Some((address, sql)) = &self.undo else { return };
+        let undone =
+            Dialogue::begin(address).and_then(|mut dialogue| dialogue.must("dropping what is ours", sql));
+        if let Err(error) = undone {
+            tracing::warn!("what was made for measuring could not be dropped: {error}; `{sql}` does it");
+        }
+    }
+}
+
+/// A name as SQL takes it whatever it holds.
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A text as SQL takes it whatever it holds, in either quoting mode.
+fn literal(text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
+}
+
+/// A table of the database whose primary key is one integer column, and that column; the largest where none is named.
+fn keyed_table(
+    dialogue: &mut Dialogue,
+    database: &str,
+    wanted: &str,
+) -> Result<(String, String), BenchError> {
+    let only =
+        if wanted.is_empty() { String::new() } else { format!("AND t.TABLE_NAME = {}", literal(wanted)) };
+    let sql = format!(
+        "SELECT t.TABLE_NAME, MIN(c.COLUMN_NAME) FROM information_schema.TABLES t \
+         JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY = 'PRI' \
+         WHERE t.TABLE_SCHEMA = {} {only} GROUP BY t.TABLE_NAME, t.TABLE_ROWS \
+         HAVING COUNT(*) = 1 AND SUM(c.DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')) = 1 \
+         ORDER BY t.TABLE_ROWS DESC LIMIT 1",
+        literal(database)
+    );
+    let row = rows_of(dialogue, "looking for a table", &sql)?.into_iter().next().unwrap_or_default();
+    match row.as_slice() {
+        [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
+        _ => Err(BenchError::Usage(format!(
+            "the database `{}` has no such table whose primary key is one integer; name one with --table, or use --statement select-1",
+            database.escape_debug()
+        ))),
+    }
+}
+
+/// Ids that are there, and what each is answered.
+fn known(dialogue: &mut Dialogue, table: &Table, text: bool) -> Result<Known, BenchError> {
+    let (key, points) = (&table.key, &table.points);
+    let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
+    let ids: Vec<u32> = rows_of(dialogue, "reading ids", &sql)?
+        .into_iter()
+        .filter_map(|row| row.into_iter().next().flatten()?.parse().ok())
+        .collect();
+    if ids.is_empty() {
+        return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
+    }
+    let mut command = if text {
+        Command::query(Statement::PointSelect, table)
+    } else {
+        let (id, ..) = dialogue.prepare(&Statement::PointSelect.sql(table, "?"))?;
+        Command::execute(id, true, true)
+    };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        command.set(id);
+        answers.push((id, dialogue.raw(command.payload())?.into_boxed_slice()));
+    }
+    Ok(answers.into())
+}
