@@ -258,12 +258,12 @@ impl Measurer for Stage<'_> {
 }
 
 /// How long before a due moment the generator polls instead of sleeping. Waking from sleep takes some tens of
-/// microseconds on a virtual machine; but polling takes a CPU from the server, so at most a quarter of the time is
+/// microseconds on a virtual machine; but polling takes a CPU from the server, so at most a tenth of the time is
 /// spent on it, and none where there is one CPU. At high rates the CPUs are awake anyway.
 fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
     let longest = Duration::from_micros(50);
-    let quarter = Duration::from_secs_f64(0.25 / rate_per_s.max(1.0));
-    if allowed.len() > 1 { longest.min(quarter) } else { Duration::ZERO }
+    let tenth = Duration::from_secs_f64(0.1 / rate_per_s.max(1.0));
+    if allowed.len() > 1 { longest.min(tenth) } else { Duration::ZERO }
 }
 
 /// Asks for as many file descriptors as the connections need.
