@@ -5,10 +5,12 @@
 //! built-in ones, `machine` meters CPUs and judges whether they were ours. Nothing here prints or compares.
 
 mod bench;
+mod capacity;
 pub mod engine;
 mod error;
 pub mod fixtures;
 pub mod machine;
+mod matrix;
 pub mod measure;
 mod points;
 mod request;

@@ -257,6 +257,11 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
             Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
             _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
         }),
+        Kind::Counts => argument.value_name("LIST").value_parser(|text: &str| {
+            samehost_model::parse_count_list(text).map(|_| text.to_owned()).map_err(|error| {
+                format!("`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)", error.text)
+            })
+        }),
         Kind::Duration => argument
             .value_name("TIME")
             .value_parser(|text: &str| samehost_model::parse_duration(text).map(|_| text.to_owned())),

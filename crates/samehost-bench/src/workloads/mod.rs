@@ -39,6 +39,9 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A whole number from 1.
     Count,
+    /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the matrix:
+    /// each point has its own in `parameters`, which goes before the workload's.
+    Counts,
     /// A length of time.
     Duration,
     /// Anything.
