@@ -28,7 +28,7 @@ mod wording;
 pub use analyse::{Analysis, analyse, compare_controls};
 pub use claim::{Claim, ClaimError, Refuted, check};
 pub use compare::{Changes, CompareError, compare};
-pub use crossover::{Crossover, find_crossovers};
+pub use crossover::{Along, Crossover, find_crossovers};
 pub use doubts::{Bar, Doubt, find_doubts};
 pub use estimate::{Estimate, Method, SIGNED_RANK_FROM, estimate, estimate_shift};
 pub use interval::{Interval, median};
