@@ -8,6 +8,7 @@ use crate::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, distinct, sweep};
 use crate::points::{self, FLOOR};
+use crate::redact::without_passwords;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
 use crate::workloads::{Axes, OpenOrClosed, Parameters, Workload};
@@ -87,7 +88,7 @@ fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     for (name, script) in &request.commands {
-        parameters.insert(format!("arm {name}"), script.clone());
+        parameters.insert(format!("arm {name}"), without_passwords(script));
     }
     // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
     for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {

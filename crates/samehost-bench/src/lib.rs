@@ -13,6 +13,7 @@ pub mod machine;
 mod matrix;
 pub mod measure;
 mod points;
+pub mod redact;
 mod request;
 pub mod schedule;
 pub mod servers;

@@ -270,7 +270,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
     keys.into_iter()
         .filter_map(|key| match view.metric(key) {
             Some(metric) => (view.is_sweep() && !compared(key)).then(|| metric.clone()),
-            None => Some(MetricInfo::own(key, words::split_unit(key).1, Better::Lower)),
+            None => Some(MetricInfo::own(key, samehost_model::split_unit(key).1, Better::Lower)),
         })
         .collect()
 }

@@ -233,7 +233,7 @@ fn doubt_drift_over_blocks(report: &Report) -> Vec<Doubt> {
         }
         let message = format!(
             "{} of {} drifted by {} from the first block to the last; the ratios stand, for each compares trials of one block, but the absolute values are an average over a change",
-            metric.name,
+            metric.title(),
             group.baseline.id,
             crate::wording::change(ratio)
         );

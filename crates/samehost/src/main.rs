@@ -5,7 +5,6 @@ mod commands;
 mod exit;
 mod output;
 mod progress;
-mod redact;
 mod signals;
 mod storage;
 
