@@ -126,7 +126,7 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
         (given, Some(_)) => given.iter().copied().map(Some).collect(),
     };
     if !request.rates.is_empty() && !axes.rates {
-        return Err(no("--rate"));
+        return Err(no("--rate or --ladder"));
     }
     if !request.servers.is_empty() && !axes.foreign_servers {
         return Err(no("--tcp or --unix: it starts its own server"));

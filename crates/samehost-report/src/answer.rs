@@ -8,7 +8,7 @@ use crate::number::{
     count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
 use crate::view::{self, Parameter, View};
-use crate::words;
+use crate::{ladder, words};
 
 /// Running text.
 pub(crate) type Paragraph = Vec<Span>;
@@ -247,8 +247,14 @@ fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     these.iter().all(|c| cause(c) == Some(first)).then_some(first)
 }
 
-/// Where sweeps turn, in words.
-pub(crate) fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
+/// Where sweeps turn and latencies take off, in words.
+pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
+    let mut turns = ladder::answers(view);
+    turns.extend(crossovers(view));
+    turns
+}
+
+fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
     let turn = |found: &Crossover| {
         let many = view.varying.len() > 1 || view.candidates().len() > 1;

@@ -13,6 +13,7 @@ mod figures;
 mod grid;
 mod head;
 mod json;
+mod ladder;
 mod line;
 mod markdown;
 mod notes;

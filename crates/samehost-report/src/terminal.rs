@@ -118,7 +118,7 @@ impl Page {
 
     fn answer(&mut self, view: &View<'_>) {
         let mut lines = Vec::new();
-        for paragraph in answer::answer(view).iter().chain(&answer::crossovers(view)) {
+        for paragraph in answer::answer(view).iter().chain(&answer::turns(view)) {
             lines.extend(wrap_spans(paragraph, self.measure()));
         }
         self.section(lines);

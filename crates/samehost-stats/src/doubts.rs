@@ -184,7 +184,8 @@ fn doubt_repeats(report: &Report) -> Option<Doubt> {
 fn doubt_load(trials: &ArmTrials<'_>) -> Option<Doubt> {
     let rate = trials.arm.point.rate_per_s?;
     let done = trials.median(|s| s.throughput_per_s)?;
-    if done >= 0.99 * rate {
+    let achieved: Vec<f64> = trials.counted.iter().filter_map(|s| s.throughput_per_s).collect();
+    if !crate::falls_short(&achieved, rate) {
         return None;
     }
     let message = format!(

@@ -101,6 +101,9 @@ pub struct BenchOptions {
     /// Open loop: requests due per second (50k), or a part of the baseline's capacity (40%,80%)
     #[arg(long, value_name = "LIST")]
     pub rate: Option<String>,
+    /// Open loop at 10, 20, … 110 % of the baseline's capacity: shows where each transport's latency takes off
+    #[arg(long, conflicts_with = "rate")]
+    pub ladder: bool,
     /// How due requests are spread
     #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "uniform"])]
     pub arrivals: String,
@@ -150,6 +153,9 @@ pub struct BenchOptions {
     pub output: OutputOptions,
 }
 
+/// Steps of a ladder, each a tenth of the baseline's capacity.
+const LADDER_TENTHS: u32 = 11;
+
 fn parse_claim(text: &str) -> Result<samehost_stats::Claim, String> {
     text.parse().map_err(|error: samehost_stats::ClaimError| error.to_string())
 }
@@ -166,6 +172,11 @@ fn parse_arm(text: &str) -> Result<(String, String), String> {
 impl BenchOptions {
     /// The rates asked for.
     pub fn rates(&self) -> Result<Vec<RateSpec>, samehost_model::QuantityError> {
+        if self.ladder {
+            return Ok((1..=LADDER_TENTHS)
+                .map(|tenth| RateSpec::OfCapacity(f64::from(tenth) / 10.0))
+                .collect());
+        }
         self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
     }
 
@@ -233,6 +244,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("connections", axes.connections.is_none()),
         ("size", axes.sizes.is_none()),
         ("rate", !axes.rates),
+        ("ladder", !axes.rates),
         ("arrivals", !axes.rates),
         ("transports", axes.commands),
         ("threads", axes.commands),
