@@ -32,7 +32,7 @@ fn via(view: &View<'_>, ladder: &Ladder) -> String {
 fn title(view: &View<'_>, ladder: &Ladder) -> String {
     let capacity = ladder.capacity_per_s.map_or_else(String::new, |capacity| {
         let part = part(ladder, capacity).filter(|_| ladder.name != ladder.baseline);
-        let part = part.map_or_else(String::new, |part| format!(", {part} of {}'s", base(ladder)));
+        let part = part.map_or_else(String::new, |part| format!(" ({part} of {}'s)", base(ladder)));
         format!(": capacity {}{part}", format_rate(capacity))
     });
     let via = via(view, ladder);
@@ -50,10 +50,9 @@ fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
 }
 
 fn table(ladder: &Ladder) -> Grid {
-    let base = base(ladder);
     let mut grid = Grid::new(vec![
         Column::new("rate", Align::Value),
-        Column::new(format!("of {base}'s capacity"), Align::Right).or_short("part").spare(2),
+        Column::new("of capacity", Align::Right).or_short("part").spare(2),
         Column::new("achieved", Align::Value),
         Column::new("mean latency", Align::Value).or_short("mean"),
         Column::new("latency p99", Align::Value).or_short("p99"),

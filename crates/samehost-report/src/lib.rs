@@ -29,7 +29,7 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-pub use checkup::{Finding, FindingKind};
+pub use checkup::{Finding, FindingKind, Running};
 pub use number::{format_ratio, format_value};
 pub use terminal::Terminal;
 

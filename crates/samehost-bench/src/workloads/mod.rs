@@ -18,6 +18,7 @@ use samehost_transport::Stream;
 
 use crate::BenchError;
 use crate::engine::Job;
+use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
 pub(crate) use noop::job as noop_job;
@@ -134,6 +135,12 @@ pub trait Workload: Sync {
         _parameters: &Parameters,
     ) -> Result<(), BenchError> {
         Ok(())
+    }
+
+    /// The kind of server it measures, by which the checkup finds those that are installed or run here; none for
+    /// a server of our own. Naming it here is all that makes a workload part of the checkup.
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        None
     }
 
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.

@@ -181,6 +181,37 @@ fn a_percentage_is_of_the_capacity_at_its_level() {
 }
 
 #[test]
+fn a_ladder_has_eleven_rates_and_says_where_each_takes_off() {
+    let home = Home::new();
+    let quick = ["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
+    let ended =
+        home.run(&[&["bench", "raw", "--ladder", "--connections", "4", "--json", "-"][..], &quick].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let arms = report["arms"].as_array().unwrap();
+    for transport in ["tcp", "unix"] {
+        for percent in (10..=110).step_by(10) {
+            let id = format!("{transport}/{percent}%");
+            let arm = arms.iter().find(|arm| arm["id"] == id.as_str()).unwrap_or_else(|| panic!("{id}"));
+            assert!(arm["capacity_per_s"].as_f64().unwrap() > 0.0);
+            assert!(!trials(&report, &id).is_empty());
+        }
+    }
+    let file = home.path("report.json");
+    std::fs::write(&file, &ended.stdout).unwrap();
+    let shown = home.run(&["report", file.to_str().unwrap()]).stdout;
+    for transport in ["tcp", "unix"] {
+        assert!(shown.contains(&format!("rates over {transport}: capacity ")), "{shown}");
+    }
+    assert!(shown.contains("take") && shown.contains("off"), "{shown}");
+    let both = home.run(&["bench", "raw", "--ladder", "--rate", "40%"]);
+    assert_eq!(both.status, 2, "{}", both.stderr);
+    let bulk = home.run(&["bench", "raw", "--pattern", "bulk", "--ladder"]);
+    assert!(bulk.status == 2 && bulk.stderr.contains("--ladder"), "{}", bulk.stderr);
+    home.assert_nothing_left();
+}
+
+#[test]
 fn a_server_that_already_runs_is_metered_and_left_alone() {
     let home = Home::new();
     let server = home.serve("echo", &[]);

@@ -13,6 +13,7 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::fixtures::{REDIS, ServerKind};
 use address::Address;
 use running::RunningRedis;
 
@@ -112,6 +113,10 @@ impl Workload for Redis {
             }
         }
         Ok(servers)
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&REDIS)
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
