@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_divided_and_servers_without_room_are_named() {
-        for (seconds, count, fit) in [(20, 2, 0), (25, 2, 1), (50, 0, 0), (50, 2, 2), (50, 4, 4), (600, 4, 4)]
+        for (seconds, count, fit) in [(20, 2, 0), (25, 2, 1), (50, 0, 0), (50, 2, 2), (42, 4, 4), (600, 4, 4)]
         {
             let budget = Duration::from_secs(seconds);
             let (parts, left) = share(budget, servers(count));
