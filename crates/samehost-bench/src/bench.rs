@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Arm, Outcome, Placement, RateSpec, Report, SCHEMA, WorkloadInfo};
+use samehost_model::{Arm, Outcome, Placement, Report, SCHEMA, WorkloadInfo};
 
 use crate::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus, host};
-use crate::points::{self, FLOOR, Matrix};
+use crate::matrix::{Matrix, distinct, sweep};
+use crate::points::{self, FLOOR};
+use crate::redact::without_passwords;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
 use crate::workloads::{Axes, OpenOrClosed, Parameters, Workload};
@@ -21,21 +23,19 @@ pub fn bench(
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
-    let axes = workload.axes(&request.parameters);
+    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    let axes = workload.axes(&parameters);
     let servers = if request.servers.is_empty() {
         BTreeMap::new()
     } else {
         workload.complete(&request.servers, &request.transports)?
     };
-    let request = &Request { servers, ..request.clone() };
-    let mut matrix = matrix(workload, request, &axes)?;
+    let request = &Request { servers, parameters, ..request.clone() };
+    let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let mut stage = Stage::new(workload, request, &matrix, host.cpus)?;
-    let capacity = if request.rates.is_empty() {
-        None
-    } else {
-        observer.step("measuring the capacity");
-        Some(stage.set_rates(&mut matrix)?)
-    };
+    if !request.rates.is_empty() {
+        matrix.capacities = stage.measure_capacities(&matrix, observer)?;
+    }
     let mut arms = if axes.commands {
         points::command_arms(&request.commands)?
     } else {
@@ -59,7 +59,7 @@ pub fn bench(
         workload: WorkloadInfo {
             name: workload.name().into(),
             title: workload.title(&request.parameters),
-            parameters: shown_parameters(request, capacity),
+            parameters: shown_parameters(request, &matrix),
             server: stage.server(),
             metrics,
         },
@@ -78,18 +78,22 @@ fn floor_arm(axes: &Axes, workload: &dyn Workload) -> Option<Arm> {
     (axes.timed && workload.name() != FLOOR).then(points::floor_arm)
 }
 
-fn shown_parameters(request: &Request, capacity: Option<f64>) -> Parameters {
+/// What is the same at every point.
+fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
+    let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
     let mut parameters: Parameters = request
         .parameters
         .iter()
-        .filter(|(_, value)| !value.is_empty())
+        .filter(|(name, value)| !value.is_empty() && !is_swept(name))
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     for (name, script) in &request.commands {
-        parameters.insert(format!("arm {name}"), script.clone());
+        parameters.insert(format!("arm {name}"), without_passwords(script));
     }
-    if let Some(capacity) = capacity {
-        parameters.insert("capacity_per_s".into(), format!("{capacity:.0}"));
+    // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
+    for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {
+        let name = format!("capacity_per_s{}", matrix.level_suffix(&capacity.level));
+        parameters.insert(name, format!("{:.0}", capacity.per_s));
     }
     if request.threads > 1 {
         parameters.insert("threads".into(), request.threads.to_string());
@@ -122,13 +126,7 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
         (given, Some(_)) => given.iter().copied().map(Some).collect(),
     };
     if !request.rates.is_empty() && !axes.rates {
-        return Err(no("--rate"));
-    }
-    let has_percentage = request.rates.iter().any(|rate| matches!(rate, RateSpec::OfCapacity(_)));
-    if has_percentage && connections.len() * sizes.len() > 1 {
-        return Err(BenchError::Usage(
-            "a --rate in percent needs one number of --connections and one --size: each has a capacity of its own".into(),
-        ));
+        return Err(no("--rate or --ladder"));
     }
     if !request.servers.is_empty() && !axes.foreign_servers {
         return Err(no("--tcp or --unix: it starts its own server"));
@@ -156,5 +154,12 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
     for placement in &placements {
         CpuPlan::new(*placement, &allowed_cpus())?;
     }
-    Ok(Matrix { transports, connections, rates: vec![None], sizes, placements })
+    Ok(Matrix {
+        transports,
+        connections: distinct(connections),
+        rates: distinct(request.rates.clone()),
+        sizes: distinct(sizes),
+        placements: distinct(placements),
+        ..Matrix::default()
+    })
 }

@@ -5,12 +5,15 @@
 //! built-in ones, `machine` meters CPUs and judges whether they were ours. Nothing here prints or compares.
 
 mod bench;
+mod capacity;
 pub mod engine;
 mod error;
 pub mod fixtures;
 pub mod machine;
+mod matrix;
 pub mod measure;
 mod points;
+pub mod redact;
 mod request;
 pub mod schedule;
 pub mod servers;

@@ -261,6 +261,7 @@ mod tests {
                 transport,
                 endpoint: None,
                 tls: false,
+                capacity_per_s: None,
                 point: Point { connections: 1, ..Point::default() },
             })
             .collect()

@@ -1,12 +1,13 @@
-//! From options to the matrix: points, arms, and how much of them to measure. Pure.
+//! How much of the matrix to measure, and the arms that are not transports: commands and the floor. Pure.
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Placement, Plan, Point, Transport};
+use samehost_model::{Arm, Plan, Point, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
-use crate::workloads::{Axes, Parameters, Workload};
+use crate::redact::without_passwords;
+use crate::workloads::Axes;
 
 /// Shortest trial that still shows a rate, and the longest that is worth it.
 const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
@@ -16,88 +17,6 @@ const AROUND_TRIAL: f64 = 0.03;
 const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
-
-/// The axes of the matrix, with every default filled in.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Matrix {
-    /// Transports, the baseline first; a transport named twice is compared with itself.
-    pub transports: Vec<Transport>,
-    /// Connections.
-    pub connections: Vec<u32>,
-    /// Rates in requests per second; one `None` for a closed loop.
-    pub rates: Vec<Option<f64>>,
-    /// Sizes; one `None` for a workload without.
-    pub sizes: Vec<Option<u64>>,
-    /// Placements.
-    pub placements: Vec<Placement>,
-}
-
-impl Matrix {
-    /// Every point, in the order in which tables list them.
-    #[must_use]
-    pub fn points(&self) -> Vec<Point> {
-        let mut points = Vec::new();
-        for placement in &self.placements {
-            for size_bytes in &self.sizes {
-                for connections in &self.connections {
-                    for rate_per_s in &self.rates {
-                        points.push(Point {
-                            connections: *connections,
-                            rate_per_s: *rate_per_s,
-                            size_bytes: *size_bytes,
-                            placement: *placement,
-                            parameters: Parameters::new(),
-                        });
-                    }
-                }
-            }
-        }
-        points
-    }
-
-    /// What tells a point from the others in an arm's id: only what varies.
-    fn suffix(&self, point: &Point) -> String {
-        let mut suffix = String::new();
-        if self.connections.len() > 1 {
-            suffix += &format!("/c{}", point.connections);
-        }
-        if let (Some(size), true) = (point.size_bytes, self.sizes.len() > 1) {
-            suffix += &format!("/{size}B");
-        }
-        if let (Some(rate), true) = (point.rate_per_s, self.rates.len() > 1) {
-            suffix += &format!("/r{rate:.0}");
-        }
-        if self.placements.len() > 1 {
-            suffix += &format!("/{}", point.placement);
-        }
-        suffix
-    }
-
-    /// The arms of all points.
-    ///
-    /// # Errors
-    /// When the workload says that a point makes no sense.
-    pub fn arms(&self, workload: &dyn Workload, parameters: &Parameters) -> Result<Vec<Arm>, BenchError> {
-        let mut arms = Vec::new();
-        for point in self.points() {
-            for (index, transport) in self.transports.iter().enumerate() {
-                workload.check(&point, *transport, parameters)?;
-                let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
-                let name =
-                    if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) };
-                arms.push(Arm {
-                    id: format!("{name}{}", self.suffix(&point)),
-                    name,
-                    transport: *transport,
-                    endpoint: None,
-                    tls: transport.is_tls(),
-                    point: point.clone(),
-                });
-            }
-        }
-        Ok(arms)
-    }
-}
 
 /// The arms of commands given by name.
 ///
@@ -114,13 +33,14 @@ pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchErro
                 "`{FLOOR}` is the name of the harness's own arm; choose another"
             )));
         }
-        tracing::debug!(name, script, "arm");
+        tracing::debug!(name, script = without_passwords(script), "arm");
         arms.push(Arm {
             id: name.clone(),
             name: name.clone(),
             transport: Transport::Command,
             endpoint: None,
             tls: false,
+            capacity_per_s: None,
             point: Point::default(),
         });
     }
@@ -136,6 +56,7 @@ pub fn floor_arm() -> Arm {
         transport: Transport::None,
         endpoint: None,
         tls: false,
+        capacity_per_s: None,
         point: Point::default(),
     }
 }
@@ -222,32 +143,24 @@ fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, B
 
 #[cfg(test)]
 mod tests {
+    use samehost_model::Placement;
+
     use super::*;
-    use crate::workloads::workload;
+    use crate::matrix::Matrix;
+    use crate::workloads::{Parameters, workload};
 
     fn matrix() -> Matrix {
         Matrix {
             transports: vec![Transport::Tcp, Transport::Unix],
             connections: vec![1, 64],
-            rates: vec![None],
             sizes: vec![Some(128)],
             placements: vec![Placement::Free],
+            ..Matrix::default()
         }
     }
 
     fn raw_parameters() -> Parameters {
         [("pattern", "ping-pong"), ("server", "auto")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
-    }
-
-    #[test]
-    fn ids_name_what_varies() {
-        let raw = workload("raw").unwrap();
-        let ids = |matrix: &Matrix| -> Vec<String> {
-            matrix.arms(raw, &raw_parameters()).unwrap().into_iter().map(|arm| arm.id).collect()
-        };
-        assert_eq!(ids(&matrix()), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
-        let twins = Matrix { transports: vec![Transport::Unix; 2], connections: vec![1], ..matrix() };
-        assert_eq!(ids(&twins), ["unix", "unix#2"]);
     }
 
     #[test]

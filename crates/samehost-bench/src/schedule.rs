@@ -71,6 +71,7 @@ mod tests {
                     transport: *transport,
                     endpoint: None,
                     tls: false,
+                    capacity_per_s: None,
                     point: Point { connections, ..Point::default() },
                 })
             })

@@ -5,24 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use samehost_model::{Arm, Code, Plan, RateSpec, Report, Sample, ServerInfo, Trial, Warning};
+use samehost_model::{Arm, Code, Plan, Report, Sample, ServerInfo, Trial, Warning};
 
 use crate::BenchError;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::machine::{CpuPlan, MachineMeter, allowed_cpus, busiest_stranger, family, judge_pollution};
+use crate::matrix::Matrix;
 use crate::measure::{Measurer, measure};
-use crate::points::{FLOOR, Matrix};
+use crate::points::FLOOR;
 use crate::request::{Benched, Recorder, Request};
 use crate::workloads::{Running, Start, Workload, noop_job};
 
-/// Highest rate that one program could offer over any local transport, in requests per second.
-const HIGHEST_RATE: f64 = 5e6;
-/// A rate beyond this many times the capacity measures nothing but a queue.
-const MOST_OF_CAPACITY: f64 = 2.0;
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
-/// Trials of the baseline whose median is its capacity.
-const CAPACITY_TRIALS: usize = 3;
 /// How long to wait for a reply after the window.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest wait for the machine to calm down before a trial is repeated.
@@ -30,9 +25,9 @@ const CALM: Duration = Duration::from_secs(2);
 
 /// The running fixture and what trials need from it.
 pub(crate) struct Stage<'a> {
-    workload: &'static dyn Workload,
+    pub(crate) workload: &'static dyn Workload,
     start: Start,
-    request: &'a Request,
+    pub(crate) request: &'a Request,
     running: Box<dyn Running>,
     starts: u32,
     surroundings: Surroundings,
@@ -49,9 +44,9 @@ impl<'a> Stage<'a> {
         matrix: &Matrix,
         cpus: u32,
     ) -> Result<Self, BenchError> {
-        for point in matrix.points() {
+        for level in matrix.levels() {
             for transport in &matrix.transports {
-                workload.check(&point, *transport, &request.parameters)?;
+                workload.check(&level, *transport, &request.parameters)?;
             }
         }
         let mut transports = matrix.transports.clone();
@@ -104,59 +99,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Measures the baseline's capacity at each number of connections and turns percentages into rates.
-    /// Returns the highest.
-    pub(crate) fn set_rates(&mut self, matrix: &mut Matrix) -> Result<f64, BenchError> {
-        let asked = self.request.rates.iter().filter_map(|rate| match rate {
-            RateSpec::PerSecond(rate) => Some(*rate),
-            RateSpec::OfCapacity(_) => None,
-        });
-        if let Some(rate) = asked.clone().find(|rate| *rate > HIGHEST_RATE) {
-            return Err(BenchError::Usage(format!(
-                "--rate {rate:.0}: no program reaches that over a local connection; the most that makes sense is {HIGHEST_RATE:.0} requests/s"
-            )));
-        }
-        let mut best: f64 = 0.0;
-        for transport in matrix.transports.clone() {
-            let one = Matrix { transports: vec![transport], rates: vec![None], ..matrix.clone() };
-            let arms = one.arms(self.workload, &self.request.parameters)?;
-            let Some(arm) = arms.iter().max_by_key(|arm| arm.point.connections) else { continue };
-            let capacity = self.capacity(arm)?;
-            best = if best == 0.0 { capacity } else { best };
-            if transport == matrix.transports[0] {
-                matrix.rates = self
-                    .request
-                    .rates
-                    .iter()
-                    .map(|rate| match rate {
-                        RateSpec::PerSecond(rate) => Some(*rate),
-                        RateSpec::OfCapacity(part) => Some((part * capacity).round()),
-                    })
-                    .collect();
-            }
-            let too_high = asked.clone().find(|rate| *rate > MOST_OF_CAPACITY * capacity);
-            if let Some(rate) = too_high {
-                return Err(BenchError::Usage(format!(
-                    "--rate {rate:.0} is out of reach: with {} connections over {transport} this server does {capacity:.0} requests/s here; try --rate 80%",
-                    arm.point.connections
-                )));
-            }
-        }
-        Ok(best)
-    }
-
-    /// Median closed-loop throughput of an arm.
-    fn capacity(&mut self, arm: &Arm) -> Result<f64, BenchError> {
-        let mut found = Vec::with_capacity(CAPACITY_TRIALS);
-        for _ in 0..CAPACITY_TRIALS {
-            let sample = self.trial(arm, None)?;
-            found.push(sample.throughput_per_s.unwrap_or(0.0));
-        }
-        found.sort_by(f64::total_cmp);
-        Ok(found[CAPACITY_TRIALS / 2])
-    }
-
-    fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Sample, BenchError> {
+    pub(crate) fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Sample, BenchError> {
         let is_floor = arm.id == FLOOR && self.workload.name() != FLOOR;
         let length = if is_floor { FLOOR_TRIAL } else { self.trial_time };
         let load = Load {

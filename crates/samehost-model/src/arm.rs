@@ -91,6 +91,10 @@ pub struct Arm {
     pub endpoint: Option<Endpoint>,
     /// Whether bytes are encrypted on the way.
     pub tls: bool,
+    /// Open loop: operations per second that it did in a closed loop, measured first. Percentages are of the
+    /// baseline's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_per_s: Option<f64>,
     /// The point of the matrix it belongs to.
     #[serde(flatten)]
     pub point: Point,

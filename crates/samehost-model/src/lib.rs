@@ -19,7 +19,7 @@ mod warning;
 pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Verdict};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
-pub use metric::{Better, MetricInfo};
+pub use metric::{Better, MetricInfo, metric_title, split_unit};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,

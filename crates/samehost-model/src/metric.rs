@@ -30,32 +30,58 @@ pub struct MetricInfo {
 
 type Reader = fn(&Sample) -> Option<f64>;
 
-/// Name, unit, direction and reader of each built-in metric; the one place where they are listed.
-const BUILT_IN: &[(&str, &str, Better, Reader)] = &[
-    ("throughput", "per_s", Better::Higher, |s| s.throughput_per_s),
-    ("bandwidth", "bytes_per_s", Better::Higher, |s| s.bytes_per_s),
-    ("latency_mean", "us", Better::Lower, |s| s.latency_us.as_ref()?.mean),
-    ("latency_p50", "us", Better::Lower, |s| s.latency_us.as_ref()?.p50),
-    ("latency_p90", "us", Better::Lower, |s| s.latency_us.as_ref()?.p90),
-    ("latency_p95", "us", Better::Lower, |s| s.latency_us.as_ref()?.p95),
-    ("latency_p99", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99),
-    ("latency_p99_9", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99_9),
-    ("service_mean", "us", Better::Lower, |s| s.service_us.as_ref()?.mean),
-    ("client_cpu_per_op", "us", Better::Lower, |s| s.client_cpu_us_per_op),
-    ("server_cpu_per_op", "us", Better::Lower, |s| s.server_cpu_us_per_op),
-    ("total_cpu_per_op", "us", Better::Lower, |s| Some(s.client_cpu_us_per_op? + s.server_cpu_us_per_op?)),
-    ("wall_time", "s", Better::Lower, |s| Some(s.seconds)),
-    ("cpu_time", "s", Better::Lower, |s| s.cpu_s),
+/// Name, title, unit, direction and reader of each built-in metric; the one place where they are listed.
+const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
+    ("throughput", "throughput", "per_s", Better::Higher, |s| s.throughput_per_s),
+    ("bandwidth", "bandwidth", "bytes_per_s", Better::Higher, |s| s.bytes_per_s),
+    ("latency_mean", "mean latency", "us", Better::Lower, |s| s.latency_us.as_ref()?.mean),
+    ("latency_p50", "latency p50", "us", Better::Lower, |s| s.latency_us.as_ref()?.p50),
+    ("latency_p90", "latency p90", "us", Better::Lower, |s| s.latency_us.as_ref()?.p90),
+    ("latency_p95", "latency p95", "us", Better::Lower, |s| s.latency_us.as_ref()?.p95),
+    ("latency_p99", "latency p99", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99),
+    ("latency_p99_9", "latency p99.9", "us", Better::Lower, |s| s.latency_us.as_ref()?.p99_9),
+    ("service_mean", "mean service", "us", Better::Lower, |s| s.service_us.as_ref()?.mean),
+    ("client_cpu_per_op", "client CPU/op", "us", Better::Lower, |s| s.client_cpu_us_per_op),
+    ("server_cpu_per_op", "server CPU/op", "us", Better::Lower, |s| s.server_cpu_us_per_op),
+    ("total_cpu_per_op", "total CPU/op", "us", Better::Lower, |s| {
+        Some(s.client_cpu_us_per_op? + s.server_cpu_us_per_op?)
+    }),
+    ("wall_time", "wall time", "s", Better::Lower, |s| Some(s.seconds)),
+    ("cpu_time", "CPU time", "s", Better::Lower, |s| s.cpu_s),
 ];
 
+/// What people call a metric: `mean latency` for `latency_mean`. A name of a workload's own gives up the unit that
+/// it ends in.
+#[must_use]
+pub fn metric_title(name: &str) -> String {
+    match BUILT_IN.iter().find(|(known, ..)| *known == name) {
+        Some((_, title, ..)) => (*title).to_owned(),
+        None => split_unit(name).0.replace("_p99_9", "_p99.9").replace('_', " "),
+    }
+}
+
+/// A measurement's name without the unit it ends in, and the unit.
+#[must_use]
+pub fn split_unit(name: &str) -> (&str, &str) {
+    const UNITS: [&str; 7] = ["percent", "bytes_per_s", "per_s", "bytes", "us", "ms", "s"];
+    let found = UNITS.iter().find_map(|unit| Some((name.strip_suffix(unit)?.strip_suffix('_')?, *unit)));
+    found.filter(|(rest, _)| !rest.is_empty()).unwrap_or((name, ""))
+}
+
 impl MetricInfo {
+    /// What people call it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        metric_title(&self.name)
+    }
+
     /// The built-in metric of this name.
     ///
     /// # Panics
     /// When there is none: names of built-in metrics are written in source, never taken from input.
     #[must_use]
     pub fn built_in(name: &str) -> Self {
-        let (name, unit, better, _) = BUILT_IN
+        let (name, _, unit, better, _) = BUILT_IN
             .iter()
             .find(|(known, ..)| *known == name)
             .unwrap_or_else(|| panic!("no built-in metric is called {name}"));
@@ -82,5 +108,17 @@ impl MetricInfo {
     #[must_use]
     pub fn is_rate_of_work(&self) -> bool {
         self.name == "throughput"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_titles() {
+        assert_eq!(MetricInfo::built_in("latency_mean").title(), "mean latency");
+        assert_eq!(metric_title("refused_percent"), "refused");
+        assert_eq!(metric_title("wait_p99_9_us"), "wait p99.9");
     }
 }

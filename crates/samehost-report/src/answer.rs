@@ -1,12 +1,14 @@
 //! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
 
 use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
-use samehost_stats::{Crossover, find_crossovers};
+use samehost_stats::{Along, Crossover, find_crossovers};
 
 use crate::line::{Span, Tone};
-use crate::number::{format_percent, format_ratio_aligned, format_size, format_together, format_value};
-use crate::view::{self, View};
-use crate::words;
+use crate::number::{
+    count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
+};
+use crate::view::{self, Parameter, View};
+use crate::{ladder, words};
 
 /// Running text.
 pub(crate) type Paragraph = Vec<Span>;
@@ -245,12 +247,26 @@ fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     these.iter().all(|c| cause(c) == Some(first)).then_some(first)
 }
 
-/// Where sweeps of sizes turn, in words.
-pub(crate) fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
+/// Where sweeps turn and latencies take off, in words.
+pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
+    let mut turns = ladder::answers(view);
+    turns.extend(crossovers(view));
+    turns
+}
+
+fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
-    let sizes = |found: &Crossover| {
+    let turn = |found: &Crossover| {
         let many = view.varying.len() > 1 || view.candidates().len() > 1;
-        let at = view.point_but_size(&found.point);
+        let grows = match &found.along {
+            Along::Size => Parameter::Size,
+            Along::Parameter(name) => Parameter::Own(name.clone()),
+        };
+        let value = |value: u64| match &grows {
+            Parameter::Own(_) => format!("{} {}", grows.title(), count(value)),
+            _ => format_size(value),
+        };
+        let at = view.point_but(&grows, &found.point);
         let lead = match (many, at.is_empty()) {
             (false, _) => String::new(),
             (true, true) => format!("{}: ", found.candidate),
@@ -258,14 +274,14 @@ pub(crate) fn crossovers(view: &View<'_>) -> Vec<Paragraph> {
         };
         let text = format!(
             "{lead}Up to {}, {}; from {} on, {}.",
-            format_size(found.from_size),
+            value(found.from),
             outcome(metric, found, found.before),
-            format_size(found.to_size),
+            value(found.to),
             outcome(metric, found, found.after)
         );
         vec![Span::plain(text)]
     };
-    find_crossovers(view.report, &metric.name).iter().map(sizes).collect()
+    find_crossovers(view.report, &metric.name).iter().map(turn).collect()
 }
 
 fn outcome(metric: &MetricInfo, found: &Crossover, verdict: Verdict) -> String {

@@ -19,13 +19,24 @@ const PAGE_QUERIES: f64 = 54.0;
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
     /// What was measured, in plain words.
-    pub label: &'static str,
+    pub label: &'a str,
     /// The report behind it.
     pub report: &'a Report,
     /// The metric that answers.
     pub metric: &'static str,
+    /// Connections of the point that answers; none where there is one point only.
+    pub connections: Option<u32>,
     /// What it tells the reader.
     pub kind: FindingKind,
+}
+
+/// A server that runs here and was not touched.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    /// What it is and where it listens.
+    pub about: &'a str,
+    /// The command line that would measure it.
+    pub line: &'a str,
 }
 
 /// What a finding tells the reader.
@@ -39,11 +50,16 @@ pub enum FindingKind {
     Bulk,
     /// A new connection for each request.
     Connect,
+    /// A real server, started for this: a line of the table and no more.
+    Server,
 }
 
 impl Finding<'_> {
     fn comparison(&self) -> Option<&Comparison> {
-        self.report.comparisons.iter().find(|comparison| comparison.metric == self.metric)
+        self.report.comparisons.iter().find(|comparison| {
+            comparison.metric == self.metric
+                && self.connections.is_none_or(|connections| comparison.point.connections == connections)
+        })
     }
 
     fn unit(&self) -> &str {
@@ -78,7 +94,13 @@ impl Terminal {
     ///
     /// # Errors
     /// When the writer fails.
-    pub fn render_checkup(&self, findings: &[Finding<'_>], out: &mut dyn Write) -> io::Result<()> {
+    pub fn render_checkup(
+        &self,
+        findings: &[Finding<'_>],
+        running: &[Running<'_>],
+        notes: &[String],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let Some(first) = findings.first() else { return Ok(()) };
         let host = &first.report.host;
         writeln!(out, "What a connection between two programs costs on this machine")?;
@@ -87,7 +109,7 @@ impl Terminal {
             "{} × {}, Linux {}, {}\n",
             host.cpus, host.cpu_model, host.kernel, host.virtualization
         )?;
-        writeln!(out, "  {:<32} {:>12} {:>12}   unix against tcp", "", "TCP", "Unix socket")?;
+        writeln!(out, "  {:<32} {:>11} {:>11}  unix against tcp", "", "TCP", "Unix socket")?;
         for finding in findings {
             self.finding(finding, out)?;
         }
@@ -99,9 +121,27 @@ impl Terminal {
         for doubt in doubts(findings) {
             self.bullet(out, &doubt)?;
         }
+        for note in notes {
+            self.bullet(out, note)?;
+        }
+        self.running(running, out)?;
         writeln!(out)?;
         self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
         self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
+    }
+
+    /// Servers that run here: they belong to someone, so they are named and left alone.
+    fn running(&self, running: &[Running<'_>], out: &mut dyn Write) -> io::Result<()> {
+        if running.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.wrapped(out, "Servers that run here (not touched; measuring one puts load on it)")?;
+        for server in running {
+            self.bullet(out, &crate::text::clean(server.about))?;
+            writeln!(out, "    {}", crate::text::clean(server.line))?;
+        }
+        Ok(())
     }
 
     fn finding(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -116,7 +156,7 @@ impl Terminal {
         };
         writeln!(
             out,
-            "  {:<32} {:>12} {:>12}   {}{interval}",
+            "  {:<32} {:>11} {:>11}  {}{interval}",
             finding.label,
             format_value(comparison.baseline_value, finding.unit()),
             format_value(comparison.candidate_value, finding.unit()),

@@ -7,7 +7,7 @@ use crate::grid::{Align, Column, Grid};
 use crate::line::{Span, Tone};
 use crate::number::{format_percent, format_ratio_aligned, format_together, format_value};
 use crate::view::{self, Parameter, View};
-use crate::words;
+use crate::{ladder, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
@@ -34,15 +34,15 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         view.groups.iter().any(|group| median(view, metric, &group.baseline.id).is_some())
     };
     let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).collect();
-    let shown = if view.groups.len() > MANY_POINTS { 1 } else { SWEPT };
+    let mut figures = ladder::tables(view);
+    let shown = if view.groups.len() > MANY_POINTS || !figures.is_empty() { 1 } else { SWEPT };
     if view.candidates().is_empty() {
-        return (vec![Figure { title: String::new(), grid: sweep_alone(view, &metrics) }], None);
+        figures.push(Figure { title: String::new(), grid: sweep_alone(view, &metrics) });
+        return (figures, None);
     }
-    let figures = metrics
-        .iter()
-        .take(shown)
-        .map(|metric| Figure { title: words::title(&metric.name), grid: sweep(view, metric) })
-        .collect();
+    let swept =
+        |metric: &&MetricInfo| Figure { title: words::title(&metric.name), grid: sweep(view, metric) };
+    figures.extend(metrics.iter().take(shown).map(swept));
     let rest: Vec<String> = metrics.iter().skip(shown).map(|metric| words::title(&metric.name)).collect();
     let note =
         (!rest.is_empty()).then(|| format!("Also measured: {}; see --json or --csv.", rest.join(", ")));
@@ -75,7 +75,7 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
 }
 
 /// Values as cells with one unit; a dash for none.
-fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
+pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
     let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
     let texts = format_together(&known, unit);
     texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
@@ -270,7 +270,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
     keys.into_iter()
         .filter_map(|key| match view.metric(key) {
             Some(metric) => (view.is_sweep() && !compared(key)).then(|| metric.clone()),
-            None => Some(MetricInfo::own(key, words::split_unit(key).1, Better::Lower)),
+            None => Some(MetricInfo::own(key, samehost_model::split_unit(key).1, Better::Lower)),
         })
         .collect()
 }

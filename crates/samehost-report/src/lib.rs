@@ -13,6 +13,7 @@ mod figures;
 mod grid;
 mod head;
 mod json;
+mod ladder;
 mod line;
 mod markdown;
 mod notes;
@@ -28,7 +29,7 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-pub use checkup::{Finding, FindingKind};
+pub use checkup::{Finding, FindingKind, Running};
 pub use number::{format_ratio, format_value};
 pub use terminal::Terminal;
 

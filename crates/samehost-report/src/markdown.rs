@@ -20,7 +20,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for headline in notes::headlines(&report.warnings) {
         writeln!(out, "\n**{}!** {}", words::code(headline.code).to_uppercase(), escape(&headline.message))?;
     }
-    for paragraph in answer::answer(&view).iter().chain(&answer::crossovers(&view)) {
+    for paragraph in answer::answer(&view).iter().chain(&answer::turns(&view)) {
         let text: Vec<&str> = paragraph.iter().map(Span::text).collect();
         writeln!(out, "\n{}", escape(&text.join(" ")))?;
     }

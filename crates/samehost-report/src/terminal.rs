@@ -118,7 +118,7 @@ impl Page {
 
     fn answer(&mut self, view: &View<'_>) {
         let mut lines = Vec::new();
-        for paragraph in answer::answer(view).iter().chain(&answer::crossovers(view)) {
+        for paragraph in answer::answer(view).iter().chain(&answer::turns(view)) {
             lines.extend(wrap_spans(paragraph, self.measure()));
         }
         self.section(lines);
@@ -129,7 +129,7 @@ impl Page {
         for figure in figures.into_iter().filter(|figure| !figure.grid.rows.is_empty()) {
             let mut lines = Vec::new();
             if !figure.title.is_empty() {
-                lines.push(Line::from(vec![Span::new(Tone::Bold, figure.title)]));
+                lines.extend(wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns));
             }
             lines.extend(figure.grid.lines(self.columns));
             self.section(lines);

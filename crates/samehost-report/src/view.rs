@@ -130,9 +130,9 @@ impl<'a> View<'a> {
         self.varying.iter().map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
-    /// The point in words without its size, which a sentence about sizes names itself.
-    pub(crate) fn point_but_size(&self, point: &Point) -> String {
-        let others = self.varying.iter().filter(|parameter| **parameter != Parameter::Size);
+    /// The point in words without a parameter that the sentence names itself.
+    pub(crate) fn point_but(&self, named: &Parameter, point: &Point) -> String {
+        let others = self.varying.iter().filter(|parameter| *parameter != named);
         others.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 

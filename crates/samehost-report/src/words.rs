@@ -26,42 +26,32 @@ fn kind(metric: &MetricInfo) -> Kind {
     }
 }
 
-/// Title of a metric in a table and in a sentence, and its subject with a verb where it has one.
-const TITLES: &[(&str, &str, &str)] = &[
-    ("throughput", "throughput", ""),
-    ("bandwidth", "bandwidth", ""),
-    ("latency_mean", "mean latency", "a round trip takes"),
-    ("latency_p50", "latency p50", "the median round trip takes"),
-    ("latency_p90", "latency p90", "a round trip at the 90th percentile takes"),
-    ("latency_p95", "latency p95", "a round trip at the 95th percentile takes"),
-    ("latency_p99", "latency p99", "a round trip at the 99th percentile takes"),
-    ("latency_p99_9", "latency p99.9", "a round trip at the 99.9th percentile takes"),
-    ("service_mean", "mean service", "once sent, a request takes"),
-    ("client_cpu_per_op", "client CPU/op", "the client needs"),
-    ("server_cpu_per_op", "server CPU/op", "the server needs"),
-    ("total_cpu_per_op", "total CPU/op", "client and server together need"),
-    ("wall_time", "wall time", "it takes"),
-    ("cpu_time", "CPU time", "it needs"),
+/// What sentences begin with, for the metrics of which a verb can be said.
+const SUBJECTS: &[(&str, &str)] = &[
+    ("throughput", ""),
+    ("bandwidth", ""),
+    ("latency_mean", "a round trip takes"),
+    ("latency_p50", "the median round trip takes"),
+    ("latency_p90", "a round trip at the 90th percentile takes"),
+    ("latency_p95", "a round trip at the 95th percentile takes"),
+    ("latency_p99", "a round trip at the 99th percentile takes"),
+    ("latency_p99_9", "a round trip at the 99.9th percentile takes"),
+    ("service_mean", "once sent, a request takes"),
+    ("client_cpu_per_op", "the client needs"),
+    ("server_cpu_per_op", "the server needs"),
+    ("total_cpu_per_op", "client and server together need"),
+    ("wall_time", "it takes"),
+    ("cpu_time", "it needs"),
 ];
 
-/// What tables call a metric. A name of a workload's own gives up its unit, which stands behind each value.
+/// What tables call a metric.
 pub(crate) fn title(name: &str) -> String {
-    TITLES.iter().find(|(known, ..)| *known == name).map_or_else(
-        || clean(&split_unit(name).0.replace("_p99_9", "_p99.9").replace('_', " ")),
-        |(_, title, _)| (*title).to_owned(),
-    )
-}
-
-/// A measurement's name without the unit it ends in, and the unit.
-pub(crate) fn split_unit(name: &str) -> (&str, &str) {
-    const UNITS: [&str; 7] = ["percent", "bytes_per_s", "per_s", "bytes", "us", "ms", "s"];
-    let found = UNITS.iter().find_map(|unit| Some((name.strip_suffix(unit)?.strip_suffix('_')?, *unit)));
-    found.filter(|(rest, _)| !rest.is_empty()).unwrap_or((name, ""))
+    clean(&samehost_model::metric_title(name))
 }
 
 /// Subject and verb before a change: `a round trip takes`; nothing for rates, which begin with the number.
 fn subject(metric: &MetricInfo, open_loop: bool) -> String {
-    match TITLES.iter().find(|(known, ..)| *known == metric.name) {
+    match SUBJECTS.iter().find(|(known, ..)| *known == metric.name) {
         Some((.., subject)) if open_loop => subject.replace("round trip", "request"),
         Some((.., subject)) => (*subject).to_owned(),
         None => match kind(metric) {
@@ -249,7 +239,7 @@ mod tests {
             ("moved_bytes_per_s", "moved", "bytes_per_s"),
             ("_s", " s", ""),
         ] {
-            assert_eq!((title(key), split_unit(key).1), (name.to_owned(), unit), "{key}");
+            assert_eq!((title(key), samehost_model::split_unit(key).1), (name.to_owned(), unit), "{key}");
         }
     }
 

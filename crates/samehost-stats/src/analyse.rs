@@ -1,7 +1,9 @@
 //! From samples to comparisons, controls, evidence and warnings. It can be run again on a stored report and
 //! gives the same.
 
-use samehost_model::{Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Report, Verdict, Warning};
+use samehost_model::{
+    Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Report, Verdict, Warning, metric_title,
+};
 
 use crate::doubts::{Bar, Doubt, find_doubts};
 use crate::judge::{Case, Terms, doubt_precision, judge};
@@ -243,10 +245,11 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
     let widest = widths.iter().copied().fold(0.0, f64::max);
     (missed > 0).then(|| {
         let (wanted, reached) = (percent(report.plan.precision), percent(widest.exp_m1()));
+        let title = metric_title(metric);
         let message = match widths.len() {
-            1 => format!("the interval of {metric} reached ±{reached}; ±{wanted} was wanted"),
+            1 => format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted"),
             all => format!(
-                "{missed} of {all} comparisons of {metric} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
+                "{missed} of {all} comparisons of {title} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
             ),
         };
         Warning::new(Code::Imprecise, metric, message)

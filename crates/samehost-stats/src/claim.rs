@@ -187,6 +187,7 @@ mod tests {
             transport: Transport::Tcp,
             endpoint: None,
             tls: false,
+            capacity_per_s: None,
             point: Point::default(),
         };
         let comparison = Comparison {

@@ -184,7 +184,8 @@ fn doubt_repeats(report: &Report) -> Option<Doubt> {
 fn doubt_load(trials: &ArmTrials<'_>) -> Option<Doubt> {
     let rate = trials.arm.point.rate_per_s?;
     let done = trials.median(|s| s.throughput_per_s)?;
-    if done >= 0.99 * rate {
+    let achieved: Vec<f64> = trials.counted.iter().filter_map(|s| s.throughput_per_s).collect();
+    if !crate::falls_short(&achieved, rate) {
         return None;
     }
     let message = format!(
@@ -233,7 +234,7 @@ fn doubt_drift_over_blocks(report: &Report) -> Vec<Doubt> {
         }
         let message = format!(
             "{} of {} drifted by {} from the first block to the last; the ratios stand, for each compares trials of one block, but the absolute values are an average over a change",
-            metric.name,
+            metric.title(),
             group.baseline.id,
             crate::wording::change(ratio)
         );

@@ -12,6 +12,7 @@ mod estimate;
 pub mod holm;
 mod interval;
 mod judge;
+mod ladder;
 mod machine;
 pub mod normal;
 pub mod pairing;
@@ -28,10 +29,13 @@ mod wording;
 pub use analyse::{Analysis, analyse, compare_controls};
 pub use claim::{Claim, ClaimError, Refuted, check};
 pub use compare::{Changes, CompareError, compare};
-pub use crossover::{Crossover, find_crossovers};
+pub use crossover::{Along, Crossover, find_crossovers};
 pub use doubts::{Bar, Doubt, find_doubts};
 pub use estimate::{Estimate, Method, SIGNED_RANK_FROM, estimate, estimate_shift};
 pub use interval::{Interval, median};
 pub use judge::{Case, Terms, judge};
+pub use ladder::{
+    Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
+};
 pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -101,6 +101,9 @@ pub struct BenchOptions {
     /// Open loop: requests due per second (50k), or a part of the baseline's capacity (40%,80%)
     #[arg(long, value_name = "LIST")]
     pub rate: Option<String>,
+    /// Open loop at 10, 20, … 110 % of the baseline's capacity: shows where each transport's latency takes off
+    #[arg(long, conflicts_with = "rate")]
+    pub ladder: bool,
     /// How due requests are spread
     #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "uniform"])]
     pub arrivals: String,
@@ -150,6 +153,9 @@ pub struct BenchOptions {
     pub output: OutputOptions,
 }
 
+/// Steps of a ladder, each a tenth of the baseline's capacity.
+const LADDER_TENTHS: u32 = 11;
+
 fn parse_claim(text: &str) -> Result<samehost_stats::Claim, String> {
     text.parse().map_err(|error: samehost_stats::ClaimError| error.to_string())
 }
@@ -166,6 +172,11 @@ fn parse_arm(text: &str) -> Result<(String, String), String> {
 impl BenchOptions {
     /// The rates asked for.
     pub fn rates(&self) -> Result<Vec<RateSpec>, samehost_model::QuantityError> {
+        if self.ladder {
+            return Ok((1..=LADDER_TENTHS)
+                .map(|tenth| RateSpec::OfCapacity(f64::from(tenth) / 10.0))
+                .collect());
+        }
         self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
     }
 
@@ -233,6 +244,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("connections", axes.connections.is_none()),
         ("size", axes.sizes.is_none()),
         ("rate", !axes.rates),
+        ("ladder", !axes.rates),
         ("arrivals", !axes.rates),
         ("transports", axes.commands),
         ("threads", axes.commands),
@@ -256,6 +268,11 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
         Kind::Count => argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
             Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
             _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
+        }),
+        Kind::Counts => argument.value_name("LIST").value_parser(|text: &str| {
+            samehost_model::parse_count_list(text).map(|_| text.to_owned()).map_err(|error| {
+                format!("`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)", error.text)
+            })
         }),
         Kind::Duration => argument
             .value_name("TIME")

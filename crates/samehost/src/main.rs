@@ -1,11 +1,11 @@
 //! samehost: the hop between programs on one machine, measured.
 
+mod checkup_parts;
 mod cli;
 mod commands;
 mod exit;
 mod output;
 mod progress;
-mod redact;
 mod signals;
 mod storage;
 

@@ -36,6 +36,27 @@ fn a_pipeline_counts_every_command() {
 }
 
 #[test]
+fn several_pipelines_are_points_of_their_own() {
+    let report = Here::new().report(&["redis", "--pipeline", "1,8..16", "--connections", "2"]);
+    assert_sound(&report);
+    for (arm, pipeline) in [("tcp/pipeline=1", 1), ("unix/pipeline=8", 8), ("unix/pipeline=16", 16)] {
+        let made: Vec<_> = report["trials"].as_array().unwrap().iter().filter(|t| t["arm"] == arm).collect();
+        assert!(!made.is_empty(), "{arm}: {}", report["arms"]);
+        assert!(made.iter().all(|trial| trial["operations"].as_u64().unwrap() % pipeline == 0), "{arm}");
+    }
+    assert_eq!(report["workload"]["title"], "GET in pipelines");
+    assert!(report["workload"]["parameters"].get("pipeline").is_none(), "it is not the same at every point");
+    let latency = report["comparisons"].as_array().unwrap().iter().filter(|c| c["metric"] == "latency_mean");
+    let mut points: Vec<&str> =
+        latency.map(|c| c["point"]["parameters"]["pipeline"].as_str().unwrap()).collect();
+    points.sort_unstable();
+    assert_eq!(points, ["1", "16", "8"]);
+    let output = Here::new().bench(&[&["redis", "--pipeline", "8,65"], TINY].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("from 1 to 64"), "{}", said(&output));
+}
+
+#[test]
 fn large_values_and_a_rate_in_operations() {
     assert_sound(&Here::new().report(&["redis", "--size", "1m", "--connections", "2"]));
     let report = Here::new().report(&["redis", "--rate", "2000", "--pipeline", "4", "--connections", "4"]);

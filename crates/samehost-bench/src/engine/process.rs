@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::clock::{Nanos, now};
 use crate::BenchError;
+use crate::redact::without_passwords;
 
 /// A command to time.
 #[derive(Clone, Debug)]
@@ -74,14 +75,19 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
     let output = output.map_err(|error| failed(format!("could not be waited for: {error}")))?;
     let after = children();
     if !output.status.success() {
-        return Err(failed(format!("`{}` ended with {}{}", job.script, output.status, words(&output))));
+        return Err(failed(format!(
+            "`{}` ended with {}{}",
+            without_passwords(&job.script),
+            output.status,
+            words(&output)
+        )));
     }
     let value = match &job.pattern {
         None => None,
         Some(pattern) => Some(number(pattern, &output).ok_or_else(|| {
             failed(format!(
                 "no number matches `{pattern}` in the output of `{}`{}",
-                job.script,
+                without_passwords(&job.script),
                 words(&output)
             ))
         })?),

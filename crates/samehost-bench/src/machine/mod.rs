@@ -2,6 +2,7 @@
 
 mod environment;
 mod listener;
+mod listening;
 mod placement;
 mod pollution;
 mod proc;
@@ -10,6 +11,7 @@ mod thread_use;
 
 pub use environment::host;
 pub use listener::listener_pids;
+pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
 pub use proc::family;

@@ -20,6 +20,7 @@ use samehost_transport::Stream;
 
 use crate::BenchError;
 use crate::engine::Job;
+use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
 pub(crate) use noop::job as noop_job;
@@ -48,6 +49,9 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A whole number from 1.
     Count,
+    /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the matrix:
+    /// each point has its own in `parameters`, which goes before the workload's.
+    Counts,
     /// A length of time.
     Duration,
     /// Anything.
@@ -140,6 +144,12 @@ pub trait Workload: Sync {
         _parameters: &Parameters,
     ) -> Result<(), BenchError> {
         Ok(())
+    }
+
+    /// The kind of server it measures, by which the checkup finds those that are installed or run here; none for
+    /// a server of our own. Naming it here is all that makes a workload part of the checkup.
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        None
     }
 
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.

@@ -116,6 +116,7 @@ impl Scene {
             transport: side.transport,
             endpoint: None,
             tls: side.transport.is_tls(),
+            capacity_per_s: None,
             point,
         });
         self.sides.insert(id, side);

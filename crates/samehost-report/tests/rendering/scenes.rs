@@ -26,6 +26,7 @@ pub(crate) const SCENES: &[(&str, Make)] = &[
     ("connections", connections),
     ("sizes", sizes),
     ("open_loop", open_loop),
+    ("ladder", ladder),
     ("errors", errors),
     ("client_bound", client_bound),
     ("single_arm", single_arm),
@@ -115,6 +116,34 @@ pub(crate) fn open_loop() -> Report {
     scene.arm(Side { latency_us: 420.0, spread: 0.9, noise: 0.05, ..tcp() }, at.clone(), "");
     scene.arm(Side { latency_us: 96.0, spread: 0.6, noise: 0.05, ..unix() }, at, "");
     scene.measure(12);
+    scene.done()
+}
+
+/// Eleven rates: tcp has a knee and is saturated at the end, one rate of unix is void.
+pub(crate) fn ladder() -> Report {
+    let metrics = ["latency_mean", "latency_p99", "client_cpu_per_op"];
+    let mut scene = Scene::new("redis", "GET", &metrics);
+    scene.requests = 3000;
+    let capacity = 50_000.0;
+    for tenth in 1..=11 {
+        let part = f64::from(tenth) / 10.0;
+        let at = Point { rate_per_s: Some(part * capacity), ..point(16, Some(128)) };
+        let queue = |limit: f64| 1.0 / (1.0 - (part / limit).min(0.96));
+        let tag = format!("{tenth}0%");
+        scene.arm(Side { latency_us: 30.0 * queue(1.0), ..tcp() }, at.clone(), &tag);
+        scene.arm(Side { latency_us: 24.0 * queue(1.9), ..unix() }, at, &tag);
+    }
+    scene.measure(4);
+    for arm in &mut scene.report.arms {
+        arm.capacity_per_s = Some(if arm.name == "tcp" { capacity } else { 1.7 * capacity });
+    }
+    for trial in &mut scene.report.trials {
+        match trial.arm.as_str() {
+            "tcp/110%" => trial.throughput_per_s = trial.throughput_per_s.map(|rate| 0.9 * rate),
+            "unix/60%" => trial.invalid = Some("the generator was late".into()),
+            _ => {}
+        }
+    }
     scene.done()
 }
 

@@ -24,6 +24,7 @@ fn head(connections: &[u32]) -> Report {
             transport,
             endpoint: None,
             tls: false,
+            capacity_per_s: None,
             point: point(c),
         })
     });

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use samehost_model::{Code, Comparison, MetricInfo, Point, Report, Transport, Verdict, Warning};
-use samehost_stats::{analyse, find_crossovers};
+use samehost_stats::{Along, analyse, find_crossovers};
 
 use crate::made::{arm, control, each, empty, measured, point, sample};
 
@@ -198,10 +198,20 @@ fn crossovers_bracket_the_turn() {
     analyse(&report).apply(&mut report);
     let found = find_crossovers(&report, "throughput");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!((found[0].from_size, found[0].to_size), (1024, 65_536));
+    assert_eq!((found[0].from, found[0].to), (1024, 65_536));
     assert_eq!((found[0].before, found[0].after), (Verdict::Faster, Verdict::Slower));
     assert_eq!((found[0].baseline.as_str(), found[0].candidate.as_str()), ("tcp", "unix"));
     assert!(find_crossovers(&report, "latency_p50").is_empty());
+    // The same sweep along a parameter of the workload's own, whose numbers do not sort as text.
+    for arm in &mut report.arms {
+        let Some(size) = arm.point.size_bytes.take() else { continue };
+        arm.point.parameters.insert("pipeline".into(), size.to_string());
+    }
+    analyse(&report).apply(&mut report);
+    let found = find_crossovers(&report, "throughput");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].along, Along::Parameter("pipeline".into()));
+    assert_eq!((found[0].from, found[0].to), (1024, 65_536));
 }
 
 proptest! {

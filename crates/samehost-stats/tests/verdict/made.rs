@@ -6,7 +6,15 @@ use samehost_model::{
 
 pub(crate) fn arm(id: &str, transport: Transport, point: &Point) -> Arm {
     let point = point.clone();
-    Arm { id: id.into(), name: transport.name().into(), transport, endpoint: None, tls: false, point }
+    Arm {
+        id: id.into(),
+        name: transport.name().into(),
+        transport,
+        endpoint: None,
+        tls: false,
+        capacity_per_s: None,
+        point,
+    }
 }
 
 pub(crate) fn point() -> Point {

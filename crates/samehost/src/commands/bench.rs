@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use samehost_bench::redact::redacted;
 use samehost_bench::{BenchError, Benched, Request, Wishes};
 use samehost_model::{Code, Outcome, Report, Transport, Warning, parse_count_list, parse_size_list};
 use samehost_stats::Claim;
@@ -13,7 +14,6 @@ use samehost_stats::Claim;
 use crate::cli::{Bench, BenchOptions};
 use crate::exit::Ending;
 use crate::progress::Watcher;
-use crate::redact::redacted;
 use crate::storage::SamplesFile;
 use crate::{output, signals};
 

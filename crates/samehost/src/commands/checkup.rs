@@ -1,4 +1,5 @@
-//! `samehost`: the checkup. A short measurement of each kind of use, and what it means.
+//! `samehost`: the checkup. A short measurement of each kind of use and of the servers that are installed, what it
+//! means, and how to measure the servers that run.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,66 +10,18 @@ use anyhow::Context;
 use samehost_bench::workloads::{Parameters, workload};
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::Report;
-use samehost_report::{Finding, FindingKind};
+use samehost_report::{Finding, Running};
 use serde_json::json;
 
+use crate::checkup_parts::{Neighbour, Part, neighbours, plan};
 use crate::cli::CheckupOptions;
 use crate::commands::bench::fresh_seed;
 use crate::exit::{Ending, WrongUse};
 use crate::progress::Watcher;
 use crate::{output, signals};
 
-/// One measurement of the checkup.
-struct Part {
-    label: &'static str,
-    kind: FindingKind,
-    workload: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
-    connections: Option<u32>,
-    size: Option<u64>,
-    metric: &'static str,
-}
-
-const PARTS: &[Part] = &[
-    Part {
-        label: "one request and its reply",
-        kind: FindingKind::RoundTrip,
-        workload: "raw",
-        parameters: &[],
-        connections: Some(1),
-        size: Some(128),
-        metric: "latency_mean",
-    },
-    Part {
-        label: "CPU time per request, 64 at once",
-        kind: FindingKind::Busy,
-        workload: "raw",
-        parameters: &[],
-        connections: Some(64),
-        size: Some(128),
-        metric: "total_cpu_per_op",
-    },
-    Part {
-        label: "large transfers, 512 KiB writes",
-        kind: FindingKind::Bulk,
-        workload: "raw",
-        parameters: &[("pattern", "bulk")],
-        connections: None,
-        size: Some(512 * 1024),
-        metric: "bandwidth",
-    },
-    Part {
-        label: "a new connection per request",
-        kind: FindingKind::Connect,
-        workload: "connect",
-        parameters: &[],
-        connections: Some(1),
-        size: None,
-        metric: "latency_mean",
-    },
-];
-
-const BUDGET: Duration = Duration::from_secs(40);
+/// Starting servers and waiting for a calm machine come on top; all of it is to be over in a minute.
+const BUDGET: Duration = Duration::from_secs(42);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
@@ -78,31 +31,85 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
+    // Looked at before any server of ours runs.
+    let neighbours = neighbours();
+    let (parts, left) = plan(budget);
+    let mut notes: Vec<String> = Vec::new();
+    if !left.is_empty() {
+        notes.push(format!("No time was left for {}; a longer --budget has some.", left.join(" and ")));
+    }
     let mut reports = Vec::new();
-    for part in PARTS {
+    for (part, share) in parts {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        reports.push((part, measure(part, budget / PARTS.len() as u32, seed, &interrupted, options.quiet)?));
+        match measure(&part, share, seed, &interrupted, options.quiet) {
+            Ok(report) => reports.push((part, report)),
+            Err(error) if part.installed && !interrupted.load(Ordering::Relaxed) => {
+                notes.push(format!("{} is installed but could not be measured: {error:#}.", part.workload));
+            }
+            Err(error) => return Err(error),
+        }
     }
     if let Some(path) = &options.json {
-        let parts: Vec<_> =
-            reports.iter().map(|(part, report)| json!({ "label": part.label, "report": report })).collect();
-        let mut bytes =
-            serde_json::to_vec_pretty(&json!({ "schema": "samehost.checkup/1", "parts": parts }))?;
-        bytes.push(b'\n');
-        output::write_to(path, &bytes)?;
+        output::write_to(path, &as_json(&reports, &neighbours, &notes)?)?;
     }
     if options.json.as_deref() != Some(std::path::Path::new("-")) {
-        let findings: Vec<Finding<'_>> = reports
-            .iter()
-            .map(|(part, report)| Finding { label: part.label, report, metric: part.metric, kind: part.kind })
-            .collect();
         let mut bytes = Vec::new();
-        output::terminal().render_checkup(&findings, &mut bytes)?;
+        output::terminal().render_checkup(&findings(&reports), &running(&neighbours), &notes, &mut bytes)?;
         std::io::stdout().write_all(&bytes).context("standard output")?;
     }
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}
+
+fn findings(reports: &[(Part, Report)]) -> Vec<Finding<'_>> {
+    reports
+        .iter()
+        .flat_map(|(part, report)| {
+            part.lines.iter().map(move |line| Finding {
+                label: &line.label,
+                report,
+                metric: line.metric,
+                connections: line.connections,
+                kind: line.kind,
+            })
+        })
+        .collect()
+}
+
+fn running(neighbours: &[Neighbour]) -> Vec<Running<'_>> {
+    neighbours.iter().map(|found| Running { about: &found.about, line: &found.line }).collect()
+}
+
+fn as_json(
+    reports: &[(Part, Report)],
+    neighbours: &[Neighbour],
+    notes: &[String],
+) -> anyhow::Result<Vec<u8>> {
+    let label = |part: &Part| match part.lines.as_slice() {
+        [line] => line.label.clone(),
+        _ => part.workload.to_owned(),
+    };
+    let parts: Vec<_> =
+        reports.iter().map(|(part, report)| json!({ "label": label(part), "report": report })).collect();
+    let running: Vec<_> = neighbours
+        .iter()
+        .map(|found| {
+            json!({
+                "workload": found.workload,
+                "process": found.server.name,
+                "pid": found.server.pid,
+                "endpoints": found.server.endpoints,
+                "command": found.line,
+            })
+        })
+        .collect();
+    let whole = json!({
+        "schema": "samehost.checkup/1", "parts": parts, "running_servers": running, "notes": notes,
+    });
+    let mut bytes = serde_json::to_vec_pretty(&whole)?;
+    bytes.push(b'\n');
+    Ok(bytes)
 }
 
 fn measure(
@@ -117,10 +124,17 @@ fn measure(
     let mut parameters: Parameters =
         workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
     parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let wishes = if part.installed {
+        // Two points in a share of time: short trials, and as few blocks as a verdict can do with.
+        let trial_time = Some(Duration::from_millis(100));
+        Wishes { budget: Some(budget), trial_time, min_blocks: Some(8), ..Wishes::default() }
+    } else {
+        Wishes { budget: Some(budget), ..Wishes::default() }
+    };
     let request = Request {
-        connections: part.connections.into_iter().collect(),
+        connections: part.connections.clone(),
         sizes: part.size.into_iter().collect(),
-        wishes: Wishes { budget: Some(budget), ..Wishes::default() },
+        wishes,
         seed,
         parameters,
         ..Request::new(
@@ -130,9 +144,10 @@ fn measure(
         )
     };
     let mut watcher = Watcher::new(quiet, None);
-    watcher.announce(part.label);
-    let benched = samehost_bench::bench(workload, &request, &mut watcher)?;
+    watcher.announce(part.lines.first().map_or(part.workload, |line| line.label.as_str()));
+    let benched = samehost_bench::bench(workload, &request, &mut watcher);
     watcher.finish();
+    let benched = benched?;
     match benched.failure {
         Some(failure) => Err(failure.into()),
         None => Ok(benched.report),

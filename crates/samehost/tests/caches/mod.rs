@@ -42,9 +42,13 @@ impl Here {
 
     /// `samehost bench` with these arguments.
     pub fn bench(&self, arguments: &[&str]) -> Command {
+        self.samehost(&[&["bench"], arguments].concat())
+    }
+
+    /// `samehost` with these arguments.
+    pub fn samehost(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
         command
-            .arg("bench")
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.runtime.path())
             .env("XDG_STATE_HOME", self.state.path())

@@ -51,13 +51,7 @@ fn a_report_keeps_to_its_schema() {
         &["bench", "connect"],
         &["bench", "noop"],
     ] {
-        // Percentages need one number of connections.
-        let workload: Vec<&str> = if workload.contains(&"--rate") {
-            workload.iter().map(|word| if *word == "1,4" { "4" } else { word }).collect()
-        } else {
-            workload.to_vec()
-        };
-        let report = home.measure(&workload);
+        let report = home.measure(workload);
         let faults: Vec<String> = schema.iter_errors(&report).map(|error| error.to_string()).collect();
         assert!(faults.is_empty(), "{workload:?}: {faults:?}");
         assert_eq!(report["schema"], "samehost.report/1");
@@ -161,6 +155,59 @@ fn an_open_loop_offers_exactly_its_rate() {
         assert!((100..=220).contains(&operations), "{trial}");
         assert!(trial["lateness_us"]["p50"].is_number() && trial["service_us"]["p50"].is_number());
     }
+    home.assert_nothing_left();
+}
+
+#[test]
+fn a_percentage_is_of_the_capacity_at_its_level() {
+    let home = Home::new();
+    let report = home.measure(&["bench", "raw", "--rate", "30%", "--connections", "1,8", "--size", "64,16k"]);
+    let arms = report["arms"].as_array().unwrap();
+    let arm = |id: &str| arms.iter().find(|arm| arm["id"] == id).unwrap_or_else(|| panic!("{arms:?}"));
+    let mut capacities = Vec::new();
+    for level in ["c1/64B", "c8/64B", "c1/16384B", "c8/16384B"] {
+        let (tcp, unix) = (arm(&format!("tcp/{level}")), arm(&format!("unix/{level}")));
+        let capacity = tcp["capacity_per_s"].as_f64().unwrap();
+        let rate = tcp["rate_per_s"].as_f64().unwrap();
+        assert!((rate - 0.3 * capacity).abs() <= 1.0, "{tcp}");
+        assert_eq!(unix["rate_per_s"], tcp["rate_per_s"], "a percentage is of the baseline's");
+        assert_ne!(unix["capacity_per_s"], tcp["capacity_per_s"], "each was measured");
+        let said = &report["workload"]["parameters"][format!("capacity_per_s/{level}")];
+        assert_eq!(said.as_str().unwrap(), format!("{capacity:.0}"));
+        capacities.push(rate);
+    }
+    assert!(capacities.windows(2).all(|two| two[0] != two[1]), "{capacities:?}");
+    home.assert_nothing_left();
+}
+
+#[test]
+fn a_ladder_has_eleven_rates_and_says_where_each_takes_off() {
+    let home = Home::new();
+    let quick = ["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
+    let ended =
+        home.run(&[&["bench", "raw", "--ladder", "--connections", "4", "--json", "-"][..], &quick].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let arms = report["arms"].as_array().unwrap();
+    for transport in ["tcp", "unix"] {
+        for percent in (10..=110).step_by(10) {
+            let id = format!("{transport}/{percent}%");
+            let arm = arms.iter().find(|arm| arm["id"] == id.as_str()).unwrap_or_else(|| panic!("{id}"));
+            assert!(arm["capacity_per_s"].as_f64().unwrap() > 0.0);
+            assert!(!trials(&report, &id).is_empty());
+        }
+    }
+    let file = home.path("report.json");
+    std::fs::write(&file, &ended.stdout).unwrap();
+    let shown = home.run(&["report", file.to_str().unwrap()]).stdout;
+    for transport in ["tcp", "unix"] {
+        assert!(shown.contains(&format!("rates over {transport}: capacity ")), "{shown}");
+    }
+    assert!(shown.contains("take") && shown.contains("off"), "{shown}");
+    let both = home.run(&["bench", "raw", "--ladder", "--rate", "40%"]);
+    assert_eq!(both.status, 2, "{}", both.stderr);
+    let bulk = home.run(&["bench", "raw", "--pattern", "bulk", "--ladder"]);
+    assert!(bulk.status == 2 && bulk.stderr.contains("--ladder"), "{}", bulk.stderr);
     home.assert_nothing_left();
 }
 

@@ -39,6 +39,25 @@ fn a_number_from_the_output_is_compared() {
 }
 
 #[test]
+fn a_password_in_a_command_shows_nowhere() {
+    let home = Home::new();
+    let ended = home.run(
+        &[
+            &["bench", "command", "--arm", "url=true redis://:hunter2@127.0.0.1:1"][..],
+            &["--arm", "option=PGPASSWORD=hunter2 true --password=hunter2", "--markdown", "-"],
+            &FEW[..FEW.len() - 2],
+        ]
+        .concat(),
+    );
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let samples = std::fs::read_to_string(&home.stored()[0]).unwrap();
+    for text in [&ended.stdout, &ended.stderr, &samples] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert!(samples.contains("redis://:***@127.0.0.1:1"), "the rest stays: {samples}");
+}
+
+#[test]
 fn cpu_time_of_all_descendants_counts() {
     let home = Home::new();
     let work = |count: u32| format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done");

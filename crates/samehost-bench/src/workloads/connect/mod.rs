@@ -97,7 +97,7 @@ impl Workload for Connect {
         }
     }
 
-    fn metrics(&self, parameters: &Parameters, _: OpenOrClosed) -> Vec<MetricInfo> {
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if is_burst(parameters) {
             let mut metrics = vec![
                 MetricInfo::own("served_percent", "percent", Better::Higher),
@@ -108,15 +108,7 @@ impl Workload for Connect {
             metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
             return metrics;
         }
-        let built_in = [
-            "latency_mean",
-            "latency_p50",
-            "latency_p99",
-            "throughput",
-            "client_cpu_per_op",
-            "server_cpu_per_op",
-        ];
-        let mut metrics = built_in.map(MetricInfo::built_in).to_vec();
+        let mut metrics = super::request_metrics(open_loop);
         metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
         metrics
     }

@@ -10,6 +10,7 @@ use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::fixtures::{MEMCACHED, ServerKind};
 use running::RunningMemcached;
 use session::Protocol;
 
@@ -81,6 +82,10 @@ impl Workload for Memcached {
     /// Both transports cannot share a process, so a process never serves two blocks.
     fn blocks_per_start(&self) -> u32 {
         1
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&MEMCACHED)
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

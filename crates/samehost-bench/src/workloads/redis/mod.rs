@@ -13,6 +13,7 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::fixtures::{REDIS, ServerKind};
 use address::Address;
 use running::RunningRedis;
 
@@ -49,9 +50,9 @@ impl Workload for Redis {
             },
             Parameter {
                 name: "pipeline",
-                help: "Commands sent together, 1 to 64; each counts as an operation, and latency is that of them all",
+                help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
                 default: "1",
-                kind: Kind::Count,
+                kind: Kind::Counts,
             },
         ]
     }
@@ -72,6 +73,7 @@ impl Workload for Redis {
         let command = parameters["command"].to_ascii_uppercase();
         match parameters["pipeline"].as_str() {
             "1" => command,
+            several if several.contains(',') => format!("{command} in pipelines"),
             many => format!("{command}, {many} in a pipeline"),
         }
     }
@@ -111,6 +113,10 @@ impl Workload for Redis {
             }
         }
         Ok(servers)
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&REDIS)
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

@@ -1,0 +1,72 @@
+//! The checkup end to end: what is installed is measured, what runs is named and left alone.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod caches;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use caches::{Here, Server, said};
+use serde_json::Value;
+
+/// A checkup with this budget: its JSON and its words.
+fn checkup(budget: &str) -> (Value, String) {
+    let here = Here::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("checkup.json");
+    let mut command = here.samehost(&["--budget", budget, "--quiet", "--json"]);
+    let output = command.arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    here.assert_nothing_left();
+    let json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    (json, String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Connections that a Redis ever had, this one included.
+fn connections(port: u16) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "INFO stats\r\n").unwrap();
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut counts = lines.filter_map(|line| line.strip_prefix("total_connections_received:")?.parse().ok());
+    counts.next().unwrap()
+}
+
+#[test]
+fn a_server_that_runs_is_named_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("r.sock");
+    let (server, port) = Server::on_port(|port| {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
+        command.arg("--dir").arg(directory.path()).arg("--unixsocket").arg(&socket);
+        command
+    });
+    let before = connections(port);
+    // Twenty seconds hold the built-in parts only.
+    let (json, text) = checkup("20s");
+    assert_eq!(connections(port), before + 1, "only this test's own connection came to it");
+    let line = format!("samehost bench redis --tcp tcp:127.0.0.1:{port} --unix unix:{}", socket.display());
+    assert!(text.contains(&line), "{text}");
+    let running = json["running_servers"].as_array().unwrap();
+    let found = running.iter().find(|found| found["pid"] == server.0.id()).unwrap();
+    assert_eq!((&found["workload"], &found["command"]), (&"redis".into(), &line.as_str().into()));
+    assert_eq!(json["parts"].as_array().unwrap().len(), 4);
+    assert!(text.contains("No time was left for"), "installed servers are named: {text}");
+}
+
+#[test]
+fn an_installed_server_is_measured_on_a_private_instance() {
+    let (json, text) = checkup("30s");
+    let servers: Vec<&Value> = json["parts"].as_array().unwrap().iter().skip(4).collect();
+    assert!(!servers.is_empty(), "{}", json["notes"]);
+    for part in servers {
+        let name = part["label"].as_str().unwrap();
+        assert_eq!(part["report"]["workload"]["server"]["managed"], true);
+        for what in [": one at a time", ": CPU time, 64 at once"] {
+            let line = text.lines().find(|line| line.contains(&format!("{name}{what}")));
+            assert!(line.is_some_and(|line| line.contains("µs")), "{text}");
+        }
+    }
+}
