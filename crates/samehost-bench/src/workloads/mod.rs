@@ -8,6 +8,7 @@ mod link;
 pub(crate) mod memcached;
 mod noop;
 mod raw;
+mod postgres;
 pub(crate) mod redis;
 mod url;
 
@@ -25,7 +26,7 @@ pub(crate) use noop::job as noop_job;
 
 /// Every workload, in the order in which help lists them.
 pub static WORKLOADS: &[&dyn Workload] =
-    &[&raw::Raw, &connect::Connect, &redis::Redis, &memcached::Memcached, &command::Command, &noop::Noop];
+    &[&raw::Raw, &connect::Connect, &redis::Redis, &memcached::Memcached, &postgres::Postgres, &command::Command, &noop::Noop];
 
 /// The workload of this name.
 #[must_use]
