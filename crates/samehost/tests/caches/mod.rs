@@ -47,6 +47,8 @@ impl Here {
             .arg("bench")
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.runtime.path())
+            // Where private databases are made.
+            .env("TMPDIR", self.runtime.path())
             .env("XDG_STATE_HOME", self.state.path())
             .env("XDG_DATA_HOME", self.state.path())
             .env_remove("REDISCLI_AUTH")

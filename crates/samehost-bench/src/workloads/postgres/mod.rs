@@ -79,13 +79,15 @@ impl Workload for Postgres {
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        // A COPY is one whole operation on a connection of its own.
+        let requests = parameters["statement"] != "copy";
         Axes {
             transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
-            connections: Some("1"),
+            connections: requests.then_some("1"),
             sizes: None,
-            rates: true,
-            timed: true,
+            rates: requests,
+            timed: requests,
             foreign_servers: true,
             commands: false,
         }
@@ -109,7 +111,11 @@ impl Workload for Postgres {
         }
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if parameters["statement"] == "copy" {
+            let names = ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
+            return names.map(MetricInfo::built_in).to_vec();
+        }
         super::request_metrics(open_loop)
     }
 

@@ -224,14 +224,15 @@ impl Running for RunningPostgres {
             });
             return Ok(Job::Callers(callers.collect()));
         }
-        let connector = PostgresConnector {
+        let whole = matches!(asked, Asked::Copy { .. });
+        let connector = Arc::new(PostgresConnector {
             address,
             asked,
             read_only: self.read_only,
             view,
             opened: AtomicU64::new(0),
-        };
-        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
+        });
+        Ok(if whole { Job::Whole { connector } } else { Job::Sessions { connector, small: true } })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
