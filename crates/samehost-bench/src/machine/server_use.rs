@@ -120,7 +120,8 @@ mod tests {
     /// CPU time that a child used before the window is not the window's, though its parent inherits it there.
     #[test]
     fn what_a_child_used_before_it_ended_in_the_window_does_not_count() {
-        let script = "sh -c 'i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line' & wait; read line";
+        let script =
+            "sh -c 'i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line' & wait; read line";
         let mut parent = Command::new("sh")
             .args(["-c", &format!("exec 3<&0; {}", script.replace("read line'", "read line <&3'"))])
             .stdin(Stdio::piped())

@@ -7,8 +7,8 @@ mod connect;
 mod link;
 pub(crate) mod memcached;
 mod noop;
-mod raw;
 mod postgres;
+mod raw;
 pub(crate) mod redis;
 mod url;
 
@@ -25,8 +25,15 @@ use crate::machine::listener_pids;
 pub(crate) use noop::job as noop_job;
 
 /// Every workload, in the order in which help lists them.
-pub static WORKLOADS: &[&dyn Workload] =
-    &[&raw::Raw, &connect::Connect, &redis::Redis, &memcached::Memcached, &postgres::Postgres, &command::Command, &noop::Noop];
+pub static WORKLOADS: &[&dyn Workload] = &[
+    &raw::Raw,
+    &connect::Connect,
+    &redis::Redis,
+    &memcached::Memcached,
+    &postgres::Postgres,
+    &command::Command,
+    &noop::Noop,
+];
 
 /// The workload of this name.
 #[must_use]

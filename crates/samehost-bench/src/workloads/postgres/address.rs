@@ -100,12 +100,8 @@ impl Address {
         }
         if address.password.is_none() {
             let (host, port) = address.host_and_port();
-            address.password = password_for(&Login {
-                host: &host,
-                port,
-                database: &address.database,
-                user: &address.user,
-            });
+            address.password =
+                password_for(&Login { host: &host, port, database: &address.database, user: &address.user });
         }
         Ok(address)
     }
@@ -259,7 +255,11 @@ impl Options {
                         "disable" => SslMode::Disable,
                         "allow" | "prefer" => SslMode::Prefer,
                         "require" => SslMode::Require,
-                        _ => return Err(wrong("sslmode is disable, prefer or require: certificates of servers on this machine are not verified")),
+                        _ => {
+                            return Err(wrong(
+                                "sslmode is disable, prefer or require: certificates of servers on this machine are not verified",
+                            ));
+                        }
                     }
                 }
                 "password" => {
@@ -300,7 +300,10 @@ mod tests {
         for (text, expected) in [
             ("postgres://127.0.0.1", address("tcp:127.0.0.1:5432", "me", None, "me")),
             ("postgresql://bob:p%40s@[::1]:6000/shop", address("tcp:[::1]:6000", "bob", Some("p@s"), "shop")),
-            ("postgres:///shop?host=/run/pg&port=6000&user=bob", address("unix:/run/pg/.s.PGSQL.6000", "bob", None, "shop")),
+            (
+                "postgres:///shop?host=/run/pg&port=6000&user=bob",
+                address("unix:/run/pg/.s.PGSQL.6000", "bob", None, "shop"),
+            ),
             ("postgres://bob@%2Frun%2Fpg:6000/", address("unix:/run/pg/.s.PGSQL.6000", "bob", None, "bob")),
             ("postgres://bob@/shop?host=127.0.0.1", address("tcp:127.0.0.1:5432", "bob", None, "shop")),
             ("unix:/run/pg/.s.PGSQL.6000", address("unix:/run/pg/.s.PGSQL.6000", "me", None, "me")),

@@ -49,7 +49,9 @@ fn kind(error: &BenchError) -> &'static str {
         BenchError::Connect(ConnectError::TooManyFiles { .. }) => "too many open files",
         BenchError::Connect(ConnectError::TimedOut { .. }) => "connect timed out",
         BenchError::Connect(_) => "connect failed",
-        BenchError::Refused { answer, .. } if answer.contains("SQLSTATE 53300") => "53300 too many connections",
+        BenchError::Refused { answer, .. } if answer.contains("SQLSTATE 53300") => {
+            "53300 too many connections"
+        }
         BenchError::Refused { .. } => "login refused",
         BenchError::Hung { .. } => "no answer",
         _ => "connection closed",

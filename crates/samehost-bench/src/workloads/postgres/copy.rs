@@ -89,7 +89,10 @@ impl CopySession {
         } else if !is_aside(tag) && self.refused.is_none() {
             let kind = if matches!(tag, b'd' | b'c' | b'C') { "wrong row" } else { "wrong reply" };
             let came = self.rows - self.left;
-            return Err(Bad::new(kind, format!("message {} after {came} rows", char::from(tag).escape_default())));
+            return Err(Bad::new(
+                kind,
+                format!("message {} after {came} rows", char::from(tag).escape_default()),
+            ));
         }
         Ok(Some((tag, length)))
     }

@@ -195,9 +195,7 @@ impl Dialogue {
 /// A row's columns as text.
 fn row(body: &DataRowBody) -> Result<Row, String> {
     let text = |range: Option<std::ops::Range<usize>>| {
-        range.map(|range| {
-            String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned()
-        })
+        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned())
     };
     body.ranges().map(|range| Ok(text(range))).collect().map_err(|error| error.to_string())
 }
@@ -229,7 +227,8 @@ pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
         if tcp { ("unix_socket_directories", "--unix") } else { ("listen_addresses", "--tcp") };
     // Who may not read the directories is told nothing, or told no.
     let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
-    let found = if tcp { socket(&value, &port) } else { host(&value).map(|host| format!("tcp:{host}:{port}")) };
+    let found =
+        if tcp { socket(&value, &port) } else { host(&value).map(|host| format!("tcp:{host}:{port}")) };
     let Some(found) = found else {
         return Err(BenchError::Usage(format!(
             "the server at {} does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}, or measure one arm with --transports {}",
@@ -278,7 +277,11 @@ pub(super) fn is_ours(endpoint: &Endpoint, password: &str, data: &Path) -> Resul
 pub(super) fn private(endpoint: &Endpoint, password: &str) -> Address {
     Address {
         endpoint: endpoint.clone(),
-        sslmode: if matches!(endpoint, Endpoint::TcpTls { .. }) { SslMode::Require } else { SslMode::Disable },
+        sslmode: if matches!(endpoint, Endpoint::TcpTls { .. }) {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        },
         user: POSTGRES_ROLE.into(),
         password: Some(password.to_owned()),
         database: "postgres".into(),
@@ -295,10 +298,7 @@ mod tests {
             words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec()
         };
         let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
-        assert_eq!(
-            view(&tcp),
-            "the server says user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES"
-        );
+        assert_eq!(view(&tcp), "the server says user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
         let unix = row(["bob", "", "", "", "-1", "", ""]);
         assert_eq!(view(&unix), "the server says user bob, Unix socket, no TLS");
     }
@@ -307,6 +307,9 @@ mod tests {
     fn the_other_half_is_read_from_the_settings() {
         assert_eq!(socket("/nonexistent/a, /nonexistent/b", "1").unwrap(), "unix:/nonexistent/a/.s.PGSQL.1");
         assert_eq!(socket("@abstract", "1"), None);
-        assert_eq!((host("10.0.0.1, localhost"), host("::1"), host("")), (Some("127.0.0.1"), Some("[::1]"), None));
+        assert_eq!(
+            (host("10.0.0.1, localhost"), host("::1"), host("")),
+            (Some("127.0.0.1"), Some("[::1]"), None)
+        );
     }
 }

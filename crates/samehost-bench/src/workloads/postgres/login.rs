@@ -61,9 +61,8 @@ pub(super) fn log_in(address: &Address, read_only: bool) -> Result<LoggedIn, Ben
             }
             Message::AuthenticationSasl(body) => {
                 let begun = begin_scram(&body, address, &link)?;
-                let first = bytes(|out| {
-                    frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out)
-                });
+                let first =
+                    bytes(|out| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out));
                 scram = Some(begun);
                 first.map_err(unsaid)?
             }
@@ -134,7 +133,9 @@ fn connect(address: &Address) -> Result<Link, BenchError> {
             endpoint: tls.to_string(),
             what: "TLS".into(),
             answer: "it has none".into(),
-            try_next: "set `ssl = on` with a certificate in postgresql.conf, or leave tcp+tls out of --transports".into(),
+            try_next:
+                "set `ssl = on` with a certificate in postgresql.conf, or leave tcp+tls out of --transports"
+                    .into(),
         }),
         _ => Err(BenchError::lost(&plain, "it answers the request for TLS as no PostgreSQL does")),
     }
@@ -209,7 +210,9 @@ pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> BenchErro
             "grant it (GRANT CREATE ON SCHEMA public TO …), or use --statement select-1 --read-only yes, which writes nothing"
         }
         "25006" => "this server only reads; use --statement select-1 --read-only yes",
-        "53100" => "make room on the disk of its data directory (TMPDIR, for a private server), or use fewer --rows",
+        "53100" => {
+            "make room on the disk of its data directory (TMPDIR, for a private server), or use fewer --rows"
+        }
         "53300" => {
             "use fewer --connections, or raise max_connections in postgresql.conf (and the role's CONNECTION LIMIT)"
         }

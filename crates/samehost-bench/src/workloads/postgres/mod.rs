@@ -113,7 +113,8 @@ impl Workload for Postgres {
 
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if parameters["statement"] == "copy" {
-            let names = ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
+            let names =
+                ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
             return names.map(MetricInfo::built_in).to_vec();
         }
         super::request_metrics(open_loop)
@@ -157,9 +158,8 @@ impl Workload for Postgres {
         let defaults = Defaults::here();
         for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
             // The TLS arm is one of the port's.
-            let wants_other = wanted.is_empty()
-                || wants(other)
-                || (other == Transport::Tcp && wants(Transport::TcpTls));
+            let wants_other =
+                wanted.is_empty() || wants(other) || (other == Transport::Tcp && wants(Transport::TcpTls));
             if let Some(text) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) {
                 let address = Address::given(known, text, &defaults)?;
                 // A server whose plain TCP lets nobody in may still be asked over TLS.

@@ -196,7 +196,11 @@ impl Running for RunningPostgres {
             } else {
                 "postgresql".into()
             },
-            version: self.identities.first().map(|(_, identity)| identity.version.clone()).unwrap_or_default(),
+            version: self
+                .identities
+                .first()
+                .map(|(_, identity)| identity.version.clone())
+                .unwrap_or_default(),
             managed: !self.is_foreign(),
             pids: self.pids.clone(),
         }
@@ -216,7 +220,8 @@ impl Running for RunningPostgres {
             };
             let _ = view.set(dialogue.view().ok());
             let cipher = dialogue.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
-            let observed = dialogue.into_stream()?.observed().ok().map(|observed| format!("{observed}{cipher}"));
+            let observed =
+                dialogue.into_stream()?.observed().ok().map(|observed| format!("{observed}{cipher}"));
             let callers = (0..arm.point.connections).map(|number| {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
                 let (address, observed) = (address.clone(), observed.clone());

@@ -254,8 +254,7 @@ mod tests {
         assert_eq!(extended.request, bind_execute_sync(PREPARED, &[1_000_000_042]).unwrap());
         let reply = String::from_utf8_lossy(&extended.reply).into_owned();
         assert!(reply.contains("1000000042-0123456789-abc"), "{reply}");
-        let mut simple =
-            Exchange::new(Statement::Update, Protocol::Simple, false, table, b"").unwrap();
+        let mut simple = Exchange::new(Statement::Update, Protocol::Simple, false, table, b"").unwrap();
         simple.ask_for(998);
         assert_eq!(
             simple.request,
