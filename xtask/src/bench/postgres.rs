@@ -54,7 +54,7 @@ impl Postgres {
         let bin = programs()?;
         let root = tools.directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
-        let directory = root.join("postgres");
+        let directory = root.join("cluster");
         fs::create_dir(&directory)?;
         // As an ordinary user this changes nothing.
         let _ = Command::new("chown").arg("postgres:").arg(&directory).stderr(Stdio::null()).status();
@@ -81,8 +81,7 @@ impl Postgres {
             ensure!(server.child.try_wait()?.is_none(), "postgres ended at once");
             std::thread::sleep(Duration::from_millis(20));
         }
-        let filler: String =
-            ('!'..='~').filter(|sign| sign.is_ascii_alphanumeric()).cycle().take(110).collect();
+        let filler: String = ('!'..='~').filter(char::is_ascii_alphanumeric).cycle().take(110).collect();
         server.sql("CREATE TABLE samehost_peer (id integer PRIMARY KEY, content text, counter integer)")?;
         server.sql(&format!(
             "INSERT INTO samehost_peer SELECT 1000000000 + i, 1000000000 + i || '{filler}', 0 FROM generate_series(1, {ROWS}) i"
