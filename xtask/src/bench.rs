@@ -1,6 +1,7 @@
 //! Our client against its yardsticks: minimal C loops on the same server, alternated trial by trial, with
 //! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
 
+mod postgres;
 mod redis;
 
 use std::io::{BufRead, BufReader};
@@ -31,6 +32,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "redis",
         about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
         run: redis::redis,
+    },
+    Yardstick {
+        name: "postgres",
+        about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
+        run: postgres::postgres,
     },
     Yardstick {
         name: "open-loop",

@@ -23,11 +23,15 @@ const NEEDED: &[Needed] = &[
     },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
+    Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    // Debian keeps the programs of each PostgreSQL version in a directory of its own.
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     path.split(':').any(|directory| Path::new(directory).join(program).is_file())
+        || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())
 }
 
 /// Installs what is missing.

@@ -108,7 +108,7 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Doubt> {
     );
     let ids: Vec<&str> = filled.iter().map(|(id, _)| *id).collect();
     let named = match ids.as_slice() {
-        [few @ ..] if few.len() <= 4 => few.join(", "),
+        few if few.len() <= 4 => few.join(", "),
         [first, .., last] => format!("{} arms from {first} to {last}", ids.len()),
         _ => String::new(),
     };

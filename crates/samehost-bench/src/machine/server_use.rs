@@ -84,7 +84,8 @@ impl ServerMeter {
     }
 
     /// What they used since. Processes born since count from their birth; of those that ended, what their
-    /// parent inherited (in ticks of 10 ms).
+    /// parent inherited (in ticks of 10 ms, whatever their number), less what they had used before the window:
+    /// PostgreSQL has a process for each connection, and those of the trial before may end in this one.
     #[must_use]
     pub fn end(&self) -> Option<ServerUse> {
         let after = readings(&self.roots);
@@ -92,18 +93,54 @@ impl ServerMeter {
             return None;
         }
         let tick_ns = 1e9 / proc::ticks_per_second();
-        let (mut cpu_ns, mut user, mut system) = (0, 0, 0);
+        let (mut cpu_ns, mut reaped_ns, mut user, mut system) = (0, 0, 0, 0);
         for (pid, now) in &after {
             let then = self.before.get(pid).copied().unwrap_or_default();
             cpu_ns += now.cpu_ns.saturating_sub(then.cpu_ns);
-            cpu_ns += (now.reaped_ticks.saturating_sub(then.reaped_ticks) as f64 * tick_ns) as u64;
+            reaped_ns += (now.reaped_ticks.saturating_sub(then.reaped_ticks) as f64 * tick_ns) as u64;
             user += now.user_ticks.saturating_sub(then.user_ticks);
             system += now.system_ticks.saturating_sub(then.system_ticks);
         }
+        let ended = self.before.iter().filter(|(pid, _)| !after.contains_key(pid));
+        let used_before: u64 = ended.map(|(_, then)| then.cpu_ns).sum();
+        cpu_ns += reaped_ns.saturating_sub(used_before);
         let user_part = (user + system > 0).then(|| user as f64 / (user + system) as f64);
         let switches = switches(after.keys().copied())
             .zip(self.switches_before)
             .map(|(after, before)| after.saturating_sub(before));
         Some(ServerUse { cpu_ns, user_part, switches })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// CPU time that a child used before the window is not the window's, though its parent inherits it there.
+    #[test]
+    fn what_a_child_used_before_it_ended_in_the_window_does_not_count() {
+        let script =
+            "sh -c 'i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line' & wait; read line";
+        let mut parent = Command::new("sh")
+            .args(["-c", &format!("exec 3<&0; {}", script.replace("read line'", "read line <&3'"))])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0];
+        std::io::Read::read_exact(parent.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let meter = ServerMeter::begin(&[parent.id()]);
+        let before: u64 = meter.before.values().map(|reading| reading.cpu_ns).sum();
+        let children = meter.before.len();
+        std::io::Write::write_all(parent.stdin.as_mut().unwrap(), b"\n").unwrap();
+        while proc::family(parent.id()).len() >= children {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let used = meter.end().unwrap().cpu_ns;
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert!(before > 20_000_000, "the child worked: {before}");
+        assert!(used < before / 2, "{used} of {before} ns");
     }
 }

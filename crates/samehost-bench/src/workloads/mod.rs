@@ -8,6 +8,7 @@ mod link;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
 mod noop;
+mod postgres;
 mod raw;
 pub(crate) mod redis;
 mod url;
@@ -30,6 +31,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
     &mysql::MySql,
+    &postgres::Postgres,
     &redis::Redis,
     &memcached::Memcached,
     &command::Command,

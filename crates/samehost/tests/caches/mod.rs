@@ -51,6 +51,8 @@ impl Here {
         command
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.runtime.path())
+            // Where private databases are made.
+            .env("TMPDIR", self.runtime.path())
             .env("XDG_STATE_HOME", self.state.path())
             .env("XDG_DATA_HOME", self.state.path())
             .env_remove("REDISCLI_AUTH")

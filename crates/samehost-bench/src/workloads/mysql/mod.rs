@@ -21,6 +21,7 @@ use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::fixtures::{MARIADB, ServerKind};
 use address::{Address, Surroundings};
 use dialogue::Dialogue;
 use running::RunningMySql;
@@ -180,6 +181,10 @@ impl Workload for MySql {
             servers.remove(&tcp);
         }
         Ok(servers)
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&MARIADB)
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

@@ -1,0 +1,364 @@
+//! Where a PostgreSQL is and who we are there, from a URL as its users write it or from a plain endpoint. A
+//! password goes in and is given to the server only: nothing that prints an address prints it.
+
+use std::fmt;
+use std::path::Path;
+
+use samehost_model::{Endpoint, Transport};
+
+use super::password::{Login, password_for};
+use crate::BenchError;
+use crate::workloads::url::{ServerUrl, escape, login, unescape, with_port};
+
+const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
+const DEFAULT_PORT: u16 = 5432;
+
+/// How a server given with `--tcp` is connected to (libpq's sslmode). The `tcp+tls` arm always has TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SslMode {
+    /// Without TLS; the default here, for TLS is an arm of its own.
+    #[default]
+    Disable,
+    /// With TLS where the server offers it.
+    Prefer,
+    /// With TLS or not at all.
+    Require,
+}
+
+impl SslMode {
+    fn name(self) -> &'static str {
+        match self {
+            SslMode::Disable => "disable",
+            SslMode::Prefer => "prefer",
+            SslMode::Require => "require",
+        }
+    }
+}
+
+/// A server, and what it takes to be let in.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) endpoint: Endpoint,
+    pub(super) sslmode: SslMode,
+    pub(super) user: String,
+    pub(super) password: Option<String>,
+    pub(super) database: String,
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} database {}", self.endpoint, self.database)
+    }
+}
+
+/// What the surroundings say where the URL is silent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Defaults {
+    /// PGUSER, else the name of the user that we are.
+    pub(super) user: String,
+    /// PGDATABASE, else the user's name.
+    pub(super) database: Option<String>,
+}
+
+impl Defaults {
+    /// From the environment and passwd(5), as libpq has them.
+    pub(super) fn here() -> Self {
+        let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let own = || {
+            let uid = rustix::process::geteuid().as_raw().to_string();
+            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let mut names = passwd.lines().filter(|line| line.split(':').nth(2) == Some(uid.as_str()));
+            names.next().and_then(|line| line.split(':').next()).map(str::to_owned)
+        };
+        Defaults {
+            user: given("PGUSER").or_else(own).unwrap_or_else(|| "postgres".into()),
+            database: given("PGDATABASE"),
+        }
+    }
+}
+
+impl Address {
+    /// What the command line gave for a transport. A password that the URL lacks comes from PGPASSWORD or the
+    /// password file, as it does for libpq.
+    pub(super) fn given(transport: Transport, text: &str, defaults: &Defaults) -> Result<Self, BenchError> {
+        let mut address = parse(text, defaults)?;
+        if address.endpoint.transport() == Transport::Tcp && transport == Transport::TcpTls {
+            address = address.over_tls();
+        }
+        let known = address.endpoint.transport();
+        if known != transport && !(transport == Transport::Tcp && known == Transport::Tcp6) {
+            return Err(BenchError::Usage(format!(
+                "--{transport} names a server reached over {known}: {}",
+                address.endpoint
+            )));
+        }
+        if address.password.is_none() {
+            let (host, port) = address.host_and_port();
+            address.password =
+                password_for(&Login { host: &host, port, database: &address.database, user: &address.user });
+        }
+        Ok(address)
+    }
+
+    /// The same server over TLS.
+    pub(super) fn over_tls(&self) -> Self {
+        let endpoint = match &self.endpoint {
+            Endpoint::Tcp { host, port } => Endpoint::TcpTls { host: host.clone(), port: *port },
+            other => other.clone(),
+        };
+        Address { endpoint, sslmode: SslMode::Require, ..self.clone() }
+    }
+
+    /// Host or directory, and the port, by which password files know it.
+    fn host_and_port(&self) -> (String, u16) {
+        match &self.endpoint {
+            Endpoint::Unix(path) => {
+                let directory = path.parent().unwrap_or(Path::new("/")).display().to_string();
+                (directory, socket_port(path).unwrap_or(DEFAULT_PORT))
+            }
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => (host.clone(), *port),
+            _ => (String::new(), DEFAULT_PORT),
+        }
+    }
+
+    /// This address as a URL, secrets and all: for handing on inside this program.
+    pub(super) fn to_url(&self) -> String {
+        let login = login(Some(&self.user), self.password.as_deref());
+        let database = escape(&self.database).replace('/', "%2F");
+        match &self.endpoint {
+            Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                format!("postgres://{login}{host}:{port}/{database}?sslmode={}", self.sslmode.name())
+            }
+            // A socket by its own name, whatever that is.
+            Endpoint::Unix(path) => {
+                format!("postgres://{login}/{database}?socket={}", escape(&path.display().to_string()))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// The port in a socket's name.
+fn socket_port(path: &Path) -> Option<u16> {
+    path.file_name()?.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok()
+}
+
+fn socket_in(directory: &str, port: u16) -> String {
+    format!("unix:{}/.s.PGSQL.{port}", directory.trim_end_matches('/'))
+}
+
+fn wrong(reason: &str) -> BenchError {
+    BenchError::Usage(format!("{reason}; {FORMS}"))
+}
+
+fn parse(text: &str, defaults: &Defaults) -> Result<Address, BenchError> {
+    let database = || defaults.database.clone().unwrap_or_else(|| defaults.user.clone());
+    let Some(url) = ServerUrl::parse(text) else {
+        let mut endpoint: Endpoint = text.parse()?;
+        if let Endpoint::Unix(path) = &endpoint
+            && path.is_dir()
+        {
+            endpoint = socket_in(&path.display().to_string(), DEFAULT_PORT).parse()?;
+        }
+        return Ok(Address {
+            endpoint,
+            sslmode: SslMode::default(),
+            user: defaults.user.clone(),
+            password: None,
+            database: database(),
+        });
+    };
+    let url = url.map_err(|reason| wrong(&reason))?;
+    if !matches!(url.scheme.as_str(), "postgres" | "postgresql") {
+        return Err(wrong(&format!("`{}://` is no URL of PostgreSQL", url.scheme)));
+    }
+    let options = Options::read(&url.options)?;
+    let (place, named) = url.place.split_once('/').unwrap_or((&url.place, ""));
+    let named = unescape(named).ok_or_else(|| wrong("a wrong `%` in the database's name"))?;
+    let port = options.port;
+    let (host, written_port) = host_and_port(place)?;
+    let host = host.or(options.host);
+    let endpoint = match (options.socket, host) {
+        (Some(socket), _) => format!("unix:{socket}").parse()?,
+        (None, Some(host)) if host.starts_with('/') => {
+            socket_in(&host, written_port.or(port).unwrap_or(DEFAULT_PORT)).parse()?
+        }
+        (None, Some(host)) if host.starts_with('@') => {
+            return Err(wrong("abstract sockets (host=@…) are not measured"));
+        }
+        (None, host) => Endpoint::Tcp {
+            host: host.unwrap_or_else(|| "127.0.0.1".into()),
+            port: written_port.or(port).unwrap_or(DEFAULT_PORT),
+        },
+    };
+    let user = url.user.or(options.user).unwrap_or_else(|| defaults.user.clone());
+    let database = Some(named)
+        .filter(|name| !name.is_empty())
+        .or(options.database)
+        .or_else(|| defaults.database.clone())
+        .unwrap_or_else(|| user.clone());
+    Ok(Address { endpoint, sslmode: options.sslmode, user, password: url.password, database })
+}
+
+/// Host and port of a URL's place; the host may be a directory, percent-encoded.
+fn host_and_port(place: &str) -> Result<(Option<String>, Option<u16>), BenchError> {
+    if place.contains(',') {
+        return Err(wrong("one host, please"));
+    }
+    if place.is_empty() {
+        return Ok((None, None));
+    }
+    let has_port = with_port(place, 0) == place;
+    let (host, port) = match place.rsplit_once(':').filter(|_| has_port) {
+        Some((host, port)) => {
+            let port = port.parse().map_err(|_| wrong(&format!("`{}` is no port", port.escape_debug())))?;
+            (host, Some(port))
+        }
+        None => (place, None),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = unescape(bare).ok_or_else(|| wrong("a wrong `%` in the host"))?;
+    Ok((Some(host).filter(|host| !host.is_empty()), port))
+}
+
+#[derive(Default)]
+struct Options {
+    host: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+    database: Option<String>,
+    socket: Option<String>,
+    sslmode: SslMode,
+}
+
+impl Options {
+    fn read(given: &[(String, String)]) -> Result<Self, BenchError> {
+        let mut options = Options::default();
+        for (name, value) in given {
+            match name.as_str() {
+                "host" => options.host = Some(value.clone()),
+                "socket" => options.socket = Some(value.clone()),
+                "user" => options.user = Some(value.clone()),
+                "dbname" => options.database = Some(value.clone()),
+                "port" => {
+                    options.port = Some(value.parse().map_err(|_| wrong("the option port is no port"))?);
+                }
+                "sslmode" => {
+                    options.sslmode = match value.as_str() {
+                        "disable" => SslMode::Disable,
+                        "allow" | "prefer" => SslMode::Prefer,
+                        "require" => SslMode::Require,
+                        _ => {
+                            return Err(wrong(
+                                "sslmode is disable, prefer or require: certificates of servers on this machine are not verified",
+                            ));
+                        }
+                    }
+                }
+                "password" => {
+                    return Err(wrong(
+                        "a password among the options would stand in the report; write USER:PASSWORD@, or use PGPASSWORD or ~/.pgpass",
+                    ));
+                }
+                // What other clients are told, and changes nothing here.
+                "application_name" | "connect_timeout" | "client_encoding" => {}
+                _ => return Err(wrong("options after `?` are host, port, user, dbname and sslmode")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Result<Address, BenchError> {
+        parse(text, &Defaults { user: "me".into(), database: None })
+    }
+
+    fn address(endpoint: &str, user: &str, password: Option<&str>, database: &str) -> Address {
+        Address {
+            endpoint: endpoint.parse().unwrap(),
+            sslmode: SslMode::Disable,
+            user: user.into(),
+            password: password.map(str::to_owned),
+            database: database.into(),
+        }
+    }
+
+    #[test]
+    fn urls_say_what_their_users_mean() {
+        for (text, expected) in [
+            ("postgres://127.0.0.1", address("tcp:127.0.0.1:5432", "me", None, "me")),
+            ("postgresql://bob:p%40s@[::1]:6000/shop", address("tcp:[::1]:6000", "bob", Some("p@s"), "shop")),
+            (
+                "postgres:///shop?host=/run/pg&port=6000&user=bob",
+                address("unix:/run/pg/.s.PGSQL.6000", "bob", None, "shop"),
+            ),
+            ("postgres://bob@%2Frun%2Fpg:6000/", address("unix:/run/pg/.s.PGSQL.6000", "bob", None, "bob")),
+            ("postgres://bob@/shop?host=127.0.0.1", address("tcp:127.0.0.1:5432", "bob", None, "shop")),
+            ("unix:/run/pg/.s.PGSQL.6000", address("unix:/run/pg/.s.PGSQL.6000", "me", None, "me")),
+            ("tcp:127.0.0.1:6000", address("tcp:127.0.0.1:6000", "me", None, "me")),
+        ] {
+            assert!(parsed(text).unwrap() == expected, "{text}: {:?}", parsed(text));
+        }
+        let required = parsed("postgres://h/d?sslmode=require").unwrap();
+        assert_eq!(required.sslmode, SslMode::Require);
+        assert_eq!(required.over_tls().endpoint.to_string(), "tcp+tls:h:5432");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, word) in [
+            ("mysql://:hunter2@h/", "no URL of PostgreSQL"),
+            ("postgres://u:hunter2@h:x/", "no port"),
+            ("postgres://u:hunter2@h/?sslmode=verify-full", "sslmode"),
+            ("postgres://u@h/?password=hunter2", "PGPASSWORD"),
+            ("postgres://u:hunter2@a,b/", "one host"),
+            ("postgres://u:hunter2@h/?what=1", "options"),
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
+            assert!(error.contains(word) && !error.contains("hunter2"), "{error}");
+        }
+        let defaults = Defaults { user: "me".into(), database: None };
+        let error = Address::given(Transport::Unix, "postgres://h", &defaults).unwrap_err().to_string();
+        assert!(error.contains("--unix names"), "{error}");
+    }
+
+    #[test]
+    fn nothing_shows_a_password() {
+        let address = address("tcp:127.0.0.1:5432", "u", Some("hunter2"), "d");
+        assert_eq!(format!("{address:?} {address}"), [address.to_string(), address.to_string()].join(" "));
+        assert!(!address.to_string().contains("hunter2"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_url_comes_back(
+            user in "[^\0]{1,6}",
+            password in "[^\0]{0,9}",
+            database in "[^\0]{1,9}",
+            path in "/[a-z%?&= @]{1,20}",
+            is_unix in any::<bool>(),
+        ) {
+            let endpoint = if is_unix { format!("unix:{path}") } else { "tcp:[::1]:7".into() };
+            let password = Some(password.as_str()).filter(|password| !password.is_empty());
+            let address = address(&endpoint, &user, password, &database);
+            prop_assert!(parsed(&address.to_url()).unwrap() == address);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "(postgres|postgresql)://.{0,30}") {
+            let _ = parsed(&text);
+        }
+    }
+}

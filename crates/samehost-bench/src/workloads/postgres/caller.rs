@@ -1,0 +1,59 @@
+//! A connection for each statement: connect, log in, ask once, say goodbye.
+
+use super::address::Address;
+use super::dialogue::Dialogue;
+use super::session::RowSession;
+use crate::BenchError;
+use crate::engine::session::{Bad, Caller};
+use samehost_transport::ConnectError;
+
+/// Asks over a new connection each time.
+pub(super) struct QueryCaller {
+    address: Address,
+    session: RowSession,
+    read_only: bool,
+    observed: Option<String>,
+}
+
+impl QueryCaller {
+    /// `observed` is the kernel's word on the first connection, which was made to see that somebody answers.
+    pub(super) fn new(
+        address: Address,
+        session: RowSession,
+        read_only: bool,
+        observed: Option<String>,
+    ) -> Self {
+        QueryCaller { address, session, read_only, observed }
+    }
+}
+
+impl Caller for QueryCaller {
+    fn call(&mut self) -> Result<(), Bad> {
+        let bad = |error: BenchError| Bad::new(kind(&error), error.to_string());
+        let mut dialogue = Dialogue::begin(&self.address, self.read_only).map_err(bad)?;
+        dialogue.exchange(&mut self.session).map_err(bad)??;
+        dialogue.end().map_err(bad)
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.clone()
+    }
+}
+
+/// An error's kind for the count.
+fn kind(error: &BenchError) -> &'static str {
+    match error {
+        BenchError::Connect(ConnectError::Refused { .. }) => "connection refused",
+        BenchError::Connect(ConnectError::BacklogFull { .. }) => "EAGAIN (backlog full)",
+        BenchError::Connect(ConnectError::OutOfPorts { .. }) => "EADDRNOTAVAIL (no port left)",
+        BenchError::Connect(ConnectError::TooManyFiles { .. }) => "too many open files",
+        BenchError::Connect(ConnectError::TimedOut { .. }) => "connect timed out",
+        BenchError::Connect(_) => "connect failed",
+        BenchError::Refused { answer, .. } if answer.contains("SQLSTATE 53300") => {
+            "53300 too many connections"
+        }
+        BenchError::Refused { .. } => "login refused",
+        BenchError::Hung { .. } => "no answer",
+        _ => "connection closed",
+    }
+}

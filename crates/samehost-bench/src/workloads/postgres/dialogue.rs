@@ -1,0 +1,315 @@
+//! Talking to PostgreSQL outside the hot path: queries for set-up and evidence, preparing a statement, clearing away.
+
+use std::path::Path;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::frontend;
+use samehost_model::Endpoint;
+use samehost_transport::Stream;
+
+use super::address::{Address, SslMode};
+use super::login::{LoggedIn, log_in, next, refused, unsaid};
+use super::messages::{Refusal, bytes, first, parse_statement, query};
+use crate::BenchError;
+use crate::engine::session::{Bad, Progress, Session};
+use crate::fixtures::POSTGRES_ROLE;
+use crate::workloads::link::Link;
+
+/// One connection, let in and on its database.
+pub(super) struct Dialogue {
+    link: Link,
+    version: String,
+    /// The server's process for this connection.
+    backend: i32,
+}
+
+/// What tells one server and database from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) version: String,
+    /// To the microsecond.
+    started: String,
+    database: String,
+}
+
+impl Identity {
+    /// Whether both are one running server.
+    pub(super) fn same_server(&self, other: &Identity) -> bool {
+        self.started == other.started && self.version == other.version
+    }
+}
+
+type Row = Vec<Option<String>>;
+
+impl Dialogue {
+    /// Connects and logs in.
+    pub(super) fn begin(address: &Address, read_only: bool) -> Result<Self, BenchError> {
+        let LoggedIn { link, version, backend } = log_in(address, read_only)?;
+        Ok(Dialogue { link, version, backend })
+    }
+
+    /// Runs a statement without which nothing can be measured, and hands back its rows as text.
+    pub(super) fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, BenchError> {
+        let mut question = query(sql).map_err(unsaid)?;
+        let (mut rows, mut refusal) = (Vec::new(), None);
+        loop {
+            match next(&mut self.link, &question)? {
+                Message::DataRow(body) => {
+                    rows.push(row(&body).map_err(|reason| BenchError::lost(self.link.endpoint(), reason))?);
+                }
+                Message::ErrorResponse(body) => {
+                    let said = Refusal::read(body.fields());
+                    if said.is_final() {
+                        return Err(refused(&self.link, what.to_owned(), &said));
+                    }
+                    refusal.get_or_insert(said);
+                }
+                Message::ReadyForQuery(_) => {
+                    return match refusal {
+                        None => Ok(rows),
+                        Some(refusal) => Err(refused(&self.link, what.to_owned(), &refusal)),
+                    };
+                }
+                _ => {}
+            }
+            question.clear();
+        }
+    }
+
+    /// The one value of a statement.
+    fn value(&mut self, what: &str, sql: &str) -> Result<String, BenchError> {
+        let rows = self.must(what, sql)?;
+        Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
+    }
+
+    /// The RowDescription that a statement is answered with; empty where it is none.
+    pub(super) fn description(&mut self, sql: &str) -> Result<Vec<u8>, BenchError> {
+        let mut question = query(sql).map_err(unsaid)?;
+        let (mut description, mut refusal) = (Vec::new(), None);
+        loop {
+            let message = self.link.ask(&question, |input| {
+                let Some((tag, length)) = first(input)? else { return Ok(None) };
+                Ok(Some(((tag, input[..length].to_vec()), length)))
+            })?;
+            match message {
+                (b'T', bytes) => description = bytes,
+                (b'E', bytes) => refusal = Some(bytes),
+                (b'Z', _) => break,
+                _ => {}
+            }
+            question.clear();
+        }
+        match refusal {
+            None => Ok(description),
+            // Asked again, so that the refusal is told in its own words.
+            Some(_) => self.must("a statement", sql).map(|_| description),
+        }
+    }
+
+    /// Prepares a statement under a name.
+    pub(super) fn prepare(&mut self, name: &str, sql: &str, parameters: usize) -> Result<(), BenchError> {
+        let mut question = parse_statement(name, sql, parameters).map_err(unsaid)?;
+        question.extend(
+            bytes(|out| {
+                frontend::sync(out);
+                Ok(())
+            })
+            .map_err(unsaid)?,
+        );
+        let mut refusal = None;
+        loop {
+            match next(&mut self.link, &question)? {
+                Message::ErrorResponse(body) => refusal = Some(Refusal::read(body.fields())),
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+            question.clear();
+        }
+        refusal.map_or(Ok(()), |refusal| Err(refused(&self.link, "to prepare a statement".into(), &refusal)))
+    }
+
+    /// One request of a session and its reply, outside the engine. The outer error is the connection's, the inner
+    /// one what was wrong with the reply.
+    pub(super) fn exchange(&mut self, session: &mut dyn Session) -> Result<Result<(), Bad>, BenchError> {
+        let mut question = Vec::new();
+        session.request(&mut question);
+        let mut bad = Ok(());
+        self.link.ask(&question, |input| match session.response(input) {
+            Ok(Progress::Complete { consumed }) => Ok(Some(((), consumed))),
+            Ok(Progress::Rejected { consumed, kind }) => {
+                bad = Err(Bad::new(kind, "the server said no"));
+                Ok(Some(((), consumed)))
+            }
+            Ok(Progress::More { consumed: 0 }) => Ok(None),
+            Ok(Progress::More { .. }) => Err("a reply in parts".into()),
+            Err(wrong) => {
+                bad = Err(wrong);
+                Ok(Some(((), input.len())))
+            }
+        })?;
+        Ok(bad)
+    }
+
+    /// What the server is.
+    pub(super) fn identity(&mut self) -> Result<Identity, BenchError> {
+        let started = self.value("when it was started", "SELECT pg_postmaster_start_time()::text")?;
+        let database = self.value("its database", "SELECT current_database()")?;
+        Ok(Identity { version: self.version.clone(), started, database })
+    }
+
+    /// The server's own view of this connection.
+    pub(super) fn view(&mut self) -> Result<String, BenchError> {
+        let sql = "SELECT current_user, host(inet_server_addr()), inet_server_port(), host(a.client_addr), \
+                   a.client_port, s.version, s.cipher FROM pg_stat_activity a \
+                   LEFT JOIN pg_stat_ssl s ON s.pid = a.pid AND s.ssl WHERE a.pid = pg_backend_pid()";
+        let rows = self.must("to tell how it sees this connection", sql)?;
+        Ok(view(&rows.into_iter().next().unwrap_or_default()))
+    }
+
+    /// The server's process for this connection.
+    pub(super) fn backend(&self) -> i32 {
+        self.backend
+    }
+
+    /// Protocol version and cipher, where TLS is in use.
+    pub(super) fn cipher(&self) -> Option<String> {
+        self.link.cipher()
+    }
+
+    /// Says goodbye, so that the server need not wonder.
+    pub(super) fn end(self) -> Result<(), BenchError> {
+        use std::io::Write;
+        self.link
+            .into_stream()?
+            .write_all(b"X\0\0\0\x04")
+            .map_err(|error| BenchError::io("closing a connection", error))
+    }
+
+    /// The connection, for the engine.
+    pub(super) fn into_stream(self) -> Result<Stream, BenchError> {
+        self.link.into_stream()
+    }
+}
+
+/// A row's columns as text.
+fn row(body: &DataRowBody) -> Result<Row, String> {
+    let text = |range: Option<std::ops::Range<usize>>| {
+        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned())
+    };
+    body.ranges().map(|range| Ok(text(range))).collect().map_err(|error| error.to_string())
+}
+
+/// Role, addresses and cipher in words.
+fn view(row: &Row) -> String {
+    let column = |index: usize| row.get(index).and_then(Option::as_deref);
+    let addresses = match (column(1), column(3)) {
+        (Some(server), Some(client)) => format!(
+            "{server}:{} from {client}:{}",
+            column(2).unwrap_or_default(),
+            column(4).unwrap_or_default()
+        ),
+        _ => "Unix socket".into(),
+    };
+    let cipher = match (column(5), column(6)) {
+        (Some(version), Some(cipher)) => format!("{version} {cipher}"),
+        _ => "no TLS".into(),
+    };
+    format!("the server says user {}, {addresses}, {cipher}", column(0).unwrap_or("?"))
+}
+
+/// The other half of a server: its Unix socket when `known` is TCP, its port when `known` is a Unix socket.
+pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
+    let mut dialogue = Dialogue::begin(known, true)?;
+    let tcp = matches!(known.endpoint, Endpoint::Tcp { .. } | Endpoint::TcpTls { .. });
+    let port = dialogue.value("its port", "SHOW port")?;
+    let (setting, missing) =
+        if tcp { ("unix_socket_directories", "--unix") } else { ("listen_addresses", "--tcp") };
+    // Who may not read the directories is told nothing, or told no.
+    let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
+    let found =
+        if tcp { socket(&value, &port) } else { host(&value).map(|host| format!("tcp:{host}:{port}")) };
+    let Some(found) = found else {
+        return Err(BenchError::Usage(format!(
+            "the server at {} does not tell a `{setting}` to measure against (none is set, or only members of pg_read_all_settings may read it); set it and restart the server, give {missing}, or measure one arm with --transports {}",
+            known.endpoint,
+            known.endpoint.transport(),
+        )));
+    };
+    Ok(Address { endpoint: found.parse()?, sslmode: SslMode::Disable, ..known.clone() })
+}
+
+/// The first of the directories that has the socket; abstract ones begin with `@`.
+fn socket(directories: &str, port: &str) -> Option<String> {
+    let sockets = directories
+        .split(',')
+        .map(|directory| directory.trim().trim_matches('"'))
+        .filter(|directory| directory.starts_with('/'))
+        .map(|directory| format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/')));
+    let all: Vec<String> = sockets.collect();
+    // A directory that we may not search has it all the same; connecting will say so.
+    let there = all.iter().find(|socket| Path::new(socket).exists()).or(all.first());
+    there.map(|socket| format!("unix:{socket}"))
+}
+
+/// How to reach one of the addresses that a server listens on from its own machine.
+fn host(addresses: &str) -> Option<&'static str> {
+    let mut all = addresses.split(',').map(str::trim).filter(|address| !address.is_empty());
+    all.find_map(|address| match address {
+        "localhost" | "*" | "0.0.0.0" | "127.0.0.1" => Some("127.0.0.1"),
+        "::" | "::1" => Some("[::1]"),
+        _ => None,
+    })
+}
+
+/// Whether the private server that answers here is the one whose data is in this directory.
+pub(super) fn is_ours(endpoint: &Endpoint, password: &str, data: &Path) -> Result<(), BenchError> {
+    let mut dialogue = Dialogue::begin(&private(endpoint, password), true)?;
+    let found = dialogue.value("its data directory", "SHOW data_directory")?;
+    if Path::new(&found) == data {
+        Ok(())
+    } else {
+        Err(BenchError::lost(endpoint, "another server answers there"))
+    }
+}
+
+/// The private server's address.
+pub(super) fn private(endpoint: &Endpoint, password: &str) -> Address {
+    Address {
+        endpoint: endpoint.clone(),
+        sslmode: if matches!(endpoint, Endpoint::TcpTls { .. }) {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        },
+        user: POSTGRES_ROLE.into(),
+        password: Some(password.to_owned()),
+        database: "postgres".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_tells_the_transport_and_the_cipher() {
+        let row = |words: [&str; 7]| {
+            words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec()
+        };
+        let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
+        assert_eq!(view(&tcp), "the server says user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
+        let unix = row(["bob", "", "", "", "-1", "", ""]);
+        assert_eq!(view(&unix), "the server says user bob, Unix socket, no TLS");
+    }
+
+    #[test]
+    fn the_other_half_is_read_from_the_settings() {
+        assert_eq!(socket("/nonexistent/a, /nonexistent/b", "1").unwrap(), "unix:/nonexistent/a/.s.PGSQL.1");
+        assert_eq!(socket("@abstract", "1"), None);
+        assert_eq!(
+            (host("10.0.0.1, localhost"), host("::1"), host("")),
+            (Some("127.0.0.1"), Some("[::1]"), None)
+        );
+    }
+}

@@ -1,0 +1,249 @@
+//! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple protocol,
+//! on connections that stay or that are made for each statement, against a private server or one that runs. The
+//! table is of our own name, made before the first trial and dropped after the last.
+
+mod address;
+mod caller;
+mod copy;
+mod dialogue;
+mod login;
+mod messages;
+mod password;
+mod running;
+mod session;
+mod statement;
+
+use std::collections::BTreeMap;
+
+use samehost_model::{MetricInfo, Point, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use crate::fixtures::{POSTGRES, ServerKind};
+use address::{Address, Defaults};
+use running::RunningPostgres;
+use statement::Statement;
+
+/// Most rows of our table.
+const MOST_ROWS: u32 = 1_000_000;
+/// Most connections that each have a thread.
+const MOST_THREADS: u32 = 1024;
+
+/// The postgres workload.
+pub struct Postgres;
+
+impl Workload for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn about(&self) -> &'static str {
+        "PostgreSQL: point select, update, SELECT 1 or COPY; a table `samehost_…` only"
+    }
+
+    fn example(&self) -> &'static str {
+        "postgres --connections 1,64"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "statement",
+                help: "What is asked: one row by its key, a constant, an update of one row, or the whole table as text (COPY). All but select-1 use a table `samehost_…`, made before the first trial and dropped after the last",
+                default: "point-select",
+                kind: Kind::Choice(&["point-select", "select-1", "update", "copy"]),
+            },
+            Parameter {
+                name: "protocol",
+                help: "extended: a prepared statement, Bind, Execute and Sync each time; simple: its text each time",
+                default: "extended",
+                kind: Kind::Choice(&["extended", "simple"]),
+            },
+            Parameter {
+                name: "connect",
+                help: "once: connections stay; per-query: connect, log in, ask and close for each statement",
+                default: "once",
+                kind: Kind::Choice(&["once", "per-query"]),
+            },
+            Parameter {
+                name: "rows",
+                help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
+                default: "10000",
+                kind: Kind::Count,
+            },
+            Parameter {
+                name: "read-only",
+                help: "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
+                default: "no",
+                kind: Kind::Choice(&["no", "yes"]),
+            },
+        ]
+    }
+
+    fn axes(&self, parameters: &Parameters) -> Axes {
+        // A COPY is one whole operation on a connection of its own.
+        let requests = parameters["statement"] != "copy";
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            connections: requests.then_some("1"),
+            sizes: None,
+            rates: requests,
+            timed: requests,
+            foreign_servers: true,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        let statement = match parameters["statement"].as_str() {
+            "copy" => return format!("COPY of {} rows", parameters["rows"]),
+            "select-1" => "SELECT 1",
+            "update" => "update of one row",
+            _ => "point select",
+        };
+        let protocol = match parameters["protocol"].as_str() {
+            "simple" => "as text",
+            _ => "prepared",
+        };
+        if is_per_query(parameters) {
+            format!("connect, log in, {statement}, close")
+        } else {
+            format!("{statement}, {protocol}")
+        }
+    }
+
+    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if parameters["statement"] == "copy" {
+            let names =
+                ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
+            return names.map(MetricInfo::built_in).to_vec();
+        }
+        super::request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        rows(parameters)?;
+        let per_query = is_per_query(parameters);
+        let statement = Statement::of(point, parameters);
+        if per_query && statement == Statement::Copy {
+            return Err(BenchError::Usage(
+                "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
+            ));
+        }
+        if per_query && point.connections > MOST_THREADS {
+            return Err(BenchError::Usage(format!(
+                "--connect per-query has a thread for each connection; at most {MOST_THREADS} of them"
+            )));
+        }
+        if is_read_only(parameters) && statement.has_table() {
+            return Err(BenchError::Usage(format!(
+                "--read-only yes writes nothing, and --statement {} needs a table of ours; use --statement select-1, or leave --read-only out: the table is dropped at the end",
+                parameters["statement"]
+            )));
+        }
+        Ok(())
+    }
+
+    /// A start makes a cluster and a table, about a second each time.
+    fn blocks_per_start(&self) -> u32 {
+        5
+    }
+
+    fn complete(
+        &self,
+        servers: &BTreeMap<Transport, String>,
+        wanted: &[Transport],
+    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+        let mut servers = servers.clone();
+        let wants = |transport: Transport| wanted.contains(&transport);
+        let defaults = Defaults::here();
+        for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
+            // The TLS arm is one of the port's.
+            let wants_other =
+                wanted.is_empty() || wants(other) || (other == Transport::Tcp && wants(Transport::TcpTls));
+            if let Some(text) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) {
+                let address = Address::given(known, text, &defaults)?;
+                // A server whose plain TCP lets nobody in may still be asked over TLS.
+                let asked = if known == Transport::Tcp && wants(Transport::TcpTls) {
+                    address.over_tls()
+                } else {
+                    address
+                };
+                servers.insert(other, dialogue::other_half(&asked)?.to_url());
+                break;
+            }
+        }
+        if wants(Transport::TcpTls)
+            && let Some(text) = servers.get(&Transport::Tcp).cloned()
+        {
+            servers.insert(Transport::TcpTls, text);
+        }
+        Ok(servers)
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&POSTGRES)
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningPostgres::start(start)?))
+    }
+}
+
+fn is_per_query(parameters: &Parameters) -> bool {
+    parameters["connect"] == "per-query"
+}
+
+fn is_read_only(parameters: &Parameters) -> bool {
+    parameters["read-only"] == "yes"
+}
+
+fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
+    let text = &parameters["rows"];
+    match text.parse() {
+        Ok(rows) if (1..=MOST_ROWS).contains(&rows) => Ok(rows),
+        _ => Err(BenchError::Usage(format!("--rows {text}: from 1 to {MOST_ROWS}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statement::Protocol;
+    use super::*;
+
+    fn parameters(changed: &[(&str, &str)]) -> Parameters {
+        let mut all: Parameters =
+            Postgres.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+        all.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        all
+    }
+
+    #[test]
+    fn points_that_make_no_sense_are_refused_before_anything_starts() {
+        let check = |changed: &[(&str, &str)], connections| {
+            let point = Point { connections, ..Point::default() };
+            Postgres.check(&point, Transport::Tcp, &parameters(changed))
+        };
+        assert!(check(&[], 1).is_ok());
+        assert!(check(&[("rows", "1000001")], 1).is_err());
+        assert!(check(&[("read-only", "yes")], 1).is_err());
+        assert!(check(&[("read-only", "yes"), ("statement", "select-1")], 1).is_ok());
+        assert!(check(&[("connect", "per-query"), ("statement", "copy")], 1).is_err());
+        assert!(check(&[("connect", "per-query")], 1025).is_err());
+        assert!(check(&[("connect", "per-query")], 1024).is_ok());
+    }
+
+    #[test]
+    fn titles_say_what_is_done() {
+        assert_eq!(Postgres.title(&parameters(&[])), "point select, prepared");
+        assert_eq!(Postgres.title(&parameters(&[("statement", "copy")])), "COPY of 10000 rows");
+        let simple = parameters(&[("protocol", "simple"), ("statement", "select-1")]);
+        assert_eq!(Postgres.title(&simple), "SELECT 1, as text");
+    }
+
+    #[test]
+    fn a_point_of_its_own_goes_first() {
+        let point = Point { parameters: [("protocol".into(), "simple".into())].into(), ..Point::default() };
+        assert_eq!(Protocol::of(&point, &parameters(&[])), Protocol::Simple);
+    }
+}

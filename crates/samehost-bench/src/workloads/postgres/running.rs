@@ -1,0 +1,322 @@
+//! PostgreSQL while it is measured: the private server or the given ones, our table in them, and a trial's
+//! connections.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_transport::Stream;
+
+use super::address::{Address, Defaults};
+use super::caller::QueryCaller;
+use super::copy::CopySession;
+use super::dialogue::{Dialogue, Identity, is_ours, private};
+use super::login::unsaid;
+use super::session::RowSession;
+use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
+use super::{is_per_query, is_read_only, rows};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::session::{Caller, Connector, Session};
+use crate::fixtures::{PostgresServer, random_hex};
+use crate::workloads::{Parameters, Running, Start, foreign_pids};
+
+/// A running PostgreSQL.
+pub(super) struct RunningPostgres {
+    /// The private server; none where all were given.
+    server: Option<PostgresServer>,
+    addresses: BTreeMap<Transport, Address>,
+    parameters: Parameters,
+    read_only: bool,
+    identities: Vec<(Transport, Identity)>,
+    pids: Vec<u32>,
+    /// Our table's name, the same wherever it is.
+    table: String,
+    /// Where our table is, once in each database.
+    tables: Vec<Address>,
+    /// The server's own view of the last trial's first connection.
+    view: Option<Arc<OnceLock<Option<String>>>>,
+}
+
+impl RunningPostgres {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let defaults = Defaults::here();
+        let mut addresses = BTreeMap::new();
+        for (transport, text) in &start.servers {
+            addresses.insert(*transport, Address::given(*transport, text, &defaults)?);
+        }
+        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
+        if missing && !addresses.is_empty() {
+            return Err(BenchError::Usage(
+                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
+            ));
+        }
+        let read_only = !missing && is_read_only(&start.parameters);
+        let server = if missing {
+            let server = PostgresServer::start(&start.program, start.most_connections, is_ours)?;
+            for transport in [Transport::Tcp, Transport::Unix, Transport::TcpTls] {
+                if let Some(endpoint) = server.endpoint(transport) {
+                    addresses.insert(transport, private(endpoint, server.password()));
+                }
+            }
+            Some(server)
+        } else {
+            None
+        };
+        addresses.retain(|transport, _| start.transports.contains(transport));
+        let mut running = RunningPostgres {
+            server,
+            addresses,
+            parameters: start.parameters.clone(),
+            read_only,
+            identities: Vec::new(),
+            pids: Vec::new(),
+            table: format!("samehost_{}", random_hex(8)?),
+            tables: Vec::new(),
+            view: None,
+        };
+        running.look_around()?;
+        let statement = Statement::of(&samehost_model::Point::default(), &start.parameters);
+        if statement.has_table() {
+            running.make_tables()?;
+        }
+        Ok(running)
+    }
+
+    /// Which servers these are, and which processes.
+    fn look_around(&mut self) -> Result<(), BenchError> {
+        let mut backends = Vec::new();
+        for (transport, address) in &self.addresses {
+            let mut dialogue = Dialogue::begin(address, self.read_only)?;
+            self.identities.push((*transport, dialogue.identity()?));
+            backends.push(parent_of_backend(dialogue.backend()));
+        }
+        self.pids = match &self.server {
+            Some(server) => vec![server.pid()],
+            None => {
+                let found = foreign_pids(self.addresses.values().map(|address| &address.endpoint));
+                if found.is_empty() { backends.into_iter().flatten().collect() } else { found }
+            }
+        };
+        self.pids.sort_unstable();
+        self.pids.dedup();
+        Ok(())
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.server.is_none()
+    }
+
+    /// Whether the given servers are more than one.
+    fn differ(&self) -> bool {
+        self.identities.iter().any(|(_, identity)| !identity.same_server(&self.identities[0].1))
+    }
+
+    /// Makes our table once in each database, after saying so where the server is not ours.
+    fn make_tables(&mut self) -> Result<(), BenchError> {
+        let rows = rows(&self.parameters)?;
+        let mut done: Vec<&Identity> = Vec::new();
+        for (transport, identity) in &self.identities {
+            if done.contains(&identity) {
+                continue;
+            }
+            done.push(identity);
+            let address = &self.addresses[transport];
+            if self.server.is_none() {
+                tracing::warn!(
+                    "making the table {} ({rows} rows) in the PostgreSQL at {address}; it is dropped at the end (--statement select-1 --read-only yes writes nothing)",
+                    self.table
+                );
+            }
+            let mut dialogue = Dialogue::begin(address, false)?;
+            for (number, sql) in make_table(&self.table, rows).iter().enumerate() {
+                dialogue.must("to make and fill our table", sql)?;
+                if number == 0 {
+                    self.tables.push(address.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_table(&self, address: &Address) -> Result<(), BenchError> {
+        let sql = format!("DROP TABLE IF EXISTS {}", self.table);
+        Dialogue::begin(address, false)?.must("to drop our table", &sql)?;
+        Ok(())
+    }
+
+    /// What a trial's connections ask.
+    fn asked(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
+        let (statement, protocol) =
+            (Statement::of(&arm.point, &self.parameters), Protocol::of(&arm.point, &self.parameters));
+        let rows = rows(&self.parameters)?;
+        if statement == Statement::Copy {
+            return Ok(Asked::Copy { table: self.table.clone(), rows });
+        }
+        let has_row = matches!(statement, Statement::PointSelect | Statement::Select1);
+        let description = if has_row && protocol == Protocol::Simple {
+            dialogue.description(&statement.sql(&self.table, "0"))?
+        } else {
+            Vec::new()
+        };
+        let prepares = is_per_query(&self.parameters);
+        let exchange = Exchange::new(statement, protocol, prepares, (&self.table, rows), &description);
+        let prepared = protocol == Protocol::Extended && !prepares;
+        Ok(Asked::Rows {
+            exchange: exchange.map_err(unsaid)?,
+            prepared: prepared.then(|| (statement.sql(&self.table, "$1"), statement.parameters())),
+        })
+    }
+}
+
+impl Drop for RunningPostgres {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            return;
+        }
+        for address in &self.tables {
+            if let Err(error) = self.drop_table(address) {
+                tracing::warn!(
+                    "the table {} could not be dropped: {error}; `DROP TABLE {}` in database {} does it",
+                    self.table,
+                    self.table,
+                    address.database
+                );
+            }
+        }
+    }
+}
+
+impl Running for RunningPostgres {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: if self.differ() {
+                "postgresql, a different server for each transport: what differs between them counts as the transport's".into()
+            } else {
+                "postgresql".into()
+            },
+            version: self
+                .identities
+                .first()
+                .map(|(_, identity)| identity.version.clone())
+                .unwrap_or_default(),
+            managed: !self.is_foreign(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+            BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
+        })?;
+        let mut dialogue = Dialogue::begin(&address, self.read_only)?;
+        let asked = self.asked(arm, &mut dialogue)?;
+        let view = Arc::new(OnceLock::new());
+        self.view = Some(Arc::clone(&view));
+        if is_per_query(&self.parameters) {
+            let Asked::Rows { exchange, .. } = asked else {
+                return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
+            };
+            let _ = view.set(dialogue.view().ok());
+            let cipher = dialogue.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
+            let observed =
+                dialogue.into_stream()?.observed().ok().map(|observed| format!("{observed}{cipher}"));
+            let callers = (0..arm.point.connections).map(|number| {
+                let session = RowSession::new(exchange.clone(), u64::from(number));
+                let (address, observed) = (address.clone(), observed.clone());
+                Box::new(QueryCaller::new(address, session, self.read_only, observed)) as Box<dyn Caller>
+            });
+            return Ok(Job::Callers(callers.collect()));
+        }
+        let whole = matches!(asked, Asked::Copy { .. });
+        let connector = Arc::new(PostgresConnector {
+            address,
+            asked,
+            read_only: self.read_only,
+            view,
+            opened: AtomicU64::new(0),
+        });
+        Ok(if whole { Job::Whole { connector } } else { Job::Sessions { connector, small: true } })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn said(&self) -> String {
+        self.server.as_ref().map(PostgresServer::said).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let view = self.view.as_ref().and_then(|view| view.get());
+        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+            observed.push_str("; ");
+            observed.push_str(view);
+        }
+    }
+}
+
+/// The first process of the server that a backend belongs to, where it is one of this machine's that we may see.
+fn parent_of_backend(backend: i32) -> Option<u32> {
+    let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim().to_owned())
+    };
+    let own = status(&backend.to_string())?;
+    let parent = field(&own, "PPid:")?;
+    let is_postgres = |status: &str| field(status, "Name:").is_some_and(|name| name.starts_with("postgres"));
+    (is_postgres(&own) && is_postgres(&status(&parent)?)).then(|| parent.parse().ok()).flatten()
+}
+
+/// What the connections of a trial ask.
+enum Asked {
+    Rows {
+        exchange: Exchange,
+        /// The statement that each connection prepares, and how many integers it takes.
+        prepared: Option<(String, usize)>,
+    },
+    Copy {
+        table: String,
+        rows: u32,
+    },
+}
+
+struct PostgresConnector {
+    address: Address,
+    asked: Asked,
+    read_only: bool,
+    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    view: Arc<OnceLock<Option<String>>>,
+    /// Connections made so far; each asks for other rows, and the same in every trial.
+    opened: AtomicU64,
+}
+
+impl Connector for PostgresConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let mut dialogue = Dialogue::begin(&self.address, self.read_only)?;
+        if self.view.get().is_none() {
+            let _ = self.view.set(dialogue.view().ok());
+        }
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let session: Box<dyn Session> = match &self.asked {
+            Asked::Rows { exchange, prepared } => {
+                if let Some((sql, parameters)) = prepared {
+                    dialogue.prepare(PREPARED, sql, *parameters)?;
+                }
+                Box::new(RowSession::new(exchange.clone(), number))
+            }
+            Asked::Copy { table, rows } => {
+                // Rows come in the order in which they were put in, whoever reads beside us; pg_dump does the same.
+                dialogue.must("a setting", "SET synchronize_seqscans = off")?;
+                Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
+            }
+        };
+        Ok((dialogue.into_stream()?, session))
+    }
+
+    fn endpoint(&self) -> String {
+        self.address.endpoint.to_string()
+    }
+}

@@ -1,0 +1,208 @@
+//! One connection's conversation with PostgreSQL: a statement, and a reply of which every byte is known.
+
+use postgres_protocol::message::backend::Message;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::messages::{Refusal, first, is_aside, parse};
+use super::statement::Exchange;
+use crate::engine::session::{Bad, Progress, Session};
+
+/// More bytes than any reply of ours has, with whatever may stand between.
+const MOST: usize = 48 * 1024;
+
+/// One connection's conversation.
+#[derive(Debug)]
+pub(super) struct RowSession {
+    exchange: Exchange,
+    random: Xoshiro256PlusPlus,
+}
+
+impl RowSession {
+    /// A conversation on a fresh connection; the seed decides which rows it asks for.
+    pub(super) fn new(exchange: Exchange, seed: u64) -> Self {
+        RowSession { exchange, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
+    }
+
+    /// Looks message by message at what is not simply the reply awaited: asides between, a refusal, another row.
+    #[cold]
+    fn walk(&self, input: &[u8]) -> Result<Progress, Bad> {
+        let malformed = |reason: String| Bad::new("malformed reply", reason);
+        let (mut at, mut reply, mut refusal) = (0, Vec::new(), None);
+        let mut done = false;
+        while let Some((tag, length)) = first(&input[at..]).map_err(malformed)? {
+            if done && !is_aside(tag) {
+                break;
+            }
+            let message = &input[at..at + length];
+            at += length;
+            if is_aside(tag) {
+                continue;
+            }
+            reply.extend_from_slice(message);
+            if tag == b'E'
+                && let Some((Message::ErrorResponse(body), _)) = parse(message).map_err(malformed)?
+            {
+                let said = Refusal::read(body.fields());
+                if said.is_final() {
+                    return Err(Bad::new(said.kind(), said.to_string()));
+                }
+                refusal.get_or_insert(said);
+            }
+            done = tag == b'Z';
+        }
+        if !done {
+            let enough = input.len() < MOST;
+            return if enough { Ok(Progress::More { consumed: 0 }) } else { Err(malformed("no end".into())) };
+        }
+        match refusal {
+            Some(said) if reply.ends_with(b"Z\0\0\0\x05I") => {
+                Ok(Progress::Rejected { consumed: at, kind: said.kind() })
+            }
+            Some(said) => Err(Bad::new(said.kind(), said.to_string())),
+            None if reply == self.exchange.reply => Ok(Progress::Complete { consumed: at }),
+            None => self.differs(&reply, at),
+        }
+    }
+
+    /// What is wrong with a reply that is whole and no refusal.
+    fn differs(&self, reply: &[u8], consumed: usize) -> Result<Progress, Bad> {
+        let tags = |reply: &[u8]| {
+            let (mut tags, mut at) = (String::new(), 0);
+            while let Ok(Some((tag, length))) = first(&reply[at..]) {
+                tags.push(char::from(tag));
+                at += length;
+            }
+            tags
+        };
+        let (came, awaited) = (tags(reply), tags(&self.exchange.reply));
+        if awaited.contains('D') && came == awaited.replace('D', "") {
+            return Ok(Progress::Rejected { consumed, kind: "missing row" });
+        }
+        let kind = if came == awaited { "wrong row" } else { "wrong reply" };
+        Err(Bad::new(kind, format!("messages {came}, awaited {awaited}")))
+    }
+}
+
+impl Session for RowSession {
+    #[inline]
+    fn request(&mut self, out: &mut Vec<u8>) {
+        if self.exchange.has_id() {
+            let row = self.random.random_range(0..self.exchange.rows);
+            self.exchange.ask_for(row);
+        }
+        out.extend_from_slice(&self.exchange.request);
+    }
+
+    #[inline]
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        let reply = &self.exchange.reply;
+        // A reply is shorter than a page: what came of it is looked at anew when more has come.
+        if input == reply.as_slice() {
+            Ok(Progress::Complete { consumed: input.len() })
+        } else if reply.starts_with(input) {
+            Ok(Progress::More { consumed: 0 })
+        } else {
+            self.walk(input)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::postgres::messages::message;
+    use crate::workloads::postgres::statement::{Protocol, Statement};
+    use proptest::prelude::*;
+
+    fn session(statement: Statement, protocol: Protocol) -> RowSession {
+        let mut session =
+            RowSession::new(Exchange::new(statement, protocol, false, ("t", 1000), b"").unwrap(), 7);
+        session.request(&mut Vec::new());
+        session
+    }
+
+    fn error(severity: &str, code: &str) -> Vec<u8> {
+        message(b'E', format!("V{severity}\0C{code}\0Mno\0\0").as_bytes())
+    }
+
+    #[test]
+    fn refusals_leave_the_connection_usable_unless_they_end_it() {
+        let mut session = session(Statement::Update, Protocol::Extended);
+        let ready = message(b'Z', b"I");
+        let refused = [message(b'2', b""), error("ERROR", "53100"), ready.clone()].concat();
+        let whole = Ok(Progress::Rejected { consumed: refused.len(), kind: "53100 disk full" });
+        assert_eq!(session.response(&refused), whole);
+        assert_eq!(session.response(&refused[..20]), Ok(Progress::More { consumed: 0 }));
+        assert_eq!(session.response(&error("FATAL", "57P01")).unwrap_err().kind, "57P01 server shut down");
+        let failed = [error("ERROR", "40001"), message(b'Z', b"E")].concat();
+        assert!(session.response(&failed).is_err(), "a transaction that stays open is of no use");
+    }
+
+    #[test]
+    fn a_row_that_is_missing_or_another_is_no_success() {
+        let mut session = session(Statement::PointSelect, Protocol::Extended);
+        let end = [message(b'C', b"SELECT 0\0"), message(b'Z', b"I")].concat();
+        let missing = [message(b'2', b""), end].concat();
+        let rejected = Ok(Progress::Rejected { consumed: missing.len(), kind: "missing row" });
+        assert_eq!(session.response(&missing), rejected);
+        let mut other = session.exchange.reply.clone();
+        other[25] ^= 1;
+        assert_eq!(session.response(&other).unwrap_err().kind, "wrong row");
+        assert_eq!(session.response(&message(b'Z', b"I")).unwrap_err().kind, "wrong reply");
+        assert_eq!(session.response(b"HTTP/1.1 400\r\n").unwrap_err().kind, "malformed reply");
+    }
+
+    #[test]
+    fn asides_are_passed_over() {
+        let mut session = session(Statement::PointSelect, Protocol::Simple);
+        let notice = message(b'N', b"Mhello\0\0");
+        let reply = session.exchange.reply.clone();
+        for all in [
+            [notice.clone(), reply.clone()].concat(),
+            [reply.clone(), notice.clone()].concat(),
+            [message(b'S', b"a\0b\0"), reply, notice].concat(),
+        ] {
+            assert_eq!(session.response(&all), Ok(Progress::Complete { consumed: all.len() }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn replies_in_any_pieces_are_complete_once(
+            which in 0_usize..3,
+            simple in any::<bool>(),
+            aside in any::<bool>(),
+            pieces in proptest::collection::vec(1_usize..90, 1..40),
+        ) {
+            let statement = [Statement::PointSelect, Statement::Select1, Statement::Update][which];
+            let mut session = session(statement, if simple { Protocol::Simple } else { Protocol::Extended });
+            let mut all = if aside { message(b'N', b"Mhello\0\0") } else { Vec::new() };
+            all.extend(session.exchange.reply.clone());
+            let (mut kept, mut from, mut pieces) = (Vec::new(), 0, pieces.into_iter().cycle());
+            loop {
+                let to = (from + pieces.next().unwrap()).min(all.len());
+                kept.extend_from_slice(&all[from..to]);
+                from = to;
+                match session.response(&kept).unwrap() {
+                    Progress::More { consumed } => { kept.drain(..consumed); }
+                    progress => {
+                        prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
+                        prop_assert_eq!(from, all.len());
+                        break;
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 1..200), at in 0_usize..60) {
+            let mut session = session(Statement::PointSelect, Protocol::Extended);
+            let _ = session.response(&bytes);
+            let mut reply = session.exchange.reply.clone();
+            reply.truncate(at);
+            reply.extend(bytes);
+            let _ = session.response(&reply);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What PostgreSQL is asked: our table, the statements on it, and each as the bytes of a request and of its reply.
+//!
+//! Ids begin at 1,000,000,001, so that all of them have ten digits: requests and replies then have one length, and
+//! another id is a matter of ten bytes.
+
+use super::messages::{bind_execute_sync, message, parse_statement, query};
+use samehost_model::Point;
+
+use crate::workloads::Parameters;
+
+/// The id before the first.
+const BASE: u32 = 1_000_000_000;
+/// Digits of every id.
+const DIGITS: usize = 10;
+/// What follows the id's digits in a row's content, which is 120 bytes as sysbench's is.
+const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
+/// The name of the prepared statement.
+pub(super) const PREPARED: &str = "s";
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statement {
+    /// One row of our table by its primary key.
+    PointSelect,
+    /// A constant.
+    Select1,
+    /// One row's counter.
+    Update,
+    /// The whole table as text.
+    Copy,
+}
+
+/// How a statement travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// Bind, Execute, Sync of a statement prepared before.
+    Extended,
+    /// Its text.
+    Simple,
+}
+
+impl Statement {
+    /// The point's own where points differ in it.
+    pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
+        match point.parameters.get("statement").unwrap_or(&parameters["statement"]).as_str() {
+            "select-1" => Statement::Select1,
+            "update" => Statement::Update,
+            "copy" => Statement::Copy,
+            _ => Statement::PointSelect,
+        }
+    }
+
+    /// Whether it needs our table.
+    pub(super) fn has_table(self) -> bool {
+        self != Statement::Select1
+    }
+
+    /// How many integers it takes.
+    pub(super) fn parameters(self) -> usize {
+        usize::from(matches!(self, Statement::PointSelect | Statement::Update))
+    }
+
+    /// Its text, with this in the id's place.
+    pub(super) fn sql(self, table: &str, id: &str) -> String {
+        match self {
+            Statement::PointSelect => format!("SELECT content FROM {table} WHERE id = {id}"),
+            Statement::Select1 => "SELECT 1".into(),
+            Statement::Update => format!("UPDATE {table} SET counter = counter + 1 WHERE id = {id}"),
+            Statement::Copy => format!("COPY {table} TO STDOUT"),
+        }
+    }
+}
+
+impl Protocol {
+    /// The point's own where points differ in it.
+    pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
+        match point.parameters.get("protocol").unwrap_or(&parameters["protocol"]).as_str() {
+            "simple" => Protocol::Simple,
+            _ => Protocol::Extended,
+        }
+    }
+}
+
+/// Statements that make our table and fill it, each short enough to be waited for.
+pub(super) fn make_table(table: &str, rows: u32) -> Vec<String> {
+    /// Rows of one statement.
+    const AT_ONCE: u32 = 50_000;
+    // Half of each page stays free, so that an update need not touch the index.
+    let mut all = vec![format!(
+        "CREATE TABLE {table} (id integer PRIMARY KEY, content text NOT NULL, counter integer NOT NULL) WITH (fillfactor = 50)"
+    )];
+    all.extend((0..rows).step_by(AT_ONCE as usize).map(|from| {
+        let (first, last) = (BASE + 1 + from, BASE + rows.min(from.saturating_add(AT_ONCE)));
+        format!(
+            "INSERT INTO {table} SELECT id, id || '{FILLER}', 0 FROM generate_series({first}, {last}) AS id"
+        )
+    }));
+    // Marks rows as seen by all, so that the first trials need not.
+    all.push(format!("VACUUM (ANALYZE) {table}"));
+    all
+}
+
+/// A request and its reply, for any id.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) request: Vec<u8>,
+    pub(super) reply: Vec<u8>,
+    id: IdPlace,
+    /// Where the id's digits stand in the reply.
+    digits: Option<usize>,
+    /// Rows of the table; ids are random among them.
+    pub(super) rows: u32,
+}
+
+/// Where the id stands in a request.
+#[derive(Clone, Copy, Debug)]
+enum IdPlace {
+    Nowhere,
+    Binary(usize),
+    Digits(usize),
+}
+
+impl Exchange {
+    /// A statement whose reply is known. `description` is the RowDescription that the server sends before a row
+    /// in the simple protocol; `prepares` has the statement parsed in the same breath.
+    pub(super) fn new(
+        statement: Statement,
+        protocol: Protocol,
+        prepares: bool,
+        (table, rows): (&str, u32),
+        description: &[u8],
+    ) -> Result<Self, String> {
+        let first = BASE + 1;
+        let mut reply = Vec::new();
+        let (request, id) = match protocol {
+            Protocol::Simple => {
+                let request = query(&statement.sql(table, &first.to_string()))?;
+                reply.extend_from_slice(description);
+                let place = request.len() - 1 - DIGITS;
+                (request, IdPlace::Digits(place))
+            }
+            Protocol::Extended => {
+                let (name, mut request) = if prepares { ("", Vec::new()) } else { (PREPARED, Vec::new()) };
+                if prepares {
+                    request = parse_statement(name, &statement.sql(table, "$1"), statement.parameters())?;
+                    reply.extend(message(b'1', b""));
+                }
+                let values = vec![first.cast_signed(); statement.parameters()];
+                request.extend(bind_execute_sync(name, &values)?);
+                reply.extend(message(b'2', b""));
+                // Behind the value follow the result formats (2), Execute (10) and Sync (5).
+                let place = request.len() - 4 - 2 - 10 - 5;
+                (request, IdPlace::Binary(place))
+            }
+        };
+        let mut digits = None;
+        match statement {
+            Statement::PointSelect => {
+                digits = Some(reply.len() + 5 + 2 + 4);
+                reply.extend(row(format!("{first}{FILLER}").as_bytes()));
+            }
+            Statement::Select1 => reply.extend(row(b"1")),
+            Statement::Update | Statement::Copy => {}
+        }
+        let tag: &[u8] = if statement == Statement::Update { b"UPDATE 1\0" } else { b"SELECT 1\0" };
+        reply.extend(message(b'C', tag));
+        reply.extend(message(b'Z', b"I"));
+        let id = if statement.parameters() == 0 { IdPlace::Nowhere } else { id };
+        Ok(Exchange { request, reply, id, digits, rows })
+    }
+
+    /// Whether requests differ in their id.
+    #[inline]
+    pub(super) fn has_id(&self) -> bool {
+        !matches!(self.id, IdPlace::Nowhere)
+    }
+
+    /// Asks for the row of this number, from 0.
+    #[inline]
+    pub(super) fn ask_for(&mut self, row: u32) {
+        let id = BASE + 1 + row;
+        let digits = digits(id);
+        match self.id {
+            IdPlace::Nowhere => {}
+            IdPlace::Binary(at) => self.request[at..at + 4].copy_from_slice(&id.to_be_bytes()),
+            IdPlace::Digits(at) => self.request[at..at + DIGITS].copy_from_slice(&digits),
+        }
+        if let Some(at) = self.digits {
+            self.reply[at..at + DIGITS].copy_from_slice(&digits);
+        }
+    }
+}
+
+fn row(value: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    message(b'D', &[&[0, 1], length.to_be_bytes().as_slice(), value].concat())
+}
+
+/// An id's ten digits.
+#[inline]
+fn digits(id: u32) -> [u8; DIGITS] {
+    let mut digits = [b'0'; DIGITS];
+    let mut rest = id;
+    for digit in digits.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
+}
+
+/// What comes before the rows of a COPY: text, three columns.
+pub(super) fn copy_head() -> Vec<u8> {
+    message(b'H', &[0, 0, 3, 0, 0, 0, 0, 0, 0])
+}
+
+/// A row of a COPY, and where the id's digits stand in it.
+pub(super) fn copy_row() -> (Vec<u8>, [usize; 2]) {
+    let first = BASE + 1;
+    let row = message(b'd', format!("{first}\t{first}{FILLER}\t0\n").as_bytes());
+    (row, [5, 5 + DIGITS + 1])
+}
+
+/// What comes behind the rows of a COPY.
+pub(super) fn copy_end(rows: u32) -> Vec<u8> {
+    let count = format!("COPY {rows}\0");
+    [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()
+}
+
+/// The next higher number in place, written in digits.
+#[inline]
+pub(super) fn increment(digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return;
+        }
+        *digit = b'0';
+    }
+}
+
+/// Digits of an id within a row of a COPY.
+pub(super) const ID_DIGITS: usize = DIGITS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_put_where_it_belongs() {
+        let table = ("t", 10);
+        let mut extended =
+            Exchange::new(Statement::PointSelect, Protocol::Extended, false, table, b"").unwrap();
+        extended.ask_for(41);
+        assert_eq!(extended.request, bind_execute_sync(PREPARED, &[1_000_000_042]).unwrap());
+        let reply = String::from_utf8_lossy(&extended.reply).into_owned();
+        assert!(reply.contains("1000000042-0123456789-abc"), "{reply}");
+        let mut simple = Exchange::new(Statement::Update, Protocol::Simple, false, table, b"").unwrap();
+        simple.ask_for(998);
+        assert_eq!(
+            simple.request,
+            query("UPDATE t SET counter = counter + 1 WHERE id = 1000000999").unwrap()
+        );
+        assert_eq!(simple.reply, b"C\0\0\0\x0dUPDATE 1\0Z\0\0\0\x05I");
+    }
+
+    #[test]
+    fn a_content_is_as_long_as_it_should_be_and_a_copy_counts_on() {
+        assert_eq!(FILLER.len() + DIGITS, 120);
+        let (mut row, places) = copy_row();
+        for _ in 0..99 {
+            for at in places {
+                increment(&mut row[at..at + DIGITS]);
+            }
+        }
+        let text = String::from_utf8(row[5..].to_vec()).unwrap();
+        assert!(text.starts_with("1000000100\t1000000100-") && text.ends_with("F\t0\n"), "{text}");
+    }
+
+    #[test]
+    fn a_table_is_filled_in_parts() {
+        let all = make_table("t", 50_001);
+        assert_eq!(all.len(), 4);
+        assert!(all[1].contains("(1000000001, 1000050000)") && all[2].contains("(1000050001, 1000050001)"));
+    }
+}

@@ -1,0 +1,172 @@
+//! A PostgreSQL of the test's own, with a role for each way of proving who one is; gone when dropped.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part, and a test may panic")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use samehost_transport::MadeCertificate;
+use tempfile::TempDir;
+
+/// The password of every role that has one.
+pub const SECRET: &str = "hunter2-and-more";
+
+/// Who may come how. `admin` is the tests' own way in.
+const ACCESS: &str = "local all admin trust\nlocal all by_trust trust\nlocal all by_scram scram-sha-256\n\
+    local all by_md5 md5\nlocal all by_password password\nlocal all all peer\n\
+    host all by_trust 127.0.0.1/32 trust\nhost all by_scram 127.0.0.1/32 scram-sha-256\n\
+    host all by_md5 127.0.0.1/32 md5\nhost all by_password 127.0.0.1/32 password\n\
+    hostssl all by_tls 127.0.0.1/32 scram-sha-256\n";
+
+/// A cluster with a database `shop`.
+pub struct Cluster {
+    server: Child,
+    directory: TempDir,
+    bin: PathBuf,
+    pub port: u16,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Ends at once and takes its shared memory along, which SIGKILL would not.
+        let pid = rustix::process::Pid::from_child(&self.server);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
+        let _ = self.server.wait();
+    }
+}
+
+/// Where initdb and postgres are.
+fn programs() -> PathBuf {
+    let found = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<PathBuf> = found.map(|entry| entry.path().join("bin")).collect();
+    versions.retain(|bin| bin.join("initdb").is_file());
+    versions.sort();
+    versions.pop().expect("PostgreSQL must be installed: cargo xtask servers")
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A command as a user who may run a PostgreSQL.
+fn unprivileged(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=QUIT", "--"]);
+    command.arg(program);
+    command
+}
+
+/// The name of the user who runs the tests.
+pub fn own_name() -> String {
+    let output = Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+impl Cluster {
+    pub fn start(most_connections: u32) -> Self {
+        let bin = programs();
+        let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        let path = directory.path();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        if is_root() {
+            assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
+        }
+        let data = path.join("data");
+        let made = unprivileged(&bin.join("initdb"))
+            .args(["--username=admin", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
+            .arg("-D")
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let certificate = MadeCertificate::self_signed().unwrap();
+        for (name, text) in [
+            ("server.crt", certificate.certificate_pem.as_str()),
+            ("server.key", certificate.key_pem.as_str()),
+            ("pg_hba.conf", ACCESS),
+        ] {
+            fs::write(data.join(name), text).unwrap();
+        }
+        // The key keeps its owner, root, when root wrote it: then its group may read it, and nobody else.
+        let key = data.join("server.key");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            assert!(Command::new("chown").args(["-R", "postgres:"]).arg(&data).status().unwrap().success());
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = unprivileged(&bin.join("postgres"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}")])
+            .args(["-c", &format!("unix_socket_directories={}", path.display())])
+            .args(["-c", "fsync=off", "-c", "ssl=on", "-c", &format!("max_connections={most_connections}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let cluster = Cluster { server, directory, bin, port };
+        for _ in 0..1000 {
+            if cluster.try_sql("postgres", "SELECT 1").is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        cluster.sql("postgres", "CREATE DATABASE shop");
+        let own = own_name();
+        let roles = ["by_scram", "by_password", "by_tls"]
+            .map(|role| format!("CREATE ROLE {role} LOGIN PASSWORD '{SECRET}';"))
+            .concat();
+        cluster.sql(
+            "shop",
+            &format!(
+                "{roles} SET password_encryption = md5; CREATE ROLE by_md5 LOGIN PASSWORD '{SECRET}'; \
+                 CREATE ROLE by_trust LOGIN; CREATE ROLE \"{own}\" LOGIN; \
+                 GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT pg_read_all_settings TO by_scram, by_tls"
+            ),
+        );
+        cluster
+    }
+
+    fn try_sql(&self, database: &str, sql: &str) -> Option<String> {
+        let output = Command::new(self.bin.join("psql"))
+            .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "admin", "-d", database, "-c", sql])
+            .args(["-p", &self.port.to_string(), "-h"])
+            .arg(self.directory.path())
+            .output()
+            .unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+
+    /// What a statement answers.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        self.try_sql(database, sql).unwrap_or_else(|| panic!("{sql}"))
+    }
+
+    /// Tables of ours that are left in `shop`.
+    pub fn tables_left(&self) -> String {
+        self.sql("shop", "SELECT count(*) FROM pg_class WHERE relname LIKE 'samehost%'")
+    }
+
+    pub fn tcp(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/shop", self.port)
+    }
+
+    pub fn unix(&self, user: &str) -> String {
+        let directory = self.directory.path().display();
+        format!("postgres://{user}@/shop?host={directory}&port={}", self.port)
+    }
+
+    /// Lets only the server's user reach its socket.
+    pub fn lock_socket(&self) {
+        fs::set_permissions(self.directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    pub fn socket(&self) -> String {
+        format!("unix:{}/.s.PGSQL.{}", self.directory.path().display(), self.port)
+    }
+}

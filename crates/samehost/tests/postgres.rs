@@ -1,0 +1,369 @@
+//! The postgres workload end to end: the built binary, real servers, tiny measurements.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod caches;
+#[path = "databases/postgres.rs"]
+mod server;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use caches::{Here, TINY, kill, said};
+use serde_json::Value;
+use server::{Cluster, SECRET, is_root, own_name};
+
+const ALL: &[&str] = &["postgres", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
+
+/// What every report has: work done, nothing failed, and the server's own view of each transport.
+fn assert_sound(report: &Value, transports: &[&str]) {
+    // On a busy machine a second block may not fit the budget.
+    assert!(
+        ["complete", "out_of_budget"].contains(&report["outcome"].as_str().unwrap()),
+        "{}",
+        report["outcome"]
+    );
+    let trials = report["trials"].as_array().unwrap();
+    for trial in trials {
+        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
+        assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+    }
+    for transport in transports {
+        let (family, view) = match *transport {
+            "unix" => ("AF_UNIX stream", "Unix socket, no TLS"),
+            "tcp" => ("AF_INET stream tcp", "no TLS"),
+            _ => ("AF_INET stream tcp", "TLSv1.3"),
+        };
+        let of_arm = |trial: &&Value| trial["arm"].as_str().unwrap().split('/').next() == Some(*transport);
+        let mut observed =
+            trials.iter().filter(of_arm).map(|trial| trial["transport_observed"].as_str().unwrap());
+        assert!(observed.clone().count() > 0, "no trial of {transport}");
+        let all = observed.all(|text| {
+            text.starts_with(family) && text.contains("the server says user") && text.contains(view)
+        });
+        assert!(all, "{transport}: {}", report["evidence"]);
+    }
+}
+
+/// A tiny measurement against servers that run.
+fn measured(here: &Here, arguments: &[&str]) -> Output {
+    here.bench(&[&["postgres", "--rows", "500"], arguments, TINY].concat())
+        .env_remove("PGPASSWORD")
+        .env_remove("PGPASSFILE")
+        .output()
+        .unwrap()
+}
+
+fn parsed(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_statement_and_protocol_over_every_transport_of_one_process() {
+    for statement in ["point-select", "select-1", "update"] {
+        for protocol in ["extended", "simple"] {
+            let more = ["--statement", statement, "--protocol", protocol, "--connections", "3"];
+            let report = Here::new().report(&[ALL, &more].concat());
+            assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+            let server = &report["workload"]["server"];
+            assert_eq!((&server["kind"], &server["managed"]), (&"postgresql".into(), &true.into()));
+            assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one server for all");
+            assert!(!server["version"].as_str().unwrap().is_empty());
+        }
+    }
+}
+
+/// The same options without a length of trials, which a whole operation has not.
+fn untimed() -> Vec<&'static str> {
+    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
+    [&TINY[..at], &TINY[at + 2..]].concat()
+}
+
+#[test]
+fn a_copy_is_a_whole_operation_of_as_many_rows() {
+    let here = Here::new();
+    let arguments = [ALL, &["--statement", "copy"], &untimed()].concat();
+    let report = parsed(&here.bench(&arguments).output().unwrap());
+    here.assert_nothing_left();
+    assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+    for trial in report["trials"].as_array().unwrap() {
+        assert_eq!(trial["operations"], 1000, "{trial}");
+        assert!(trial["bytes_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_connection_for_each_query_costs_the_server_what_its_children_used() {
+    for protocol in ["extended", "simple"] {
+        let more = ["--connect", "per-query", "--protocol", protocol, "--trial-time", "300ms"];
+        let tiny: Vec<&str> = untimed();
+        let here = Here::new();
+        let report = parsed(&here.bench(&[ALL, &more, &tiny].concat()).output().unwrap());
+        assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+        for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
+            let cost = trial["server_cpu_us_per_op"].as_f64().unwrap();
+            assert!(cost > 200.0, "a process for each connection is dear: {cost} µs");
+        }
+    }
+}
+
+#[test]
+fn every_way_of_proving_who_one_is() {
+    let cluster = Cluster::start(40);
+    let with = |user: &str| format!("{user}:{SECRET}");
+    for role in ["by_scram", "by_md5", "by_password"] {
+        let (tcp, unix) = (cluster.tcp(&with(role)), cluster.unix(&with(role)));
+        let here = Here::new();
+        let transports = ["--transports", "tcp,unix,tcp+tls"];
+        let output = measured(&here, &[&["--tcp", &tcp, "--unix", &unix], &transports[..]].concat());
+        assert_sound(&parsed(&output), &["tcp", "unix", "tcp+tls"]);
+        assert!(!String::from_utf8_lossy(&output.stdout).contains(SECRET) && !said(&output).contains(SECRET));
+        let announced = said(&output).contains("clear text");
+        assert_eq!(announced, role == "by_password", "{}", said(&output));
+    }
+    let trusted =
+        measured(&Here::new(), &["--tcp", &cluster.tcp("by_trust"), "--unix", &cluster.unix("by_trust")]);
+    assert_sound(&parsed(&trusted), &["tcp", "unix"]);
+    let own = own_name();
+    let peer = measured(&Here::new(), &["--unix", &cluster.unix(&own), "--transports", "unix"]);
+    let report = parsed(&peer);
+    assert_sound(&report, &["unix"]);
+    assert!(report["evidence"].to_string().contains(&format!("user {own}")), "{}", report["evidence"]);
+    let stranger = measured(&Here::new(), &["--unix", &cluster.unix("by_tls"), "--transports", "unix"]);
+    assert_eq!(stranger.status.code(), Some(2));
+    assert!(said(&stranger).contains("peer compares the role"), "{}", said(&stranger));
+    assert_eq!(cluster.tables_left(), "0");
+}
+
+#[test]
+fn a_server_that_runs_gets_our_table_and_loses_it_again() {
+    let cluster = Cluster::start(40);
+    let url = cluster.tcp(&format!("by_scram:{SECRET}"));
+    // The other half, the Unix socket, is the server's to tell; and the other way round.
+    let here = Here::new();
+    let output = measured(&here, &["--tcp", &url, "--statement", "update"]);
+    let report = parsed(&output);
+    assert_sound(&report, &["tcp", "unix"]);
+    assert!(said(&output).contains("making the table samehost_"), "it says so first: {}", said(&output));
+    assert_eq!(report["workload"]["server"]["managed"], false);
+    assert!(!report["workload"]["server"]["pids"].as_array().unwrap().is_empty());
+    assert!(!report["command"].to_string().contains(SECRET));
+    assert_eq!(cluster.tables_left(), "0");
+    let from_unix = measured(&here, &["--unix", &cluster.unix(&format!("by_scram:{SECRET}"))]);
+    assert_sound(&parsed(&from_unix), &["tcp", "unix"]);
+    // Ended in the middle by Ctrl-C, it still cleans up.
+    let child = here
+        .bench(&["postgres", "--tcp", &url, "--trial-time", "2s", "--quiet", "--connections", "4"])
+        .spawn()
+        .unwrap();
+    while cluster.tables_left() == "0" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    child.wait_with_output().unwrap();
+    assert_eq!(cluster.tables_left(), "0");
+    // And where nothing may be written, nothing is.
+    let read_only = ["--tcp", &url, "--read-only", "yes", "--statement", "select-1"];
+    let before = cluster.sql("shop", "SELECT pg_current_xact_id()");
+    let output = measured(&here, &read_only);
+    assert_sound(&parsed(&output), &["tcp", "unix"]);
+    let after = cluster.sql("shop", "SELECT pg_current_xact_id()");
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    assert_eq!(number(&after), number(&before) + 1, "no transaction but this test's own wrote");
+    assert!(!said(&output).contains("making the table"));
+}
+
+#[test]
+fn passwords_come_from_the_environment_and_the_password_file() {
+    let cluster = Cluster::start(40);
+    let url = cluster.tcp("by_scram");
+    let here = Here::new();
+    let bench = |name: &str, value: &str| {
+        let arguments = ["postgres", "--statement", "select-1", "--tcp", &url, "--transports", "tcp"];
+        here.bench(&[&arguments, TINY].concat()).env_remove("PGPASSWORD").env(name, value).output().unwrap()
+    };
+    assert_sound(&parsed(&bench("PGPASSWORD", SECRET)), &["tcp"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pgpass");
+    fs::write(&file, format!("127.0.0.1:{}:shop:by_scram:{SECRET}\n", cluster.port)).unwrap();
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    fs::set_permissions(&file, mode(0o600)).unwrap();
+    assert_sound(&parsed(&bench("PGPASSFILE", file.to_str().unwrap())), &["tcp"]);
+    fs::set_permissions(&file, mode(0o644)).unwrap();
+    let open = bench("PGPASSFILE", file.to_str().unwrap());
+    assert_eq!(open.status.code(), Some(2));
+    assert!(said(&open).contains("chmod 600"), "{}", said(&open));
+    let wrong = bench("PGPASSWORD", "wrong-password");
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = said(&wrong);
+    assert!(
+        said.contains("28P01") && said.contains("PGPASSWORD") && !said.contains("wrong-password"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() {
+    let cluster = Cluster::start(10);
+    // TLS required.
+    let only_tls = cluster.tcp(&format!("by_tls:{SECRET}"));
+    let plain = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp"]);
+    assert_eq!(plain.status.code(), Some(2));
+    assert!(said(&plain).contains("--transports tcp+tls"), "{}", said(&plain));
+    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls"]);
+    assert_sound(&parsed(&over_tls), &["tcp+tls"]);
+    let required =
+        measured(&Here::new(), &["--tcp", &format!("{only_tls}?sslmode=require"), "--transports", "tcp"]);
+    assert!(parsed(&required)["evidence"].to_string().contains("TLSv1.3"));
+    // More connections than there may be.
+    let url = cluster.tcp(&format!("by_scram:{SECRET}"));
+    let many = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp", "--connections", "20"]);
+    assert_eq!(many.status.code(), Some(2));
+    assert!(said(&many).contains("max_connections"), "{}", said(&many));
+    // A connection for each query that may not be had is counted, and bars the verdict.
+    let counted = measured(
+        &Here::new(),
+        &["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"],
+    );
+    assert!(parsed(&counted)["trials"].to_string().contains("53300 too many connections"));
+    assert_eq!(cluster.tables_left(), "0");
+    // A socket that one may not open.
+    cluster.lock_socket();
+    if !is_root() {
+        return;
+    }
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_samehost")])
+        .args(["bench", "postgres", "--transports", "unix", "--unix", &cluster.socket()])
+        .env("XDG_STATE_HOME", open.path())
+        .output()
+        .unwrap();
+    assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
+    assert!(said(&output).to_lowercase().contains("permission"), "{}", said(&output));
+}
+
+/// Segments of System V shared memory that a process made.
+fn segments_of(pid: u32) -> usize {
+    let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let made_by = |line: &&str| line.split_ascii_whitespace().nth(4) == Some(pid.to_string().as_str());
+    table.lines().filter(made_by).count()
+}
+
+#[test]
+fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
+    let here = Here::new();
+    let child = here
+        .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
+        .spawn()
+        .unwrap();
+    let servers = here.servers();
+    servers.iter().copied().for_each(kill);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    here.assert_nothing_left();
+    assert!(servers.iter().all(|pid| segments_of(*pid) == 0), "shared memory is left");
+}
+
+#[test]
+fn the_tool_killed_or_interrupted_in_the_middle_leaves_nothing() {
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let here = Here::new();
+        let mut child = here
+            .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
+            .spawn()
+            .unwrap();
+        let servers = here.servers();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        here.assert_nothing_left();
+        for pid in servers {
+            assert!(!Path::new(&format!("/proc/{pid}")).exists());
+            assert_eq!(segments_of(pid), 0, "shared memory is left");
+        }
+    }
+}
+
+/// A small file system of its own; gone when dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount(size: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let options = format!("size={size},mode=1777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(directory.path())
+            .status()
+            .is_ok_and(|status| status.success());
+        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+        mounted.then_some(Small(directory))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_so_and_nothing_is_left() {
+    if !is_root() {
+        return;
+    }
+    // No room for a cluster, and room for a cluster but not for its table.
+    for (size, rows, status, words) in
+        [("20m", "1000", 3, "no room for a database"), ("110m", "1000000", 2, "53100")]
+    {
+        let Some(small) = Small::mount(size) else { return };
+        let here = Here::new();
+        let arguments = ["postgres", "--rows", rows, "--transports", "unix"];
+        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.0.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        assert!(said(&output).contains(words) && said(&output).contains("TMPDIR"), "{}", said(&output));
+        assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 0, "something is left");
+    }
+}
+
+#[test]
+fn a_missing_server_is_named_with_its_package() {
+    // Only root can make the programs invisible; nobody else sees it.
+    if !is_root() {
+        return;
+    }
+    let here = Here::new();
+    let bench = here.bench(&["postgres"]);
+    let hidden = "mount -t tmpfs none /usr/lib/postgresql && exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", hidden, "sh"])
+        .arg(bench.get_program())
+        .args(bench.get_args())
+        .envs(bench.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("apt install postgresql"), "{}", said(&output));
+    here.assert_nothing_left();
+}
+
+#[test]
+fn wrong_use_is_said_before_anything_starts() {
+    for (arguments, word) in [
+        (vec!["--rows", "1000001"], "from 1 to 1000000"),
+        (vec!["--read-only", "yes"], "--statement select-1"),
+        (vec!["--statement", "copy", "--connections", "2"], "takes no --connections"),
+        (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
+        (vec!["--tcp", "mysql://127.0.0.1"], "no URL of PostgreSQL"),
+        (vec!["--tcp", "postgres:///d?host=/run", "--transports", "tcp"], "--tcp names"),
+        (vec!["--tcp", "postgres://h/d?sslmode=verify-full"], "sslmode"),
+    ] {
+        let output = Here::new().bench(&[vec!["postgres"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(word), "{}", said(&output));
+    }
+}

@@ -1,0 +1,183 @@
+//! The yardstick of the postgres workload: a prepared point select on one server by a minimal C epoll loop, by
+//! pgbench and by us; and what a Unix socket saves the server, as pgbench and as we see it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::{Tools, c_command, field};
+
+/// Rows of the C loop's table; ours has as many.
+const ROWS: &str = "10000";
+
+/// A PostgreSQL that asks for no password, with the tables of pgbench and of the C loop; gone when dropped.
+struct Postgres {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+    bin: PathBuf,
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // SIGQUIT ends it at once and, unlike SIGKILL, takes its shared memory along.
+        let _ = Command::new("kill").args(["-QUIT", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn programs() -> anyhow::Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").context("install the package postgresql")?;
+    let mut found: Vec<PathBuf> = versions.flatten().map(|entry| entry.path().join("bin")).collect();
+    found.retain(|bin| bin.join("postgres").is_file());
+    found.sort();
+    found.pop().context("install the package postgresql")
+}
+
+/// A command as a user who may run a PostgreSQL.
+fn unprivileged(program: &Path) -> anyhow::Result<Command> {
+    let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
+    if !is_root {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    Ok(command)
+}
+
+impl Postgres {
+    fn start(tools: &Tools) -> anyhow::Result<Self> {
+        let bin = programs()?;
+        let root = tools.directory.path();
+        fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
+        let directory = root.join("cluster");
+        fs::create_dir(&directory)?;
+        // As an ordinary user this changes nothing.
+        let _ = Command::new("chown").arg("postgres:").arg(&directory).stderr(Stdio::null()).status();
+        let data = directory.join("data");
+        let status = unprivileged(&bin.join("initdb"))?
+            .args(["--username=samehost", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "initdb ended with {status}");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let child = unprivileged(&bin.join("postgres"))?
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}")])
+            .args(["-c", &format!("unix_socket_directories={}", directory.display())])
+            .args(["-c", "fsync=off", "-c", "autovacuum=off", "-c", "max_connections=300", "-c", "jit=off"])
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut server = Postgres { child, directory, port, bin };
+        let begun = Instant::now();
+        while server.sql("SELECT 1").is_err() {
+            ensure!(begun.elapsed() < Duration::from_secs(20), "postgres does not answer");
+            ensure!(server.child.try_wait()?.is_none(), "postgres ended at once");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let filler: String = ('!'..='~').filter(char::is_ascii_alphanumeric).cycle().take(110).collect();
+        server.sql("CREATE TABLE samehost_peer (id integer PRIMARY KEY, content text, counter integer)")?;
+        server.sql(&format!(
+            "INSERT INTO samehost_peer SELECT 1000000000 + i, 1000000000 + i || '{filler}', 0 FROM generate_series(1, {ROWS}) i"
+        ))?;
+        server.sql("VACUUM ANALYZE samehost_peer")?;
+        let made = Command::new(server.bin.join("pgbench"))
+            .args(["-i", "-q", "-s", "1", "-U", "samehost", "-p", &port.to_string(), "-h"])
+            .arg(&server.directory)
+            .arg("postgres")
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .context("starting pgbench")?;
+        ensure!(made.success(), "pgbench -i ended with {made}");
+        Ok(server)
+    }
+
+    fn sql(&self, sql: &str) -> anyhow::Result<()> {
+        let status = Command::new(self.bin.join("psql"))
+            .args(["-Xq", "-U", "samehost", "-d", "postgres", "-p", &self.port.to_string(), "-c", sql, "-h"])
+            .arg(&self.directory)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "psql ended with {status}");
+        Ok(())
+    }
+
+    fn host(&self, transport: &str) -> String {
+        if transport == "tcp" { "127.0.0.1".into() } else { self.directory.display().to_string() }
+    }
+
+    /// pgbench's point select, its connections' cost taken out; as many operations as take about a second.
+    fn pgbench(&self, family: &Path, transport: &str, clients: u32) -> String {
+        format!(
+            "{} {} {clients} {} {}/pgbench -S -M prepared -n -c {clients} -t @ -U samehost -p {} -h {} postgres",
+            family.display(),
+            self.child.id(),
+            25_000 / clients,
+            self.bin.display(),
+            self.port,
+            self.host(transport)
+        )
+    }
+
+    fn ours(&self, tools: &Tools, transport: &str, clients: u32) -> String {
+        let url = format!("postgres://samehost@/postgres?port={}&host={}", self.port, self.host(transport));
+        format!(
+            "{} bench postgres --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {clients} --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+            tools.samehost.display()
+        )
+    }
+}
+
+pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
+    let (c_loop, family) = (tools.compile("postgres")?, tools.compile("family")?);
+    let server = Postgres::start(tools)?;
+    let socket = format!("unix:{}/.s.PGSQL.{}", server.directory.display(), server.port);
+    let c_loop = c_command(&c_loop, &[&socket, "samehost", "postgres", "64", ROWS, "0.5"]);
+    let ours = server.ours(tools, "unix", 64);
+    let pinned = format!("taskset -c {} {ours}", super::CLIENT_CPU);
+    let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
+    let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
+    let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
+    println!("unix, 64 connections: client CPU per operation, user and system, µs");
+    tools.compare_with("c-loop", &c_loop, &pinned, &cpu, "lower")?;
+    println!("unix, 64 connections: user space's part of it, µs");
+    tools.compare_with("c-loop", &c_loop, &pinned, &user, "lower")?;
+    let pgbench = server.pgbench(&family, "unix", 64);
+    println!("unix, 64 connections: client CPU per operation, µs");
+    tools.compare_with("pgbench", &pgbench, &ours, &cpu, "lower")?;
+    println!("unix, 64 connections: operations per second");
+    tools.compare_with("pgbench", &pgbench, &ours, &rate, "higher")?;
+    for clients in [8, 64] {
+        println!(
+            "{clients} connections: server CPU per operation over TCP and over a Unix socket, µs, as pgbench sees it"
+        );
+        let pgbench = |transport| server.pgbench(&family, transport, clients);
+        both(tools, &pgbench("tcp"), &pgbench("unix"), "server_us_per_op ([\\d.]+)")?;
+        println!("{clients} connections: the same, as samehost sees it");
+        let ours = |transport| server.ours(tools, transport, clients);
+        let pattern =
+            format!("{}|{}", field("tcp", "server_cpu_us_per_op"), field("unix", "server_cpu_us_per_op"));
+        both(tools, &ours("tcp"), &ours("unix"), &pattern)?;
+    }
+    Ok(())
+}
+
+/// Alternates a command over TCP and over a Unix socket.
+fn both(tools: &Tools, tcp: &str, unix: &str, pattern: &str) -> anyhow::Result<()> {
+    let arms = [format!("tcp={tcp}"), format!("unix={unix}")];
+    let status = Command::new(&tools.samehost)
+        .args(["bench", "command", "--better", "lower", "--value", pattern, "--budget", "60s"])
+        .args(["--min-blocks", "8", "--max-blocks", "20", "--precision", "2%"])
+        .args(["--arm", &arms[0], "--arm", &arms[1]])
+        .status()?;
+    ensure!(status.success(), "the comparison ended with {status}");
+    Ok(())
+}
