@@ -21,6 +21,7 @@ const NEEDED: &[Needed] = &[
         package: "netcat-openbsd",
         why: "talks to the transport examples over a Unix socket",
     },
+    Needed { program: "mariadbd", package: "mariadb-server", why: "is measured by the mysql workload" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },

@@ -119,6 +119,9 @@ pub struct BenchOptions {
     /// A server that already runs, reached over a Unix socket
     #[arg(long, value_name = "ADDRESS")]
     pub unix: Option<String>,
+    /// Ask on the terminal for the password of the URLs that have none
+    #[arg(long)]
+    pub ask_password: bool,
     /// A command to measure, at least twice: NAME='COMMAND' (the first is the baseline)
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_arm)]
     pub arm: Vec<(String, String)>,
@@ -251,6 +254,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("placement", axes.commands),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
+        ("ask_password", !axes.foreign_servers),
         ("arm", !axes.commands),
         ("trial_time", !axes.timed),
     ];

@@ -25,6 +25,7 @@ use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
 pub(crate) use noop::job as noop_job;
+pub use url::with_password;
 
 /// Every workload, in the order in which help lists them.
 pub static WORKLOADS: &[&dyn Workload] = &[

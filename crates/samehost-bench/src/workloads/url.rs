@@ -1,6 +1,8 @@
 //! URLs of servers as their users write them: `scheme://user:password@place?option=value`. A password goes in and is
 //! given to the server only: nothing that prints an address prints it.
 
+use crate::BenchError;
+
 /// A URL in its parts, percent-decoded but for the place.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ServerUrl {
@@ -69,6 +71,25 @@ pub(super) fn login(user: Option<&str>, password: Option<&str>) -> String {
     }
 }
 
+/// The URL with a password that was asked for; one that has a password keeps it.
+///
+/// # Errors
+/// When the text is no URL, and so has no place for a password.
+pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(BenchError::Usage(format!(
+            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
+        )));
+    };
+    let (before, _) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, place) = match before.rsplit_once('@') {
+        Some((login, _)) if login.contains(':') => return Ok(text.to_owned()),
+        Some((user, _)) => (user, &rest[user.len() + 1..]),
+        None => ("", rest),
+    };
+    Ok(format!("{scheme}://{user}:{}@{place}", escape(password)))
+}
+
 /// `HOST:PORT` with the port that holds where none is written; `[::1]` keeps its brackets.
 pub(super) fn with_port(place: &str, default: u16) -> String {
     let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
@@ -119,6 +140,18 @@ mod tests {
         assert_eq!((url.user, url.place.as_str()), (None, "/p"));
         assert!(ServerUrl::parse("unix:/run/x").is_none());
         assert_eq!((with_port("[::1]", 5).as_str(), with_port("h:7", 5).as_str()), ("[::1]:5", "h:7"));
+    }
+
+    #[test]
+    fn a_password_that_was_asked_for_finds_its_place() {
+        for (text, expected) in [
+            ("mysql://bob@h/db?socket=/s", "mysql://bob:p%40w@h/db?socket=/s"),
+            ("redis://h:1", "redis://:p%40w@h:1"),
+            ("mysql://bob:own@h", "mysql://bob:own@h"),
+        ] {
+            assert_eq!(with_password(text, "p@w").unwrap(), expected);
+        }
+        assert!(with_password("tcp:h:1", "p").is_err());
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use samehost_model::{Code, Outcome, Report, Transport, Warning, parse_count_list
 use samehost_stats::Claim;
 
 use crate::cli::{Bench, BenchOptions};
-use crate::exit::Ending;
+use crate::exit::{Ending, WrongUse};
 use crate::progress::Watcher;
 use crate::storage::SamplesFile;
 use crate::{output, signals};
@@ -79,7 +79,7 @@ fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Reques
         threads: options.threads,
         wishes: wishes(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
-        servers: servers(options),
+        servers: servers(options)?,
         parameters: bench.parameters.clone(),
         commands: options.arm.clone(),
         interrupted,
@@ -92,11 +92,22 @@ pub fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 40
 }
 
-fn servers(options: &BenchOptions) -> BTreeMap<Transport, String> {
-    [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)]
-        .into_iter()
-        .filter_map(|(transport, address)| Some((transport, address.clone()?)))
-        .collect()
+fn servers(options: &BenchOptions) -> anyhow::Result<BTreeMap<Transport, String>> {
+    let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
+    let mut servers: BTreeMap<Transport, String> =
+        given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
+    if options.ask_password {
+        if servers.is_empty() {
+            return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());
+        }
+        let password = rpassword::prompt_password("Password: ").context(
+            "asking for a password needs a terminal; the environment or an option file gives one too",
+        )?;
+        for address in servers.values_mut() {
+            *address = samehost_bench::workloads::with_password(address, &password)?;
+        }
+    }
+    Ok(servers)
 }
 
 fn wishes(options: &BenchOptions) -> Wishes {

@@ -38,8 +38,6 @@ impl fmt::Display for Address {
 /// Where user and password come from when a URL has none.
 #[derive(Clone, Default)]
 pub(super) struct Surroundings {
-    /// Asked on the terminal; goes first.
-    pub(super) prompted: Option<String>,
     /// MYSQL_PWD.
     pub(super) environment: Option<String>,
     /// `~/.my.cnf`.
@@ -53,11 +51,10 @@ impl Surroundings {
     ///
     /// # Errors
     /// When the option file can be read by others than its owner and holds a password.
-    pub(super) fn of_process(prompted: Option<String>) -> Result<Self, BenchError> {
+    pub(super) fn of_process() -> Result<Self, BenchError> {
         let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
         let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());
         Ok(Surroundings {
-            prompted,
             environment: std::env::var("MYSQL_PWD").ok(),
             file: OptionFile::of_user()?,
             login_name: name.or(root).unwrap_or_default(),
@@ -88,7 +85,7 @@ impl Address {
             (Transport::TcpTls, Endpoint::Tcp { host, port }) => Endpoint::TcpTls { host, port },
             (_, endpoint) => endpoint,
         };
-        let passwords = [&given.password, &around.prompted, &around.environment, &around.file.password];
+        let passwords = [&given.password, &around.environment, &around.file.password];
         Ok(Address {
             endpoint,
             user: given
@@ -168,7 +165,6 @@ mod tests {
             environment: Some("from-env".into()),
             file: OptionFile { user: Some("filed".into()), password: Some("from-file".into()) },
             login_name: "me".into(),
-            prompted: None,
         }
     }
 

@@ -47,9 +47,10 @@ impl Dialogue {
         };
         let mut link = Link::connect(&plain)?;
         let mut login = Login::new(&address.user, &address.password, address.database.as_deref(), channel);
-        let denied = |denied| not_let_in(address, denied);
         let (_, greeting) = packet(&mut link, &[])?;
-        let mut step = login.greeted(&greeting).map_err(denied)?;
+        let mut step = login.greeted(&greeting).map_err(|denied| not_let_in(address, false, denied))?;
+        let has_tls = login.has_tls();
+        let denied = |denied| not_let_in(address, has_tls, denied);
         loop {
             let question = match step {
                 Step::Done => return Ok(Dialogue { link, greeting: login.greeting }),
@@ -204,16 +205,23 @@ fn texts(mut row: &[u8]) -> Vec<Option<String>> {
     values
 }
 
-fn not_let_in(address: &Address, denied: Denied) -> BenchError {
+fn not_let_in(address: &Address, has_tls: bool, denied: Denied) -> BenchError {
     let endpoint = address.endpoint.to_string();
     let user = address.user.escape_debug();
     match denied {
-        Denied::Server(error) => BenchError::Refused {
-            endpoint,
-            what: format!("the login of `{user}`"),
-            try_next: advice(&error).to_owned(),
-            answer: error.to_string(),
-        },
+        Denied::Server(error) => {
+            let mut try_next = advice(&error).to_owned();
+            // The same answer, whether the password is wrong or the account takes TLS only.
+            if error.code == 1045 && has_tls && matches!(address.endpoint, Endpoint::Tcp { .. }) {
+                try_next.push_str("; or the account requires TLS: --transports tcp+tls");
+            }
+            BenchError::Refused {
+                endpoint,
+                what: format!("the login of `{user}`"),
+                try_next,
+                answer: error.to_string(),
+            }
+        }
         Denied::Us(reason) => BenchError::Refused {
             endpoint,
             what: format!("the login of `{user}`"),

@@ -140,7 +140,7 @@ impl<'a> Login<'a> {
         if self.channel != Channel::Tls {
             return Ok(Step::Send(self.response(1)?));
         }
-        if !self.server.contains(CapabilityFlags::CLIENT_SSL) {
+        if !self.has_tls() {
             return Err(Denied::Us(
                 "it has no TLS; set ssl_cert and ssl_key in [mysqld], or leave the transport tcp+tls out"
                     .into(),
@@ -151,6 +151,11 @@ impl<'a> Login<'a> {
         let mut out = Vec::new();
         frame(1, &request, &mut out);
         Ok(Step::StartTls(out))
+    }
+
+    /// Whether the server can do TLS; known once it has greeted.
+    pub(super) fn has_tls(&self) -> bool {
+        self.server.contains(CapabilityFlags::CLIENT_SSL)
     }
 
     /// What to send first once the connection is TLS.

@@ -160,7 +160,7 @@ impl Workload for MySql {
         wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
         let mut servers = servers.clone();
-        let around = Surroundings::of_process(None)?;
+        let around = Surroundings::of_process()?;
         let wants = |transport: Transport| {
             if wanted.is_empty() { transport != Transport::TcpTls } else { wanted.contains(&transport) }
         };

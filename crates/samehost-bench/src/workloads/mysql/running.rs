@@ -41,7 +41,7 @@ impl RunningMySql {
     pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         if !start.servers.is_empty() {
-            let around = Surroundings::of_process(None)?;
+            let around = Surroundings::of_process()?;
             for (transport, text) in &start.servers {
                 addresses.insert(*transport, Address::given(*transport, text, &around)?);
             }

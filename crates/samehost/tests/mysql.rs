@@ -1,0 +1,329 @@
+//! The mysql workload end to end: the built binary, real servers, tiny measurements.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod caches;
+#[path = "databases/mariadb.rs"]
+mod server;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use caches::{Here, TINY, kill, said};
+use serde_json::Value;
+use server::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
+
+const ALL: &[&str] = &["mysql", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
+
+/// What every report has: work done, nothing failed, and the server's own view of each transport.
+fn assert_sound(report: &Value, transports: &[&str]) {
+    assert!(
+        ["complete", "out_of_budget"].contains(&report["outcome"].as_str().unwrap()),
+        "{}",
+        report["outcome"]
+    );
+    let trials = report["trials"].as_array().unwrap();
+    for trial in trials {
+        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
+        assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+    }
+    for transport in transports {
+        let (family, view) = match *transport {
+            "unix" => ("AF_UNIX stream", "no TLS"),
+            "tcp" => ("AF_INET stream tcp", "no TLS"),
+            _ => ("AF_INET stream tcp", "TLS TLS_"),
+        };
+        let of_arm = |trial: &&Value| trial["arm"].as_str().unwrap().split('/').next() == Some(*transport);
+        let mut observed =
+            trials.iter().filter(of_arm).map(|trial| trial["transport_observed"].as_str().unwrap());
+        assert!(observed.clone().count() > 0, "no trial of {transport}");
+        let all = observed
+            .all(|text| text.starts_with(family) && text.contains("the server says") && text.contains(view));
+        assert!(all, "{transport}: {}", report["evidence"]);
+    }
+}
+
+/// The same options without a length of trials, which a whole operation has not.
+fn untimed() -> Vec<&'static str> {
+    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
+    [&TINY[..at], &TINY[at + 2..]].concat()
+}
+
+fn measured(here: &Here, arguments: &[&str]) -> Output {
+    let mut command = here.bench(&[&["mysql", "--rows", "500"], arguments, TINY].concat());
+    command.env_remove("MYSQL_PWD").env("HOME", "/nonexistent").output().unwrap()
+}
+
+fn parsed(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_statement_and_protocol_over_every_transport_of_one_process() {
+    for statement in ["point-select", "select-1", "update", "insert"] {
+        for protocol in ["prepared", "text"] {
+            let more = ["--statement", statement, "--protocol", protocol, "--connections", "3"];
+            let report = Here::new().report(&[ALL, &more].concat());
+            assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+            let server = &report["workload"]["server"];
+            assert_eq!(server["managed"], true);
+            assert!(server["version"].as_str().unwrap().contains("MariaDB"), "{server}");
+            assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one server for all");
+        }
+    }
+}
+
+#[test]
+fn a_dump_is_a_whole_operation_of_as_many_rows() {
+    let here = Here::new();
+    let output = here.bench(&[ALL, &["--statement", "dump"], &untimed()].concat()).output().unwrap();
+    let report = parsed(&output);
+    here.assert_nothing_left();
+    assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+    for trial in report["trials"].as_array().unwrap() {
+        assert_eq!(trial["operations"], 1000, "{trial}");
+        assert!(trial["bytes_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_connection_for_each_query_and_a_pool_of_threads() {
+    let report = Here::new().report(&[ALL, &["--connect", "per-query", "--connections", "2"]].concat());
+    assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+    let pool = Here::new().report(&["mysql", "--rows", "100", "--thread-handling", "pool-of-threads"]);
+    assert_sound(&pool, &["tcp", "unix"]);
+    assert!(pool["workload"]["server"]["kind"].as_str().unwrap().contains("pool-of-threads"));
+}
+
+#[test]
+fn every_way_of_proving_who_one_is() {
+    let server = MariaDb::start(&[]);
+    let with = |user: &str| format!("{user}:{SECRET_IN_URL}");
+    for user in ["by_native", "by_ed25519"] {
+        let (tcp, unix) = (server.tcp(&with(user)), server.unix(&with(user)));
+        let arguments = ["--tcp", &tcp, "--unix", &unix, "--transports", "tcp,unix,tcp+tls"];
+        let output = measured(&Here::new(), &arguments);
+        let report = parsed(&output);
+        assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
+        let evidence = report["evidence"].to_string();
+        for account in ["127.0.0.1", "localhost"] {
+            assert!(evidence.contains(&format!("account {user}@{account}")), "{evidence}");
+        }
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(!stdout.contains(SECRET_IN_URL) && !stdout.contains("hunter2"));
+    }
+    // The kernel tells the server who we are.
+    let own = own_name();
+    let socket = measured(&Here::new(), &["--unix", &server.unix(&own), "--transports", "unix"]);
+    assert!(parsed(&socket)["evidence"].to_string().contains(&format!("account {own}@localhost")));
+    let wrong = measured(&Here::new(), &["--tcp", &server.tcp("by_native:wrong-one"), "--transports", "tcp"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = said(&wrong);
+    assert!(said.contains("1045") && said.contains("MYSQL_PWD") && !said.contains("wrong-one"), "{said}");
+    assert_eq!(server.left(), "0");
+}
+
+#[test]
+fn a_server_that_runs_gets_our_database_and_loses_it_again() {
+    let server = MariaDb::start(&[]);
+    let url = server.tcp(&format!("by_native:{SECRET_IN_URL}"));
+    let here = Here::new();
+    // The other half is the server's to tell, either way round.
+    let output = measured(&here, &["--tcp", &url, "--statement", "insert"]);
+    let report = parsed(&output);
+    assert_sound(&report, &["tcp", "unix"]);
+    assert!(said(&output).contains("making the database samehost_"), "{}", said(&output));
+    assert_eq!(report["workload"]["server"]["managed"], false);
+    assert!(!report["workload"]["server"]["pids"].as_array().unwrap().is_empty());
+    assert_eq!(server.left(), "0");
+    let from_unix = measured(&here, &["--unix", &server.unix(&format!("by_native:{SECRET_IN_URL}"))]);
+    assert_sound(&parsed(&from_unix), &["tcp", "unix"]);
+    // In the URL's database, tables of our own name.
+    let shop = format!("{url}/shop");
+    let output = measured(&here, &["--tcp", &shop, "--statement", "update", "--transports", "tcp,tcp+tls"]);
+    assert_sound(&parsed(&output), &["tcp", "tcp+tls"]);
+    assert!(said(&output).contains("_points and samehost_"), "{}", said(&output));
+    assert_eq!((server.left().as_str(), server.sql("SHOW TABLES FROM shop").as_str()), ("0", "orders"));
+    // Ended in the middle by Ctrl-C, it still cleans up.
+    let child = here.bench(&["mysql", "--tcp", &url, "--trial-time", "2s", "--quiet"]).spawn().unwrap();
+    while server.left() == "0" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    child.wait_with_output().unwrap();
+    assert_eq!(server.left(), "0");
+}
+
+#[test]
+fn where_nothing_may_be_written_nothing_is() {
+    let server = MariaDb::start(&[]);
+    let writes =
+        || server.sql("SHOW GLOBAL STATUS LIKE 'Handler_write'; SHOW GLOBAL STATUS LIKE 'Com_create_table'");
+    let url = format!("{}/shop", server.tcp("by_nothing"));
+    for more in [
+        &["--protocol", "prepared"][..],
+        &["--protocol", "text"],
+        &["--connect", "per-query"],
+        &["--statement", "select-1"],
+        &["--table", "orders"],
+    ] {
+        let output = measured(&Here::new(), &[&["--tcp", &url, "--read-only", "yes"], more].concat());
+        assert_sound(&parsed(&output), &["tcp", "unix"]);
+        assert!(!said(&output).contains("making"), "{}", said(&output));
+    }
+    let here = Here::new();
+    let dump = ["mysql", "--tcp", &url, "--read-only", "yes", "--statement", "dump"];
+    let report = parsed(&here.bench(&[&dump[..], &untimed()].concat()).output().unwrap());
+    assert_eq!(report["trials"][0]["operations"], 501);
+    assert!(writes().contains("Com_create_table"));
+    assert!(server.sql("SHOW GLOBAL STATUS LIKE 'Com_create_table'").ends_with('1'), "the test's own alone");
+    let none = measured(&Here::new(), &["--tcp", &url, "--read-only", "yes", "--table", "nothing"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(said(&none).contains("--table"), "{}", said(&none));
+}
+
+#[test]
+fn passwords_come_from_the_environment_and_the_option_file() {
+    let server = MariaDb::start(&[]);
+    let url = server.tcp("by_native");
+    let home = tempfile::tempdir().unwrap();
+    let bench = |password: Option<&str>| {
+        let arguments = ["mysql", "--statement", "select-1", "--tcp", &url, "--transports", "tcp"];
+        let here = Here::new();
+        let mut command = here.bench(&[&arguments, TINY].concat());
+        command.env_remove("MYSQL_PWD").env("HOME", home.path());
+        if let Some(password) = password {
+            command.env("MYSQL_PWD", password);
+        }
+        command.output().unwrap()
+    };
+    assert_sound(&parsed(&bench(Some(SECRET))), &["tcp"]);
+    let file = home.path().join(".my.cnf");
+    fs::write(&file, format!("[client]\npassword=\"{SECRET}\"\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_sound(&parsed(&bench(None)), &["tcp"]);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = bench(None);
+    assert_eq!(open.status.code(), Some(2));
+    assert!(said(&open).contains("chmod 600") && !said(&open).contains(SECRET), "{}", said(&open));
+}
+
+#[test]
+fn what_stands_in_the_way_is_named() {
+    let server = MariaDb::start(&["--max-connections=12"]);
+    let only_tls = server.tcp(&format!("by_tls:{SECRET_IN_URL}"));
+    let plain = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp"]);
+    assert_eq!(plain.status.code(), Some(2), "{}", said(&plain));
+    assert!(said(&plain).contains("--transports tcp+tls"), "{}", said(&plain));
+    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls"]);
+    assert_sound(&parsed(&over_tls), &["tcp+tls"]);
+    let url = server.tcp(&format!("by_native:{SECRET_IN_URL}"));
+    let many = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp", "--connections", "20"]);
+    assert_eq!(many.status.code(), Some(2));
+    assert!(said(&many).contains("1040") && said(&many).contains("max_connections"), "{}", said(&many));
+    let per_query = ["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"];
+    let counted = measured(&Here::new(), &per_query);
+    assert!(parsed(&counted)["trials"].to_string().contains("too many connections (1040)"));
+    assert_eq!(server.left(), "0");
+    server.sql("SET GLOBAL require_secure_transport=ON");
+    let secure = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp"]);
+    assert!(said(&secure).contains("--transports tcp+tls"), "{}", said(&secure));
+    if !is_root() {
+        return;
+    }
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(server.socket(), fs::Permissions::from_mode(0o600)).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_samehost")])
+        .args(["bench", "mysql", "--transports", "unix", "--unix", &format!("unix:{}", server.socket())])
+        .env("XDG_STATE_HOME", open.path())
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
+    assert!(said(&output).to_lowercase().contains("permission"), "{}", said(&output));
+}
+
+#[test]
+fn the_server_or_the_tool_killed_in_the_middle_leaves_nothing() {
+    let here = Here::new();
+    let start = |here: &Here| {
+        here.bench(&["mysql", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
+            .spawn()
+            .unwrap()
+    };
+    let child = start(&here);
+    here.servers().into_iter().for_each(kill);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    here.assert_nothing_left();
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let here = Here::new();
+        let mut child = start(&here);
+        here.servers();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        here.assert_nothing_left();
+    }
+}
+
+/// A small file system of its own; gone when dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount(size: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=1777"), "tmpfs"])
+            .arg(directory.path())
+            .status();
+        assert!(mounted.is_ok_and(|status| status.success()), "root may mount a tmpfs");
+        Small(directory)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_so_and_nothing_is_left() {
+    if !is_root() {
+        return;
+    }
+    // No room for a data directory, and room for it but not for its table.
+    for (size, rows, words) in [("40m", "1000", "no room for a database"), ("200m", "3m", "full")] {
+        let small = Small::mount(size);
+        let here = Here::new();
+        let arguments = ["mysql", "--rows", rows, "--transports", "unix"];
+        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.0.path()).output().unwrap();
+        assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
+        assert!(said(&output).contains(words), "{}", said(&output));
+        assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 0, "something is left");
+    }
+}
+
+#[test]
+fn wrong_use_is_said_before_anything_starts() {
+    for (arguments, word) in [
+        (vec!["--rows", "0"], "a number from 1"),
+        (vec!["--rows", "many"], "a number from 1"),
+        (vec!["--read-only", "yes", "--statement", "update"], "do not go together"),
+        (vec!["--table", "t"], "--read-only yes"),
+        (vec!["--statement", "dump", "--connections", "2"], "takes no --connections"),
+        (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
+        (vec!["--tcp", "postgres://127.0.0.1"], "no URL of MySQL"),
+        (vec!["--tcp", "mysql://u@localhost?socket=/s"], "--tcp names"),
+        (vec!["--ask-password"], "--tcp or --unix"),
+    ] {
+        let output = Here::new().bench(&[vec!["mysql"], arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(word), "{}", said(&output));
+    }
+}
