@@ -1,6 +1,7 @@
 //! Our client against its yardsticks: minimal C loops on the same server, alternated trial by trial, with
 //! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
 
+mod mysql;
 mod postgres;
 mod redis;
 
@@ -32,6 +33,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "redis",
         about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
         run: redis::redis,
+    },
+    Yardstick {
+        name: "mysql",
+        about: "a prepared point select on MariaDB, against a minimal C epoll loop and sysbench",
+        run: mysql::mysql,
     },
     Yardstick {
         name: "postgres",
@@ -145,6 +151,35 @@ impl Tools {
         let status = Command::new(&self.samehost)
             .args(["bench", "command", "--better", better, "--value", pattern, "--budget", "45s"])
             .args(["--min-blocks", "20", "--max-blocks", "60", "--precision", "1%"])
+            .args(["--arm", &arms[0], "--arm", &arms[1]])
+            .status()?;
+        if status.success() { Ok(()) } else { bail!("the comparison ended with {status}") }
+    }
+}
+
+impl Tools {
+    /// What a Unix socket saves the server, as a peer sees it and as we do: a pair of commands each, over TCP and
+    /// over the Unix socket.
+    fn server_cpu(
+        &self,
+        peer: &str,
+        connections: u32,
+        theirs: (&str, &str),
+        ours: (&str, &str),
+    ) -> anyhow::Result<()> {
+        println!("{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {peer} sees it");
+        self.both(theirs, "server_us_per_op ([\\d.]+)")?;
+        println!("{connections} connections: the same, as samehost sees it");
+        let of = |transport| field(transport, "server_cpu_us_per_op");
+        self.both(ours, &format!("{}|{}", of("tcp"), of("unix")))
+    }
+
+    /// Alternates a command over TCP and over a Unix socket.
+    fn both(&self, (tcp, unix): (&str, &str), pattern: &str) -> anyhow::Result<()> {
+        let arms = [format!("tcp={tcp}"), format!("unix={unix}")];
+        let status = Command::new(&self.samehost)
+            .args(["bench", "command", "--better", "lower", "--value", pattern, "--budget", "60s"])
+            .args(["--min-blocks", "8", "--max-blocks", "20", "--precision", "2%"])
             .args(["--arm", &arms[0], "--arm", &arms[1]])
             .status()?;
         if status.success() { Ok(()) } else { bail!("the comparison ended with {status}") }

@@ -156,28 +156,9 @@ pub(super) fn postgres(tools: &Tools) -> anyhow::Result<()> {
     println!("unix, 64 connections: operations per second");
     tools.compare_with("pgbench", &pgbench, &ours, &rate, "higher")?;
     for clients in [8, 64] {
-        println!(
-            "{clients} connections: server CPU per operation over TCP and over a Unix socket, µs, as pgbench sees it"
-        );
-        let pgbench = |transport| server.pgbench(&family, transport, clients);
-        both(tools, &pgbench("tcp"), &pgbench("unix"), "server_us_per_op ([\\d.]+)")?;
-        println!("{clients} connections: the same, as samehost sees it");
+        let peer = |transport| server.pgbench(&family, transport, clients);
         let ours = |transport| server.ours(tools, transport, clients);
-        let pattern =
-            format!("{}|{}", field("tcp", "server_cpu_us_per_op"), field("unix", "server_cpu_us_per_op"));
-        both(tools, &ours("tcp"), &ours("unix"), &pattern)?;
+        tools.server_cpu("pgbench", clients, (&peer("tcp"), &peer("unix")), (&ours("tcp"), &ours("unix")))?;
     }
-    Ok(())
-}
-
-/// Alternates a command over TCP and over a Unix socket.
-fn both(tools: &Tools, tcp: &str, unix: &str, pattern: &str) -> anyhow::Result<()> {
-    let arms = [format!("tcp={tcp}"), format!("unix={unix}")];
-    let status = Command::new(&tools.samehost)
-        .args(["bench", "command", "--better", "lower", "--value", pattern, "--budget", "60s"])
-        .args(["--min-blocks", "8", "--max-blocks", "20", "--precision", "2%"])
-        .args(["--arm", &arms[0], "--arm", &arms[1]])
-        .status()?;
-    ensure!(status.success(), "the comparison ended with {status}");
     Ok(())
 }

@@ -11,10 +11,11 @@ use super::{Tools, c_command, field};
 /// GETs that redis-benchmark does in one trial: about as long as a trial of the others.
 const OPERATIONS: &str = "60000";
 
-/// A Redis on a Unix socket alone; gone when dropped.
+/// A Redis on a port and a Unix socket; gone when dropped.
 struct Redis {
     child: Child,
     socket: String,
+    port: u16,
 }
 
 impl Drop for Redis {
@@ -27,9 +28,12 @@ impl Drop for Redis {
 impl Redis {
     fn start(tools: &Tools) -> anyhow::Result<Self> {
         let socket = tools.directory.path().join("redis.sock");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut redis = Redis {
+            port,
             child: Command::new("redis-server")
-                .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocketperm", "700"])
+                .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--save", "", "--appendonly", "no", "--unixsocketperm", "700"])
                 .arg("--dir")
                 .arg(tools.directory.path())
                 .arg("--unixsocket")
@@ -84,5 +88,30 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
     println!("user space's part of it, µs");
     tools.compare_with("c-loop", &c_loop, &ours, &user, "lower")?;
     println!("operations per second");
-    tools.compare_with("redis-benchmark", &peer, &ours, &rate, "higher")
+    tools.compare_with("redis-benchmark", &peer, &ours, &rate, "higher")?;
+    let family = tools.compile("family")?;
+    for connections in [8, 64] {
+        let place = |transport| match transport {
+            "tcp" => (format!("tcp:127.0.0.1:{}", server.port), format!("-p {}", server.port)),
+            _ => (endpoint.clone(), format!("-s {}", server.socket)),
+        };
+        let peer = |transport| {
+            format!(
+                "{} {} 1 {OPERATIONS} redis-benchmark -q {} -c {connections} -P 1 -t get -n @",
+                family.display(),
+                server.child.id(),
+                place(transport).1
+            )
+        };
+        let ours = |transport| {
+            format!(
+                "{} bench redis --transports {transport} --{transport} {} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+                tools.samehost.display(),
+                place(transport).0
+            )
+        };
+        let (theirs, ours) = ((peer("tcp"), peer("unix")), (ours("tcp"), ours("unix")));
+        tools.server_cpu("redis-benchmark", connections, (&theirs.0, &theirs.1), (&ours.0, &ours.1))?;
+    }
+    Ok(())
 }

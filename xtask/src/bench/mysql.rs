@@ -1,0 +1,138 @@
+//! The yardstick of the mysql workload: a prepared point select on one MariaDB by a minimal C epoll loop, by sysbench
+//! and by us, on rows of the same shape; and what a Unix socket saves the server, as sysbench and as we see it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::{Tools, c_command, field};
+
+/// Rows of the table, ours and sysbench's.
+const ROWS: &str = "10000";
+
+/// A MariaDB whose root needs no password, with sysbench's table; gone when dropped.
+struct MariaDb {
+    child: Child,
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl MariaDb {
+    fn start() -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().display();
+        let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
+        let user = if is_root { "--user=root" } else { "--skip-test-db" };
+        let data = format!("--datadir={path}/data");
+        let made = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user, &data])
+            .stdout(Stdio::null())
+            .status()
+            .context("install the package mariadb-server")?;
+        ensure!(made.success(), "mariadb-install-db ended with {made}");
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new("/usr/sbin/mariadbd");
+        command
+            .args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", &data])
+            .args([format!("--port={port}"), format!("--socket={path}/mysql.sock")])
+            .args(["--max-connections=300", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"]);
+        if is_root {
+            command.arg(user);
+        }
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("starting mariadbd")?;
+        let mut server = MariaDb { child, directory, port };
+        let begun = Instant::now();
+        while server.sql("SELECT 1").is_err() {
+            ensure!(begun.elapsed() < Duration::from_secs(20), "mariadbd does not answer");
+            ensure!(server.child.try_wait()?.is_none(), "mariadbd ended at once");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Over TCP the server sees 127.0.0.1, and takes it for another host than localhost.
+        server.sql("CREATE DATABASE peer; CREATE USER root@127.0.0.1; GRANT ALL ON *.* TO root@127.0.0.1")?;
+        let prepared = Command::new("sh").args(["-c", &server.sysbench("unix", 1, "prepare", "")]).output()?;
+        ensure!(
+            prepared.status.success(),
+            "sysbench prepare: {}; install the package sysbench",
+            String::from_utf8_lossy(&prepared.stderr)
+        );
+        Ok(server)
+    }
+
+    fn socket(&self) -> String {
+        self.directory.path().join("mysql.sock").display().to_string()
+    }
+
+    fn sql(&self, sql: &str) -> anyhow::Result<()> {
+        let status = Command::new("mariadb")
+            .args(["--no-defaults", "-uroot", "-S", &self.socket(), "-e", sql])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "mariadb ended with {status}");
+        Ok(())
+    }
+
+    fn sysbench(&self, transport: &str, threads: u32, command: &str, more: &str) -> String {
+        let place = match transport {
+            "tcp" => format!("--mysql-host=127.0.0.1 --mysql-port={}", self.port),
+            _ => format!("--mysql-socket={}", self.socket()),
+        };
+        format!(
+            "sysbench oltp_point_select --db-driver=mysql --mysql-user=root --mysql-db=peer {place} --tables=1 --table-size={ROWS} --threads={threads} --time=0 {more} {command}"
+        )
+    }
+
+    /// sysbench's point selects without what its start costs, as many as take about a second.
+    fn metered(&self, family: &Path, transport: &str, threads: u32) -> String {
+        let sysbench = self.sysbench(transport, threads, "run", "--events=$0");
+        format!("{} {} 1 40000 sh -c 'exec {sysbench}' @", family.display(), self.child.id())
+    }
+
+    fn ours(&self, tools: &Tools, transport: &str, connections: u32) -> String {
+        let url = match transport {
+            "tcp" => format!("mysql://root@127.0.0.1:{}/peer", self.port),
+            _ => format!("mysql://root@localhost/peer?socket={}", self.socket()),
+        };
+        format!(
+            "{} bench mysql --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {connections} --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+            tools.samehost.display()
+        )
+    }
+}
+
+pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
+    let (c_loop, family) = (tools.compile("mysql")?, tools.compile("family")?);
+    let server = MariaDb::start()?;
+    let socket = format!("unix:{}", server.socket());
+    let sql = "'SELECT c FROM peer.sbtest1 WHERE id=?'";
+    let c_loop = c_command(&c_loop, &[&socket, "64", "root", "0.5", sql, ROWS]);
+    let ours = server.ours(tools, "unix", 64);
+    let pinned = format!("taskset -c {} {ours}", super::CLIENT_CPU);
+    let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
+    let user = format!(" user_us_per_op ([\\d.]+)|{}", field("unix", "client_user_us_per_op"));
+    let rate = format!(" per_s ([\\d.]+)|{}", field("unix", "throughput_per_s"));
+    println!("unix, 64 connections: client CPU per operation, user and system, µs");
+    tools.compare_with("c-loop", &c_loop, &pinned, &cpu, "lower")?;
+    println!("unix, 64 connections: user space's part of it, µs");
+    tools.compare_with("c-loop", &c_loop, &pinned, &user, "lower")?;
+    let sysbench = server.metered(&family, "unix", 64);
+    println!("unix, 64 connections: client CPU per operation, µs");
+    tools.compare_with("sysbench", &sysbench, &ours, &cpu, "lower")?;
+    println!("unix, 64 connections: operations per second");
+    tools.compare_with("sysbench", &sysbench, &ours, &rate, "higher")?;
+    for connections in [8, 64] {
+        let ours = |transport| server.ours(tools, transport, connections);
+        let peer = |transport| server.metered(&family, transport, connections);
+        tools.server_cpu("sysbench", connections, (&peer("tcp"), &peer("unix")), (&ours("tcp"), &ours("unix")))?;
+    }
+    Ok(())
+}
