@@ -151,6 +151,11 @@ impl Dialogue {
         Ok(bad)
     }
 
+    /// The error that this connection is of no further use.
+    pub(super) fn lost(&self, reason: String) -> BenchError {
+        BenchError::lost(self.link.endpoint(), reason)
+    }
+
     /// What the server is.
     pub(super) fn identity(&mut self) -> Result<Identity, BenchError> {
         let started = self.value("when it was started", "SELECT pg_postmaster_start_time()::text")?;
