@@ -216,6 +216,7 @@ impl Running for RunningPostgres {
             BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address, self.read_only)?;
+        dialogue.wait_for_leavers()?;
         let asked = self.asked(arm, &mut dialogue)?;
         let view = Arc::new(OnceLock::new());
         self.view = Some(Arc::clone(&view));
