@@ -1,6 +1,7 @@
 //! Talking to PostgreSQL outside the hot path: queries for set-up and evidence, preparing a statement, clearing away.
 
 use std::path::Path;
+use std::time::Duration;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
@@ -149,6 +150,25 @@ impl Dialogue {
             }
         })?;
         Ok(bad)
+    }
+
+    /// The error that this connection is of no further use.
+    pub(super) fn lost(&self, reason: String) -> BenchError {
+        BenchError::lost(self.link.endpoint(), reason)
+    }
+
+    /// Waits until the backends of the trial before have gone, two seconds at most: what they use to end would
+    /// count as this trial's, and they hold connections that this one needs.
+    pub(super) fn wait_for_leavers(&mut self) -> Result<(), BenchError> {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'samehost' \
+                   AND usename = current_user AND pid <> pg_backend_pid()";
+        for _ in 0..100 {
+            if self.value("to count our connections", sql)? == "0" {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// What the server is.
