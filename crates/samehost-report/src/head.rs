@@ -18,25 +18,27 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     }];
     let points: Vec<&Point> = view.groups.iter().map(|group| &group.baseline.point).collect();
     let Some(first) = points.first() else { return parts };
-    let said = |parameter: &Parameter| view.varying.contains(parameter).then(|| range(parameter, &points));
+    let varies = |parameter: &Parameter| view.varying.contains(parameter).then(|| range(parameter, &points));
     if first.size_bytes.is_some() {
-        parts.push(said(&Parameter::Size).unwrap_or_else(|| Parameter::Size.phrase(first)));
+        parts.push(varies(&Parameter::Size).unwrap_or_else(|| Parameter::Size.phrase(first)));
     }
     let commands =
         view.report.arms.iter().all(|arm| matches!(arm.transport, Transport::Command | Transport::None));
     if !commands {
-        parts.push(said(&Parameter::Connections).unwrap_or_else(|| Parameter::Connections.phrase(first)));
-        parts.extend(load(view, first, said(&Parameter::Rate)));
+        parts.push(varies(&Parameter::Connections).unwrap_or_else(|| Parameter::Connections.phrase(first)));
+        parts.extend(load(view, first, varies(&Parameter::Rate)));
     }
-    if let Some(placements) = said(&Parameter::Placement) {
+    if let Some(placements) = varies(&Parameter::Placement) {
         parts.push(placements);
     } else if first.placement != samehost_model::Placement::Free {
         parts.push(first.placement.to_string());
     }
-    parts.extend(workload.parameters.iter().map(|(key, value)| pair(key, value)));
+    // Capacities of several levels are too many for a head; every arm has its own in JSON.
+    let said = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
+    parts.extend(said.map(|(key, value)| pair(key, value)));
     for key in first.parameters.keys() {
         let own = Parameter::Own(key.clone());
-        parts.push(said(&own).unwrap_or_else(|| pair(key, &own.value(first))));
+        parts.push(varies(&own).unwrap_or_else(|| pair(key, &own.value(first))));
     }
     parts
 }

@@ -30,7 +30,6 @@ fn wrong_options() {
         (&["bench", "raw", "--rate", "0"], &["rate"]),
         (&["bench", "raw", "--rate", "900m"], &["no program reaches"]),
         (&["bench", "raw", "--rate", "4m", "--trial-time", "50ms"], &["out of reach", "--rate 80%"]),
-        (&["bench", "raw", "--rate", "40%", "--connections", "1,2"], &["one number of --connections"]),
         (&["bench", "raw", "--placement", "upside-down"], &["upside-down", "same-core"]),
         (&["bench", "raw", "--margin", "0"], &["percentage"]),
         (&["bench", "raw", "--trial-time", "0s"], &["length of time"]),
