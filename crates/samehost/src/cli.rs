@@ -35,6 +35,8 @@ pub enum Verb {
     /// Measure a workload over two or more transports, with an interval on the ratio
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Bench(Bench),
+    /// What talks to what on this machine, and what could use a Unix socket
+    Scan(ScanOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -296,6 +298,16 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("rights in octal are needed, such as 600 or 660".into()),
     }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ScanOptions {
+    /// Print everything found as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Measure the traffic of TCP connections for this long, and predict what a switch would save
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub observe: Option<Duration>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         None => commands::checkup(&cli.checkup),
         Some(Verb::Checkup(options)) => commands::checkup(&options),
         Some(Verb::Bench(bench)) => commands::bench(&bench),
+        Some(Verb::Scan(options)) => commands::scan(&options),
         Some(Verb::Serve(options)) => commands::serve(&options),
         Some(Verb::Report(options)) => commands::report(&options),
         Some(Verb::Compare(options)) => commands::compare(&options),

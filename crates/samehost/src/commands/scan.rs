@@ -1,0 +1,19 @@
+//! `samehost scan`: what talks to what on this machine, and what could be done about it.
+
+use std::io::Write;
+
+use anyhow::Context;
+
+use crate::cli::ScanOptions;
+use crate::exit::Ending;
+
+pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    let mut bytes = Vec::new();
+    if options.json {
+        serde_json::to_writer(&mut bytes, &scan)?;
+        bytes.push(b'\n');
+    }
+    std::io::stdout().write_all(&bytes).context("standard output")?;
+    Ok(Ending::Done)
+}
