@@ -19,6 +19,8 @@ mod notes;
 mod number;
 mod quantile_plot;
 mod ratio_plot;
+mod scan;
+mod scan_advice;
 mod terminal;
 mod text;
 mod view;

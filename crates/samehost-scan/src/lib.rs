@@ -2,6 +2,7 @@
 //! kernel's socket listing (sock_diag) and /proc, with advice on each pair that talks over TCP. It never reads another
 //! tool's output, never connects to a service, changes nothing and prints nothing.
 
+mod advice;
 mod collect;
 mod diag;
 mod error;
@@ -11,6 +12,7 @@ mod namespaces;
 mod proc;
 mod service;
 
+pub use advice::{BLOCKERS, Blocker, advise};
 pub use collect::collect;
 pub use diag::Counters;
 pub use error::ScanError;

@@ -13,18 +13,12 @@ use std::os::unix::fs::MetadataExt;
 
 use samehost_model::scan::{Process, text_of_bytes};
 
-use status::Status;
 use users::Names;
-
-/// What a process may; none when it is gone.
-pub(crate) fn status(pid: u32) -> Option<Status> {
-    fs::read(format!("/proc/{pid}/status")).ok().map(|bytes| Status::parse(&bytes))
-}
 
 /// Everything that can be seen of a process; none when it is gone.
 pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
-    let status = status(pid)?;
+    let status = status::read(pid)?;
     let (unit, container) = cgroup::parse(&fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default());
     let namespace = |kind: &str| fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino());
     Some(Process {

@@ -20,6 +20,11 @@ const DAC_OVERRIDE: u32 = 1;
 /// `CAP_DAC_READ_SEARCH`: it may pass through every directory.
 const DAC_READ_SEARCH: u32 = 2;
 
+/// What a process may; none when it is gone.
+pub(crate) fn read(pid: u32) -> Option<Status> {
+    std::fs::read(format!("/proc/{pid}/status")).ok().map(|bytes| Status::parse(&bytes))
+}
+
 impl Status {
     /// Reads the lines that matter; what is missing stays 0.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
