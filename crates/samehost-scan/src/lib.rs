@@ -9,6 +9,8 @@ mod error;
 mod join;
 mod known;
 mod namespaces;
+mod observe;
+mod predict;
 mod proc;
 mod service;
 
@@ -17,5 +19,7 @@ pub use collect::collect;
 pub use diag::Counters;
 pub use error::ScanError;
 pub use known::{KNOWN, Known, UnixSocket, known_service};
+pub use observe::observe;
+pub use predict::{Costs, Measured, predict};
 
 pub(crate) use proc::process;

@@ -60,6 +60,11 @@ pub(crate) fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     doors.into_values().collect()
 }
 
+/// The file that a namespace of a name is bound to.
+pub(crate) fn named(name: &str) -> Option<PathBuf> {
+    NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
+}
+
 fn is_namespace(metadata: &fs::Metadata) -> bool {
     fs::metadata("/proc/self/ns/net").is_ok_and(|own| own.dev() == metadata.dev())
 }
@@ -83,11 +88,6 @@ pub(crate) fn somaxconn() -> Option<u32> {
 }
 
 impl Door {
-    /// The path that leads into it.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Its sockets, from inside if this process may enter, else from /proc, else none.
     pub(crate) fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
         let entered = inside(&self.path, |diag| Ok((diag.sockets(self.inode)?, somaxconn())));

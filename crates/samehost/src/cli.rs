@@ -308,6 +308,9 @@ pub struct ScanOptions {
     /// Measure the traffic of TCP connections for this long, and predict what a switch would save
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -52,6 +52,9 @@ pub struct Advice {
     pub client_pids: Vec<u32>,
     /// Where the client connects to now.
     pub now: String,
+    /// The connections, as positions in the list of connections.
+    #[serde(skip)]
+    pub members: Vec<usize>,
     /// Connections of this pair now.
     pub connections: u32,
     /// The socket that it could use.

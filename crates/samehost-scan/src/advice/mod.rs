@@ -17,7 +17,7 @@ mod stale;
 mod tls;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 
@@ -82,10 +82,11 @@ struct Program {
 
 /// Fills in the advice of a scan: one for each program that talks to a service over TCP.
 pub fn advise(scan: &mut Scan) {
-    let mut pairs: BTreeMap<Program, Vec<&Connection>> = BTreeMap::new();
-    for connection in scan.connections.iter().filter(|connection| connection.kind.is_tcp()) {
+    let mut pairs: BTreeMap<Program, Vec<usize>> = BTreeMap::new();
+    let tcp = scan.connections.iter().enumerate().filter(|(_, connection)| connection.kind.is_tcp());
+    for (at, connection) in tcp {
         let Some(program) = program(scan, connection) else { continue };
-        pairs.entry(program).or_default().push(connection);
+        pairs.entry(program).or_default().push(at);
     }
     let mut advice: Vec<Advice> = pairs
         .into_iter()
@@ -113,7 +114,35 @@ fn program(scan: &Scan, connection: &Connection) -> Option<Program> {
     })
 }
 
-fn advise_pair(scan: &Scan, program: Program, connections: Vec<&Connection>) -> Option<Advice> {
+/// Adds a piece of advice for each service whose clients connect anew each time and were gone when we looked.
+pub(crate) fn add_short_lived(scan: &mut Scan, per_s: &HashMap<usize, f64>) {
+    let mut services: Vec<usize> = per_s.keys().copied().collect();
+    services.sort_unstable();
+    services.retain(|service| scan.advice.iter().all(|advice| advice.service != *service));
+    for service in services {
+        let port = scan.services.get(service).and_then(|service| {
+            service
+                .listeners
+                .iter()
+                .filter_map(|at| scan.sockets.get(*at))
+                .find(|socket| socket.kind.is_tcp())
+        });
+        let Some(now) = port.map(|socket| format!("tcp:{}", socket.local)) else { continue };
+        let program = Program {
+            service,
+            now,
+            name: "short-lived clients".to_owned(),
+            uid: None,
+            mount_namespace: None,
+            network_namespace: 0,
+        };
+        let advice = advise_pair(scan, program, Vec::new());
+        scan.advice.extend(advice);
+    }
+}
+
+fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Advice> {
+    let connections = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
     let pair = Pair::new(scan, scan.services.get(program.service)?, connections);
     let mut obstacles: Vec<Obstacle> = BLOCKERS
         .iter()
@@ -129,6 +158,7 @@ fn advise_pair(scan: &Scan, program: Program, connections: Vec<&Connection>) -> 
         client_pids: pair.clients.iter().map(|client| client.pid).collect(),
         now: program.now,
         connections: pair.connections.len() as u32,
+        members,
         socket: socket(&pair),
         possible: possible(&pair, &obstacles),
         obstacles,

@@ -96,6 +96,11 @@ fn address(payload: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
+/// Milliseconds until the socket's timer runs out; 0 when there is none.
+pub(crate) fn expires_ms(payload: &[u8]) -> u32 {
+    u32_at(payload, 52).unwrap_or(0)
+}
+
 /// What a TCP socket sent and received since it was connected (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

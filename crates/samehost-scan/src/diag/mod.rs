@@ -39,6 +39,8 @@ pub(crate) struct Activity {
     pub(crate) peer: Address,
     /// Its state.
     pub(crate) state: SocketState,
+    /// Milliseconds until its timer runs out; in TIME_WAIT, until it is forgotten.
+    pub(crate) expires_ms: u32,
     /// What it sent and received; none in TIME_WAIT.
     pub(crate) counters: Option<Counters>,
 }
@@ -84,6 +86,7 @@ impl Diag {
                         local: socket.local,
                         peer: socket.peer,
                         state: socket.state,
+                        expires_ms: inet::expires_ms(payload),
                         counters,
                     });
                 }

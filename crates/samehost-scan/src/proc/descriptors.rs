@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, RawDir, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
 
 /// Processes that a thread takes at once.
-const SHARE: usize = 16;
+const SHARE: usize = 1;
 /// More threads only wait for the kernel's locks.
 const MOST_THREADS: usize = 4;
 

@@ -19,14 +19,14 @@ use crate::progress::Watcher;
 use crate::{output, signals};
 
 /// One measurement of the checkup.
-struct Part {
-    label: &'static str,
-    kind: FindingKind,
-    workload: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
-    connections: Option<u32>,
-    size: Option<u64>,
-    metric: &'static str,
+pub(super) struct Part {
+    pub(super) label: &'static str,
+    pub(super) kind: FindingKind,
+    pub(super) workload: &'static str,
+    pub(super) parameters: &'static [(&'static str, &'static str)],
+    pub(super) connections: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) metric: &'static str,
 }
 
 const PARTS: &[Part] = &[
@@ -105,7 +105,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 
-fn measure(
+pub(super) fn measure(
     part: &Part,
     budget: Duration,
     seed: u64,
