@@ -23,6 +23,7 @@ mod scan;
 mod scan_advice;
 mod terminal;
 mod text;
+mod verification;
 mod view;
 mod words;
 

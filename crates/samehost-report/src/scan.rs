@@ -82,6 +82,10 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for service in scan.services.iter().filter(|service| is_shown(scan, service)) {
         let who = match service.pid.and_then(|pid| scan.process(pid)) {
+            // A service that is not known bears its process's name already.
+            Some(process) if process.name == service.name => {
+                identity(process).trim_start_matches(&process.name).trim_start().to_owned()
+            }
             Some(process) => identity(process),
             None => "process not visible".to_owned(),
         };

@@ -37,6 +37,8 @@ pub enum Verb {
     Bench(Bench),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
+    /// Which transport is really in use, with proof from the kernel
+    Verify(VerifyOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -311,6 +313,18 @@ pub struct ScanOptions {
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct VerifyOptions {
+    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306) or a URL (mysql://user@localhost/db, redis://…)
+    pub target: String,
+    /// Exit with 1 unless this transport is in use
+    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
+    pub expect: Option<String>,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -5,6 +5,7 @@ mod advice;
 mod process;
 mod service;
 mod socket;
+mod verification;
 
 use serde::{Serialize, Serializer};
 
@@ -12,6 +13,7 @@ pub use advice::{Advice, Obstacle, Possible, Range, Saving, Traffic, Weight};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
+pub use verification::{HeldConnection, Proof, VERIFY_SCHEMA, Verification};
 
 /// The name of the JSON format.
 pub const SCAN_SCHEMA: &str = "samehost.scan/1";

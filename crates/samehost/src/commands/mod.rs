@@ -8,6 +8,7 @@ mod scan;
 mod serve;
 mod shell;
 mod supervise;
+mod verify;
 
 pub use bench::bench;
 pub use checkup::checkup;
@@ -17,3 +18,4 @@ pub use scan::scan;
 pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise};
+pub use verify::verify;
