@@ -2,6 +2,7 @@
 //! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
 
 mod redis;
+mod scan;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "redis",
         about: "client CPU per GET, 64 connections, Unix socket, against a minimal C epoll loop and redis-benchmark",
         run: redis::redis,
+    },
+    Yardstick {
+        name: "scan",
+        about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
+        run: scan::scan,
     },
     Yardstick {
         name: "open-loop",

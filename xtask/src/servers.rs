@@ -21,6 +21,8 @@ const NEEDED: &[Needed] = &[
         package: "netcat-openbsd",
         why: "talks to the transport examples over a Unix socket",
     },
+    Needed { program: "ss", package: "iproute2", why: "lists the sockets that scan is held against" },
+    Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
 ];

@@ -195,6 +195,9 @@ fn is_whole(answer: &[u8]) -> bool {
     }
 }
 
+/// What connections that are told together have in common: transport, role, address, service and the other end.
+type Alike = (&'static str, &'static str, String, Option<String>, Option<String>);
+
 fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(), VerifyError> {
     match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -204,8 +207,7 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
         Ok(_) => {}
     }
     let scan = collect(version)?;
-    let mut groups: BTreeMap<(&'static str, &'static str, String, Option<String>, Option<String>), u32> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
     let mut joined = Vec::new();
     for connection in &scan.connections {
         let (Some(client), Some(server)) =

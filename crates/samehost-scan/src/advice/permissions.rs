@@ -52,7 +52,7 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
         name(&users, step.stat.st_uid)
     );
     let group_helps = (step.mode() >> 3) & wanted == wanted && step.stat.st_gid != 0;
-    let is_member = group_helps && users_of_group(step.stat.st_gid).iter().any(|member| *member == user);
+    let is_member = group_helps && users_of_group(step.stat.st_gid).contains(&user);
     let remedy = if is_member {
         // A running process keeps the groups that it was started with.
         let client = pair.client().map_or("the client", |client| client.name.as_str());

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod bad_input;
 mod bench;
 mod command;
@@ -9,6 +10,8 @@ mod docs;
 mod endings;
 mod honesty;
 mod registry;
+mod scan;
 mod serve;
 mod stored;
 mod support;
+mod verify;
