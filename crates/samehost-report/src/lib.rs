@@ -12,6 +12,7 @@ mod csv;
 mod figures;
 mod grid;
 mod head;
+mod how;
 mod json;
 mod line;
 mod markdown;

@@ -39,6 +39,8 @@ pub enum Verb {
     Scan(ScanOptions),
     /// Which transport is really in use, with proof from the kernel
     Verify(VerifyOptions),
+    /// How to set a service up for a Unix socket, and the connection in each client's own words
+    How(HowOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -323,6 +325,22 @@ pub struct VerifyOptions {
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
     pub expect: Option<String>,
     /// Print what was found as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct HowOptions {
+    /// The service: mysql, mariadb, postgres, redis, memcached, php-fpm, nginx, …
+    #[arg(required_unless_present = "url")]
+    pub service: Option<String>,
+    /// Only clients of this language (php, python, node, go, ruby, java, rust, c, tools) or of this name
+    #[arg(long, value_name = "LANGUAGE")]
+    pub client: Option<String>,
+    /// Translate this URL
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
 }

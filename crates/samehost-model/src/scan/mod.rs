@@ -2,6 +2,7 @@
 //! JSON of `samehost scan --json`, `samehost.scan/1`.
 
 mod advice;
+mod how;
 mod process;
 mod service;
 mod socket;
@@ -10,6 +11,7 @@ mod verification;
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, Traffic, Weight};
+pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};

@@ -3,6 +3,7 @@
 mod bench;
 mod checkup;
 mod compare;
+mod how;
 mod report;
 mod scan;
 mod serve;
@@ -13,6 +14,7 @@ mod verify;
 pub use bench::bench;
 pub use checkup::checkup;
 pub use compare::compare;
+pub use how::how;
 pub use report::report;
 pub use scan::scan;
 pub use serve::serve;

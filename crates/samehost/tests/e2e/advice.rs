@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::scan::{Held, connection_of, host_port, is_root, scan};
-use crate::support::{Home, SAMEHOST, Server, wait_for};
+use crate::support::{Home, SAMEHOST, Server, not_tested, wait_for};
 
 /// A client of the server's port that stays connected.
 fn client(server: &Server) -> Held {
@@ -83,7 +83,7 @@ fn blocker_1_a_short_backlog() {
 #[test]
 fn blocker_2_a_folder_that_the_client_may_not_pass() {
     if !is_root() {
-        println!("NOT TESTED without root: a client of another user");
+        not_tested("without root: a client of another user");
         return;
     }
     let home = Home::new();
@@ -105,7 +105,7 @@ fn blocker_2_a_folder_that_the_client_may_not_pass() {
 #[test]
 fn blocker_4_a_mount_namespace_with_its_own_tmp() {
     if !is_root() {
-        println!("NOT TESTED without root: a mount namespace");
+        not_tested("without root: a mount namespace");
         return;
     }
     let home = Home::new();
@@ -143,7 +143,7 @@ fn free_port() -> u16 {
 #[test]
 fn blocker_7_a_container_that_mounts_nothing() {
     let Some(group) = Cgroup::new() else {
-        println!("NOT TESTED: no control group can be made here");
+        not_tested("no control group can be made here");
         return;
     };
     let home = Home::new();
@@ -245,7 +245,7 @@ fn blocker_11_both_ends_speak_tls() {
     if has_tls("redis-server") && has_tls("redis-cli") {
         assert_told(&told, "tls", &["libssl", "may be encrypted"]);
     } else {
-        println!("NOT TESTED: this Redis is built without TLS");
+        not_tested("this Redis is built without TLS");
         assert!(obstacle(&told, "tls").is_none());
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Home, SAMEHOST, wait_for};
+use crate::support::{Home, SAMEHOST, not_tested, wait_for};
 
 /// A process of a test, gone when dropped.
 pub(crate) struct Held {
@@ -93,7 +93,7 @@ fn ss(namespace_of: Option<u32>) -> Words {
         command.args(["-H", "-n", "-t", "-u", "-x", "-a", "-p", "-e"]).output().expect("install iproute2");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().filter_map(|line| ss_line(line)).collect()
+    text.lines().filter_map(ss_line).collect()
 }
 
 fn ss_line(line: &str) -> Option<String> {
@@ -213,7 +213,7 @@ fn lists_what_ss_lists_in_two_network_namespaces() {
     let own = found["network_namespaces"][0]["inode"].as_u64().unwrap();
     assert_same(&home, None, own);
     if !is_root() {
-        println!("NOT TESTED without root: sockets in a second network namespace");
+        not_tested("without root: sockets in a second network namespace");
         return;
     }
     let other = home.path("other.sock");
@@ -269,7 +269,7 @@ fn hostile_names_do_not_reach_the_terminal() {
 #[test]
 fn an_ordinary_user_sees_some_and_is_told_the_rest() {
     if !is_root() {
-        println!("NOT TESTED without root: becoming another user");
+        not_tested("without root: becoming another user");
         return;
     }
     let home = Home::new();

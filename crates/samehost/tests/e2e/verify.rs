@@ -92,3 +92,37 @@ fn localhost_is_explained_and_wrong_targets_refused() {
     assert_eq!(dead.status, 3);
     assert!(dead.stderr.contains("/nowhere"), "{}", dead.stderr);
 }
+
+#[test]
+fn how_names_the_path_found_here_and_translates_urls() {
+    let home = Home::new();
+    let socket = home.path("redis.sock");
+    let _redis = Held::start(
+        "redis-server",
+        &[
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--dir",
+            home.path("run").to_str().unwrap(),
+            "--unixsocket",
+            socket.to_str().unwrap(),
+        ],
+    );
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let found = home.run(&["how", "redis", "--client", "python", "--json"]);
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(
+        (found["schema"].as_str(), found["path_from"].as_str()),
+        (Some("samehost.how/1"), Some("found here"))
+    );
+    assert_eq!(found["clients"][0]["client"], "redis-py");
+    let shown = home.run(&["how", "--url", "mysql://bob:hunter2@127.0.0.1:3307/shop"]);
+    assert_eq!(shown.status, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("DB_HOST") && shown.stdout.contains("3307"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("hunter2"));
+    for arguments in [&["how", "cobol"][..], &["how", "mysql", "--client", "cobol"], &["how", "apache"]] {
+        assert_eq!(home.run(arguments).status, 2, "{arguments:?}");
+    }
+}
