@@ -20,6 +20,8 @@ pub enum Protocol {
     Postgres,
     /// Redis or Valkey.
     Redis,
+    /// memcached.
+    Memcached,
     /// HTTP.
     Http,
     /// None that is known: a plain endpoint.
@@ -81,7 +83,7 @@ impl FromStr for Target {
             "postgres" | "postgresql" => postgres(&url),
             "redis" | "valkey" => tcp(Protocol::Redis, &url, 6379),
             "http" => tcp(Protocol::Http, &url, 80),
-            "memcached" => tcp(Protocol::Plain, &url, 11211),
+            "memcached" => tcp(Protocol::Memcached, &url, 11211),
             "redis+unix" => unix(Protocol::Redis, &format!("/{}", url.path)),
             "unix" => unix(Protocol::Plain, &format!("/{}", url.path)),
             "http+unix" => unix(Protocol::Http, &url.host),

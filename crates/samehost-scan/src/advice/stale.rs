@@ -20,7 +20,11 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
         let answered = pair.scan.sockets.iter().any(|socket| {
             socket.is_listening()
-                && socket.file.is_some_and(|file| file.inode == found.stat.st_ino & LISTED_BITS)
+                && socket.file.is_some_and(|file| {
+                    // Some file systems show programs another device than the kernel's own.
+                    file.inode == found.stat.st_ino & LISTED_BITS
+                        && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
+                })
         });
         return (!answered).then(|| {
             (

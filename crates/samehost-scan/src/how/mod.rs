@@ -61,6 +61,14 @@ pub struct Client {
     pub tcp: &'static str,
     /// What else to know.
     pub note: &'static str,
+    /// Whether `tests/e2e/clients.rs` holds it against a real server.
+    pub tested: bool,
+}
+
+impl Client {
+    const fn tested(self) -> Self {
+        Client { tested: true, ..self }
+    }
 }
 
 const fn client(
@@ -71,7 +79,7 @@ const fn client(
     tcp: &'static str,
     note: &'static str,
 ) -> Client {
-    Client { name, spoken, localhost, socket, tcp, note }
+    Client { name, spoken, localhost, socket, tcp, note, tested: false }
 }
 
 /// Every language with its clients.
@@ -172,6 +180,7 @@ fn service_of(target: &Target) -> Result<&'static str, HowError> {
         Target::Address { protocol: Protocol::Mysql, .. } => Ok("mysql"),
         Target::Address { protocol: Protocol::Postgres, .. } => Ok("postgres"),
         Target::Address { protocol: Protocol::Redis, .. } => Ok("redis"),
+        Target::Address { protocol: Protocol::Memcached, .. } => Ok("memcached"),
         Target::Address { protocol: Protocol::Http, .. } => Ok("nginx"),
         _ => Err(HowError::Unspoken),
     }
@@ -221,6 +230,9 @@ impl Place {
                 Endpoint::Tcp { host, port } => (place.host, place.port) = (host.clone(), *port),
                 Endpoint::Unix(path) => {
                     let path = path.display().to_string();
+                    // PostgreSQL's port is part of the file's name.
+                    let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
+                    place.port = port.unwrap_or(place.port);
                     place.listens = place.listens && place.path == path;
                     (place.path, place.from) = (path, "given");
                 }
@@ -270,7 +282,7 @@ fn clients(
             socket: (!client.socket.is_empty()).then(|| place.fill(client.socket)),
             tcp: place.fill(client.tcp),
             note: client.note,
-            tested: false,
+            tested: client.tested,
         })
         .collect();
     if let (true, Some(wanted)) = (found.is_empty(), &question.client) {

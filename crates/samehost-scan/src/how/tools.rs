@@ -6,10 +6,10 @@ use super::{Client, client};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[
-    client("mysql", Mysql, Socket, "mysql --protocol=socket --socket={path}", "mysql --protocol=tcp -h {host} -P {port}", "without --protocol a port beside `localhost` is ignored"),
-    client("psql", Postgres, Tcp, "psql -h {folder} -p {port} -d DB -U USER", "psql -h {host} -p {port} -d DB -U USER", ""),
-    client("redis-cli", Redis, Tcp, "redis-cli -s {path}", "redis-cli -h {host} -p {port}", ""),
-    client("nc", Memcached, Tcp, "nc -U {path}", "nc {host} {port}", ""),
+    client("mysql", Mysql, Socket, "mysql --protocol=socket --socket={path}", "mysql --protocol=tcp -h {host} -P {port}", "without --protocol a port beside `localhost` is ignored").tested(),
+    client("psql", Postgres, Tcp, "psql -h {folder} -p {port} -d DB -U USER", "psql -h {host} -p {port} -d DB -U USER", "").tested(),
+    client("redis-cli", Redis, Tcp, "redis-cli -s {path}", "redis-cli -h {host} -p {port}", "").tested(),
+    client("nc", Memcached, Tcp, "nc -U {path}", "nc {host} {port}", "").tested(),
     client("nginx", FastCgi, Tcp, "fastcgi_pass unix:{path};", "fastcgi_pass {host}:{port};", ""),
     client("Apache", FastCgi, Tcp, "SetHandler \"proxy:unix:{path}|fcgi://localhost/\"", "SetHandler \"proxy:fcgi://{host}:{port}/\"", ""),
     client("Caddy", FastCgi, Tcp, "php_fastcgi unix/{path}", "php_fastcgi {host}:{port}", ""),

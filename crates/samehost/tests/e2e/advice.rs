@@ -218,6 +218,28 @@ fn blocker_9_a_socket_file_that_is_gone_or_taken() {
 }
 
 #[test]
+fn blocker_9_a_file_that_a_dead_server_left() {
+    if !is_root() {
+        not_tested("without root: a folder /run of its own");
+        return;
+    }
+    let home = Home::new();
+    let port = free_port();
+    // A server killed with no time to tidy leaves its socket file at the usual path; its successor has a port only.
+    let script = format!(
+        "mount -t tmpfs none /run && mkdir /run/samehost && {{ {SAMEHOST} serve echo --listen unix:/run/samehost/echo.sock & }}; \
+         while ! [ -S /run/samehost/echo.sock ]; do sleep 0.01; done; kill -9 $!; wait; \
+         exec {SAMEHOST} serve echo --listen tcp:127.0.0.1:{port}"
+    );
+    let _server = Held::start("unshare", &["-m", "sh", "-c", &script]);
+    wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let client = Held::start("nc", &["127.0.0.1", &port.to_string()]);
+    let told = advice(&home, &client);
+    assert_told(&told, "stale", &["/run/samehost/echo.sock", "nobody listens", "left over"]);
+    assert_eq!(told["possible"], "after_setting");
+}
+
+#[test]
 fn blocker_11_both_ends_speak_tls() {
     let home = Home::new();
     let port = free_port().to_string();

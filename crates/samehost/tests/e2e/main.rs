@@ -5,6 +5,7 @@
 mod advice;
 mod bad_input;
 mod bench;
+mod clients;
 mod command;
 mod docs;
 mod endings;
