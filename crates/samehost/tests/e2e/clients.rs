@@ -164,6 +164,8 @@ fn filled(words: &str, service: &str) -> String {
         .replace("USER", user)
         .replace("dbname=DB", &format!("dbname={database}"))
         .replace("-d DB", &format!("-d {database}"))
+        // lib/pq asks for TLS over TCP, which our server has not.
+        .replace("dbname=postgres\")", "dbname=postgres sslmode=disable\")")
 }
 
 /// Starts a client; none when its language or library is not installed here.
@@ -299,6 +301,7 @@ fn every_tested_row_does_what_it_says() {
     let mut servers = Servers::new();
     let mut tested = 0;
     let mut missing = Vec::new();
+    let mut wrong = Vec::new();
     for service in ["mysql", "postgres", "redis", "memcached"] {
         let place = servers.start(service);
         let home = Home::new();
@@ -344,14 +347,16 @@ fn every_tested_row_does_what_it_says() {
                     break;
                 };
                 match (transport(&home, &mut child, &place), *expected) {
-                    (Ok(found), "not tcp") => assert_ne!(found, "tcp", "{what}"),
+                    (Ok(found), "not tcp") if found == "tcp" => wrong.push(format!("{what}: tcp")),
+                    (Ok(_), "not tcp") => {}
                     (Err(_), "not tcp") => {}
-                    (Ok(found), expected) => assert_eq!(found, expected, "{what}"),
+                    (Ok(found), expected) if found == expected => {}
+                    (Ok(found), expected) => wrong.push(format!("{what}: {found}, not {expected}")),
                     (Err(said), _) if is_missing(&said) => {
                         missing.push(what);
                         break;
                     }
-                    (Err(said), _) => panic!("{what}: {said}"),
+                    (Err(said), _) => wrong.push(format!("{what}: {said}")),
                 }
                 tested += u32::from(number == 0);
             }
@@ -360,6 +365,7 @@ fn every_tested_row_does_what_it_says() {
     if !missing.is_empty() {
         not_tested(&format!("clients that are not installed here: {missing:#?}"));
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(tested >= 3, "only {tested} clients");
 }
 
