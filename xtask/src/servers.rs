@@ -21,6 +21,28 @@ const NEEDED: &[Needed] = &[
         package: "netcat-openbsd",
         why: "talks to the transport examples over a Unix socket",
     },
+    Needed { program: "time", package: "time", why: "says how much memory a scan takes" },
+    Needed {
+        program: "php",
+        package: "php-cli php-mysql php-pgsql php-redis php-memcached",
+        why: "is a client that `how` knows",
+    },
+    Needed {
+        program: "ruby",
+        package: "ruby-mysql2 ruby-pg ruby-redis",
+        why: "is a client that `how` knows",
+    },
+    Needed { program: "npm", package: "nodejs npm", why: "installs clients that `how` knows" },
+    Needed {
+        program: "mysqld",
+        package: "mariadb-server mariadb-client",
+        why: "is met by the clients that `how` knows",
+    },
+    Needed {
+        program: "psql",
+        package: "postgresql python3-psycopg2 python3-mysqldb python3-pymysql python3-redis python3-pymemcache libpq-dev libhiredis-dev",
+        why: "is met by the clients that `how` knows",
+    },
     Needed { program: "ss", package: "iproute2", why: "lists the sockets that scan is held against" },
     Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },

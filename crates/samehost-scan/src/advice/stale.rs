@@ -1,6 +1,5 @@
 //! FIELD 9: a socket file that nobody answers, was taken away, or belongs to another by now.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::FileType;
@@ -48,19 +47,15 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
             "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)"
                 .to_owned(),
         )),
-        Some(step)
-            if step.stat.st_ino & LISTED_BITS != listed.inode && !path.as_os_str().as_bytes().is_empty() =>
-        {
-            Some((
-                Weight::Setting,
-                format!(
-                    "{} names another file by now than the one that {} listens on",
-                    show(&path),
-                    pair.service.name
-                ),
-                "A second server took the path: stop one of the two, and restart the other".to_owned(),
-            ))
-        }
+        Some(step) if step.stat.st_ino & LISTED_BITS != listed.inode => Some((
+            Weight::Setting,
+            format!(
+                "{} names another file by now than the one that {} listens on",
+                show(&path),
+                pair.service.name
+            ),
+            "A second server took the path: stop one of the two, and restart the other".to_owned(),
+        )),
         Some(_) => None,
     }
 }
