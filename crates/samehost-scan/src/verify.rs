@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fd::AsFd;
 use rustix::fs::fstat;
@@ -20,6 +20,8 @@ use crate::target::{Protocol, Target, without_password};
 
 /// How long a server may take to accept, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the kernel's listing is asked again while the server has not accepted, or may not be seen.
+const MOMENT: Duration = Duration::from_millis(400);
 /// The most of an answer that is read.
 const MOST_OF_ANSWER: usize = 16 * 1024;
 
@@ -97,10 +99,26 @@ fn address(
     // The server's answer comes after its accept, so the listing below shows both ends.
     let answer = if protocol == Protocol::Redis { redis(&mut stream) } else { None };
     let inode = fstat(&stream).map_err(|errno| unobserved(errno.into()))?.st_ino;
-    let scan = collect(version)?;
-    verification.proofs.extend(pair(&scan, inode));
+    verification.proofs.extend(accepted_pair(inode, version)?);
     verification.proofs.extend(answer);
     Ok(())
+}
+
+/// What the kernel's listing says of the other end. A server may need a moment to accept; one that does not is told.
+fn accepted_pair(inode: u64, version: &str) -> Result<Vec<Proof>, ScanError> {
+    let begun = Instant::now();
+    loop {
+        let scan = collect(version)?;
+        let proofs = pair(&scan, inode);
+        let is_held = scan.connections.iter().any(|connection| {
+            let inode_of = |at: usize| scan.sockets.get(at).map(|socket| socket.inode);
+            inode_of(connection.client) == Some(inode) && scan.holder(connection.server).is_some()
+        });
+        if is_held || begun.elapsed() > MOMENT {
+            return Ok(proofs);
+        }
+        std::thread::sleep(MOMENT / 20);
+    }
 }
 
 /// What the kernel's listing says of the other end.
