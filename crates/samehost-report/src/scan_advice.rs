@@ -76,17 +76,29 @@ fn traffic_in_words(traffic: &Traffic) -> String {
 }
 
 fn saving_in_words(saving: &Saving) -> String {
+    if saving.undecided {
+        return "undecided: what was measured here reaches from a loss to a gain; scan again when less runs, or measure this service with samehost bench".to_owned();
+    }
     if !saving.worth_it {
         return "not worth it: the switch would save next to nothing of this traffic".to_owned();
     }
-    format!(
-        "would save {} CPU time a request, {} a day; {} a round trip, {}–{} % of a busy connection's time",
-        range(saving.cpu_us_per_request, "us"),
-        span_of_time(saving.cpu_s_per_day),
-        range(saving.us_per_round_trip, "us"),
-        (100.0 * saving.waiting_part.low).round(),
-        (100.0 * saving.waiting_part.high).round(),
-    )
+    let mut parts = Vec::new();
+    if saving.cpu_us_per_request.low > 0.0 {
+        parts.push(format!(
+            "{} CPU time a request, {} a day",
+            range(saving.cpu_us_per_request, "us"),
+            span_of_time(saving.cpu_s_per_day)
+        ));
+    }
+    if saving.us_per_round_trip.low > 0.0 {
+        parts.push(format!(
+            "{} a round trip, {:.0}–{:.0} % of a busy connection's time",
+            range(saving.us_per_round_trip, "us"),
+            100.0 * saving.waiting_part.low,
+            100.0 * saving.waiting_part.high
+        ));
+    }
+    format!("could save {}; a prediction, to be held against samehost bench", parts.join("; "))
 }
 
 fn range(range: Range, unit: &str) -> String {

@@ -59,14 +59,19 @@ pub fn predict(scan: &mut Scan, costs: &Costs) {
 fn saving(traffic: &Traffic, costs: &Costs) -> Saving {
     let scale = |range: Range, factor: f64| Range { low: range.low * factor, high: range.high * factor };
     let busy = f64::from(traffic.busy_connections.max(1));
-    let cpu_part = scale(costs.cpu_us_per_request, traffic.round_trips_per_s * 1e-6);
+    // A short connection has one round trip at least.
+    let requests_per_s = traffic.round_trips_per_s + traffic.short_connections_per_s;
+    let cpu_part = scale(costs.cpu_us_per_request, requests_per_s * 1e-6);
     let waiting_part = scale(costs.us_per_round_trip, traffic.round_trips_per_s / busy * 1e-6);
+    let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
+    let worth_it = reaches.iter().any(|(part, threshold)| part.high >= *threshold && part.low > 0.0);
     Saving {
         cpu_us_per_request: costs.cpu_us_per_request,
         cpu_s_per_day: scale(cpu_part, SECONDS_PER_DAY),
         us_per_round_trip: costs.us_per_round_trip,
         waiting_part,
-        worth_it: cpu_part.high >= CPU_THRESHOLD || waiting_part.high >= WAIT_THRESHOLD,
+        undecided: !worth_it && reaches.iter().any(|(part, threshold)| part.high >= *threshold),
+        worth_it,
     }
 }
 
@@ -90,7 +95,14 @@ mod tests {
         assert!((saving.waiting_part.high - 0.006).abs() < 1e-9);
         assert!(saving.worth_it);
         let idle = Traffic { round_trips_per_s: 10.0, busy_connections: 1, ..Traffic::default() };
-        assert!(!super::saving(&idle, &costs).worth_it);
+        let idle = super::saving(&idle, &costs);
+        assert!(!idle.worth_it && !idle.undecided);
+        let short = Traffic { short_connections_per_s: 5_000.0, ..Traffic::default() };
+        assert!(super::saving(&short, &costs).worth_it, "a short connection counts as one round trip");
+        let around_zero = Range { low: -1.0, high: 9.0 };
+        let costs = Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero };
+        let doubtful = super::saving(&traffic, &costs);
+        assert!(!doubtful.worth_it && doubtful.undecided);
         assert!(Costs::of(&[], &[]).is_none());
     }
 }

@@ -106,6 +106,8 @@ pub struct Saving {
     pub us_per_round_trip: Range,
     /// Part of the observed time that a busy connection would wait less, 0 to 1.
     pub waiting_part: Range,
-    /// Whether it is worth the trouble: any of the upper bounds is above its threshold.
+    /// An upper bound is above its threshold, but its lower one is not above zero: the measurement decides nothing.
+    pub undecided: bool,
+    /// Whether it is worth the trouble: a range above zero reaches its threshold.
     pub worth_it: bool,
 }
