@@ -64,7 +64,7 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
         for line in &page.lines {
             writeln!(out, "{}", line.print(self.color))?;
         }
@@ -79,7 +79,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn new(width: usize) -> Self {
+    pub(crate) fn new(width: usize) -> Self {
         Page { columns: width.max(NARROWEST), lines: Vec::new() }
     }
 

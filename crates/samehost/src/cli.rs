@@ -35,6 +35,12 @@ pub enum Verb {
     /// Measure a workload over two or more transports, with an interval on the ratio
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Bench(Bench),
+    /// What talks to what on this machine, and what could use a Unix socket
+    Scan(ScanOptions),
+    /// Which transport is really in use, with proof from the kernel
+    Verify(VerifyOptions),
+    /// How to set a service up for a Unix socket, and the connection in each client's own words
+    How(HowOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -317,6 +323,47 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("rights in octal are needed, such as 600 or 660".into()),
     }
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct ScanOptions {
+    /// Print everything found as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Measure the traffic of TCP connections for this long, and predict what a switch would save
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub observe: Option<Duration>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct VerifyOptions {
+    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306) or a URL (mysql://user@localhost/db, redis://…)
+    pub target: String,
+    /// Exit with 1 unless this transport is in use
+    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
+    pub expect: Option<String>,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct HowOptions {
+    /// The service: mysql, mariadb, postgres, redis, memcached, php-fpm, nginx, …
+    #[arg(required_unless_present = "url")]
+    pub service: Option<String>,
+    /// Only clients of this language (php, python, node, go, ruby, java, rust, c, tools) or of this name
+    #[arg(long, value_name = "LANGUAGE")]
+    pub client: Option<String>,
+    /// Translate this URL
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]

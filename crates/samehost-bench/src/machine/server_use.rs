@@ -157,7 +157,7 @@ mod tests {
         let children = meter.before.len();
         std::io::Write::write_all(parent.stdin.as_mut().unwrap(), b"\n").unwrap();
         while proc::family(parent.id()).len() >= children {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         let used = meter.end().unwrap().cpu_ns;
         parent.kill().unwrap();

@@ -3,15 +3,21 @@
 mod bench;
 mod checkup;
 mod compare;
+mod how;
 mod report;
+mod scan;
 mod serve;
 mod shell;
 mod supervise;
+mod verify;
 
 pub use bench::bench;
 pub use checkup::checkup;
 pub use compare::compare;
+pub use how::how;
 pub use report::report;
+pub use scan::scan;
 pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise};
+pub use verify::verify;

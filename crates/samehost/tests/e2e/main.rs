@@ -2,13 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod bad_input;
 mod bench;
+mod clients;
 mod command;
 mod docs;
 mod endings;
 mod honesty;
 mod registry;
+mod scan;
 mod serve;
 mod stored;
 mod support;
+mod verify;
