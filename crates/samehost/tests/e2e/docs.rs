@@ -61,8 +61,8 @@ fn shortened(arguments: &[String]) -> Vec<String> {
         {
             arguments.drain(at..=at + 1);
         }
-        let takes_time =
-            !arguments.contains(&"command".to_owned()) && !arguments.contains(&"burst".to_owned());
+        let whole = ["command", "burst", "dump", "copy"];
+        let takes_time = !arguments.iter().any(|word| whole.contains(&word.as_str()));
         let quick: Vec<&str> = if takes_time {
             QUICK.to_vec()
         } else {

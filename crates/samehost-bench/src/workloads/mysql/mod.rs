@@ -86,7 +86,7 @@ impl Workload for MySql {
     }
 
     fn about(&self) -> &'static str {
-        "MySQL or MariaDB: statements, prepared or as text, a connection per statement, a dump, TLS; in a table of its own"
+        "MySQL or MariaDB: statements, prepared or as text, or a dump; tables `samehost_…` only"
     }
 
     fn example(&self) -> &'static str {
