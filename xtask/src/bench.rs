@@ -167,7 +167,9 @@ impl Tools {
         theirs: (&str, &str),
         ours: (&str, &str),
     ) -> anyhow::Result<()> {
-        println!("{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {peer} sees it");
+        println!(
+            "{connections} connections: server CPU per operation over TCP and over a Unix socket, µs, as {peer} sees it"
+        );
         self.both(theirs, "server_us_per_op ([\\d.]+)")?;
         println!("{connections} connections: the same, as samehost sees it");
         let of = |transport| field(transport, "server_cpu_us_per_op");

@@ -24,6 +24,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "mariadbd", package: "mariadb-server", why: "is measured by the mysql workload" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
+    Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
 

@@ -68,6 +68,9 @@ pub struct CheckupOptions {
     /// Write all reports of the checkup as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write all reports of the checkup as one HTML page, which opens offline, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

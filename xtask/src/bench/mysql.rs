@@ -34,7 +34,13 @@ impl MariaDb {
         let user = if is_root { "--user=root" } else { "--skip-test-db" };
         let data = format!("--datadir={path}/data");
         let made = Command::new("mariadb-install-db")
-            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", user, &data])
+            .args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                user,
+                &data,
+            ])
             .stdout(Stdio::null())
             .status()
             .context("install the package mariadb-server")?;
@@ -48,7 +54,8 @@ impl MariaDb {
         if is_root {
             command.arg(user);
         }
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("starting mariadbd")?;
+        let child =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("starting mariadbd")?;
         let mut server = MariaDb { child, directory, port };
         let begun = Instant::now();
         while server.sql("SELECT 1").is_err() {
@@ -58,7 +65,8 @@ impl MariaDb {
         }
         // Over TCP the server sees 127.0.0.1, and takes it for another host than localhost.
         server.sql("CREATE DATABASE peer; CREATE USER root@127.0.0.1; GRANT ALL ON *.* TO root@127.0.0.1")?;
-        let prepared = Command::new("sh").args(["-c", &server.sysbench("unix", 1, "prepare", "")]).output()?;
+        let prepared =
+            Command::new("sh").args(["-c", &server.sysbench("unix", 1, "prepare", "")]).output()?;
         ensure!(
             prepared.status.success(),
             "sysbench prepare: {}; install the package sysbench",
@@ -132,7 +140,12 @@ pub(super) fn mysql(tools: &Tools) -> anyhow::Result<()> {
     for connections in [8, 64] {
         let ours = |transport| server.ours(tools, transport, connections);
         let peer = |transport| server.metered(&family, transport, connections);
-        tools.server_cpu("sysbench", connections, (&peer("tcp"), &peer("unix")), (&ours("tcp"), &ours("unix")))?;
+        tools.server_cpu(
+            "sysbench",
+            connections,
+            (&peer("tcp"), &peer("unix")),
+            (&ours("tcp"), &ours("unix")),
+        )?;
     }
     Ok(())
 }

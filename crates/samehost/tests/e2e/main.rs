@@ -8,6 +8,7 @@ mod command;
 mod docs;
 mod endings;
 mod honesty;
+mod html;
 mod registry;
 mod serve;
 mod stored;
