@@ -24,6 +24,13 @@
     return typeof value === "string" && /color$/.test(key) ? colour(value, style) : value;
   };
 
+  // A narrow axis has every second of many ticks; 1, no difference, stays.
+  const thinned = (of) => {
+    if (!(of.tickvals?.length > 6)) return of;
+    const odd = Math.max(0, of.tickvals.indexOf(1)) % 2;
+    const keep = (_, index) => index % 2 === odd;
+    return { ...of, tickvals: of.tickvals.filter(keep), ticktext: of.ticktext.filter(keep) };
+  };
   const axis = (of, style, narrow) => ({
     automargin: true, fixedrange: true, zeroline: false, gridcolor: style.getPropertyValue("--rule").trim(),
     linecolor: style.getPropertyValue("--soft").trim(), ticks: "outside", ...of,
@@ -44,7 +51,7 @@
       font: { color: ink, family: getComputedStyle(document.body).fontFamily },
       margin: { l: narrow ? 48 : 64, r: narrow ? 10 : 24, t: 16, b: 48 }, hovermode: "closest", dragmode: false,
       hoverlabel: { align: "left", bgcolor: style.getPropertyValue("--paper").trim(), bordercolor: ink, font: { color: ink } },
-      xaxis: axis(layout.xaxis, style, narrow), yaxis: axis(layout.yaxis, style, narrow),
+      xaxis: axis(narrow ? thinned(layout.xaxis) : layout.xaxis, style, narrow), yaxis: axis(layout.yaxis, style, narrow),
     };
     plot.style.minHeight = `${layout.height}px`;
     chart.drawn = true;
@@ -79,7 +86,9 @@
   }
 
   const load = async () => {
-    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
+    const text = atob(document.getElementById("plotly").textContent);
+    const packed = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     const script = document.createElement("script");
     script.textContent = await new Response(stream).text();

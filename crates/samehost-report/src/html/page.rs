@@ -128,15 +128,16 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     if shown.is_empty() {
         return Ok(());
     }
-    writeln!(out, "<h2>Results</h2>")?;
+    writeln!(out, "<h2>Results</h2>\n<div class=\"tables\">")?;
     for figure in shown {
+        writeln!(out, "<div>")?;
         if !figure.title.is_empty() {
             writeln!(out, "<h3>{}</h3>", escape::html(&figure.title))?;
         }
         let caption = if figure.title.is_empty() { "Results" } else { &figure.title };
-        writeln!(out, "{}", figure::table(&figure.grid, caption))?;
+        writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
     }
-    Ok(())
+    writeln!(out, "</div>")
 }
 
 /// What the numbers rest on.

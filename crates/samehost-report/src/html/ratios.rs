@@ -136,8 +136,7 @@ fn traces(view: &View<'_>, rows: &[Row<'_>]) -> Vec<Value> {
                 marks.push(row.comparison.ratio, at as f64, hover(view, row));
             }
             let mut trace = chart::points(&series, "markers", &marks);
-            trace["marker"] =
-                json!({ "color": colour, "symbol": symbol, "size": 10, "line": { "width": 2 } });
+            trace["marker"] = json!({ "color": colour, "symbol": symbol, "size": 10, "line": { "width": 2, "color": colour } });
             traces.push(trace);
         }
     }

@@ -201,6 +201,10 @@ fn nothing_of_a_report_becomes_markup() {
     report.warnings.push(samehost_model::Warning::new(code, "", EVIL));
     report.warnings.push(samehost_model::Warning::new(samehost_model::Code::Note, "", EVIL));
     let evil = page(&report);
+    // Characters beyond 16 bits survive the way through JSON.
+    let mut json = Vec::new();
+    (RENDERERS[0].render)(&report, &mut json).unwrap();
+    assert_eq!(serde_json::from_slice::<Report>(&json).unwrap(), report);
     let plain = page(&scenes::single_point());
     for tag in ["<img", "<svg", "<!--", "onerror=alert(1)>\""] {
         assert!(!evil.contains(tag), "{tag}");
