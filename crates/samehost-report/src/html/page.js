@@ -3,6 +3,9 @@
 // theme, and answers to buttons and lists. It computes nothing.
 (() => {
   const byChart = (kind, id) => document.querySelector(`${kind}[data-chart="${id}"]`);
+  const root = document.documentElement;
+  // Pixels that a chart has on A4 and on Letter.
+  const PRINTED = 620;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const charts = new Map();
   for (const spec of document.querySelectorAll("script.spec")) {
@@ -41,13 +44,14 @@
     const chart = charts.get(id);
     const plot = document.getElementById(id);
     chart.views ??= JSON.parse(chart.spec.textContent).views;
-    const style = getComputedStyle(document.documentElement);
-    const narrow = plot.clientWidth < 480;
+    const style = getComputedStyle(root);
+    const printing = "print" in root.dataset;
+    const narrow = !printing && plot.clientWidth < 480;
     const { traces, layout } = themed(chart.views[chart.shown], style, "");
     const data = traces.map((trace) => ({ ...trace, showlegend: false, visible: !chart.hidden.has(trace.legendgroup) }));
     const ink = style.getPropertyValue("--ink").trim();
     const full = {
-      ...layout, width: undefined, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      ...layout, width: printing ? PRINTED : undefined, autosize: !printing, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, family: getComputedStyle(document.body).fontFamily },
       margin: { l: narrow ? 48 : 64, r: narrow ? 10 : 24, t: 16, b: 48 }, hovermode: "closest", dragmode: false,
       hoverlabel: { align: "left", bgcolor: style.getPropertyValue("--paper").trim(), bordercolor: ink, font: { color: ink } },
@@ -98,17 +102,23 @@
   const begin = async () => {
     const inSight = (id) => document.getElementById(id).getBoundingClientRect().top < innerHeight;
     await drawAll((chart) => inSight(chart.spec.dataset.chart));
-    document.documentElement.dataset.ready = "first";
+    root.dataset.ready = "first";
     for (const [id, chart] of charts) {
       if (chart.drawn) continue;
       await new Promise((resume) => setTimeout(resume));
       await draw(id);
     }
-    document.documentElement.dataset.ready = "all";
+    root.dataset.ready = "all";
     const again = () => drawAll(() => true);
     dark.addEventListener("change", again);
-    addEventListener("beforeprint", again);
-    addEventListener("afterprint", again);
+    addEventListener("beforeprint", () => {
+      root.dataset.print = "";
+      again();
+    });
+    addEventListener("afterprint", () => {
+      delete root.dataset.print;
+      again();
+    });
   };
   load().then(begin).catch((error) => {
     const note = document.createElement("p");
