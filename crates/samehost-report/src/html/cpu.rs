@@ -99,7 +99,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
                 "hovertext": hover, "hoverinfo": "text", "textposition": "none",
                 "marker": {
                     "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
-                    "pattern": { "shape": part.pattern, "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
+                    "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
                 },
             })
         })

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::escape;
 use crate::number::format_value;
 
+/// No two named ticks are nearer to each other, as a part of the axis.
+const NEAREST: f64 = 0.07;
 /// Below this ratio of its ends, a logarithmic axis is ticked like a linear one.
 const NARROW: f64 = 6.0;
 /// From this ratio on, decades are enough.
@@ -103,10 +105,19 @@ pub(crate) fn linear_axis(
 
 /// An axis on which each of these values has its own tick and text.
 pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
-    let values: Vec<f64> = ticks.iter().map(|(value, _)| *value).collect();
-    let texts: Vec<String> = ticks.iter().map(|(_, text)| escape::chart(text)).collect();
     let place = |value: f64| if log { value.log10() } else { value };
-    let (low, high) = ends(values.iter().map(|value| place(*value))).unwrap_or((0.0, 1.0));
+    let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
+    // A text that would lie on the one before it is left out.
+    let mut last = f64::NEG_INFINITY;
+    let apart = |(value, _): &&(f64, String)| {
+        let free = place(*value) - last >= NEAREST * (high - low);
+        if free {
+            last = place(*value);
+        }
+        free
+    };
+    let (values, texts): (Vec<f64>, Vec<String>) =
+        ticks.iter().filter(apart).map(|(value, text)| (*value, escape::chart(text))).unzip();
     let pad = if high > low { 0.05 * (high - low) } else { 0.5 };
     json!({
         "type": if log { "log" } else { "linear" }, "title": { "text": escape::chart(title) },
