@@ -12,6 +12,7 @@ mod csv;
 mod figures;
 mod grid;
 mod head;
+mod history;
 mod html;
 mod json;
 mod ladder;
@@ -31,6 +32,7 @@ use std::io::{self, Write};
 use samehost_model::Report;
 
 pub use checkup::{Finding, FindingKind, Running};
+pub use history::{Change, Run};
 pub use html::render_page;
 pub use number::{format_ratio, format_value};
 pub use terminal::Terminal;

@@ -12,7 +12,7 @@ use crate::quantile_plot::quantile_plot;
 use crate::ratio_plot::ratio_plot;
 use crate::text::width;
 use crate::view::View;
-use crate::{answer, changes, conditions, figures, head, notes, words};
+use crate::{answer, changes, conditions, figures, head, history, notes, words};
 
 /// No screen is taken to be narrower.
 const NARROWEST: usize = 40;
@@ -61,6 +61,16 @@ impl Terminal {
     ) -> io::Result<()> {
         let mut page = Page::new(self.width);
         changes::compose(&mut page, changes, old, new);
+        self.print(&page, out)
+    }
+
+    /// Renders stored results, each with what changed since the one before.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_history(&self, runs: &[history::Run<'_>], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        history::compose(&mut page, runs);
         self.print(&page, out)
     }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod checkup;
 mod compare;
+mod history;
 mod report;
 mod serve;
 mod shell;
@@ -11,6 +12,7 @@ mod supervise;
 pub use bench::bench;
 pub use checkup::checkup;
 pub use compare::compare;
+pub use history::history;
 pub use report::report;
 pub use serve::serve;
 pub use shell::{completions, man};
