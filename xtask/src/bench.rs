@@ -4,6 +4,7 @@
 mod mysql;
 mod postgres;
 mod redis;
+mod scan;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "postgres",
         about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
         run: postgres::postgres,
+    },
+    Yardstick {
+        name: "scan",
+        about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
+        run: scan::scan,
     },
     Yardstick {
         name: "open-loop",

@@ -22,11 +22,44 @@ const NEEDED: &[Needed] = &[
         why: "talks to the transport examples over a Unix socket",
     },
     Needed { program: "mariadbd", package: "mariadb-server", why: "is measured by the mysql workload" },
+    Needed { program: "mariadb", package: "mariadb-client", why: "asks servers what is left in them" },
+    Needed { program: "php", package: "php-cli", why: "is a client that `how` knows" },
+    Needed { program: "ruby", package: "ruby", why: "is a client that `how` knows" },
+    Needed { program: "npm", package: "npm", why: "installs clients that `how` knows" },
+    Needed { program: "node", package: "nodejs", why: "is a client that `how` knows" },
+    Needed { program: "psql", package: "postgresql-client", why: "is a client that `how` knows" },
+    Needed { program: "ss", package: "iproute2", why: "lists the sockets that scan is held against" },
+    Needed { program: "time", package: "time", why: "says how much memory a scan takes" },
+    Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
+
+/// Libraries of clients that `how` knows, which no program of their own shows.
+const LIBRARIES: &[&str] = &[
+    "php-mysql",
+    "php-pgsql",
+    "php-redis",
+    "php-memcached",
+    "ruby-mysql2",
+    "ruby-pg",
+    "ruby-redis",
+    "python3-psycopg2",
+    "python3-mysqldb",
+    "python3-pymysql",
+    "python3-redis",
+    "python3-pymemcache",
+    "libpq-dev",
+    "libhiredis-dev",
+];
+
+/// Whether dpkg says that a package is installed; without dpkg nothing can be said, and the tests will.
+fn is_installed(package: &str) -> bool {
+    let status = Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}", package]).output();
+    status.map_or(true, |output| output.stdout.trim_ascii() == b"installed")
+}
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
@@ -39,13 +72,18 @@ fn is_there(program: &str) -> bool {
 /// Installs what is missing.
 pub(crate) fn install() -> anyhow::Result<()> {
     let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_there(needed.program)).collect();
-    if missing.is_empty() {
+    let libraries: Vec<&str> = LIBRARIES.iter().copied().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() && libraries.is_empty() {
         return Ok(());
     }
     for needed in &missing {
         println!("{} is missing ({}): package {}", needed.program, needed.why, needed.package);
     }
-    let packages: Vec<&str> = missing.iter().map(|needed| needed.package).collect();
+    if !libraries.is_empty() {
+        println!("libraries of clients that `how` knows are missing: {}", libraries.join(" "));
+    }
+    let packages: Vec<&str> =
+        missing.iter().map(|needed| needed.package).chain(libraries.iter().copied()).collect();
     let command =
         format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");

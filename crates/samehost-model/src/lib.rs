@@ -11,6 +11,7 @@ mod metric;
 mod quantity;
 mod report;
 mod sample;
+pub mod scan;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod transport;

@@ -1,11 +1,13 @@
 //! Stored results in the order of time: each with its answer, and what changed since the run before it of the same
 //! command.
 
+use std::io::{self, Write};
+
 use samehost_model::Report;
 use samehost_stats::Changes;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::Page;
+use crate::terminal::{Page, Terminal};
 use crate::text::clean;
 use crate::view::View;
 use crate::{answer, changes, head, words};
@@ -32,8 +34,20 @@ pub enum Change {
 
 const INDENT: usize = 2;
 
+impl Terminal {
+    /// Renders stored results, each with what changed since the one before.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_history(&self, runs: &[Run<'_>], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        compose(&mut page, runs);
+        self.print(&page, out)
+    }
+}
+
 /// Composes the page: the oldest run first, the newest where the eye is.
-pub(crate) fn compose(page: &mut Page, runs: &[Run<'_>]) {
+fn compose(page: &mut Page, runs: &[Run<'_>]) {
     for run in runs {
         let view = View::of(run.report);
         let mut lines = Vec::new();

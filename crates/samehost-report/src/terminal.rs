@@ -12,7 +12,7 @@ use crate::quantile_plot::quantile_plot;
 use crate::ratio_plot::ratio_plot;
 use crate::text::width;
 use crate::view::View;
-use crate::{answer, changes, conditions, figures, head, history, notes, words};
+use crate::{answer, changes, conditions, figures, head, notes, words};
 
 /// No screen is taken to be narrower.
 const NARROWEST: usize = 40;
@@ -64,17 +64,7 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders stored results, each with what changed since the one before.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn render_history(&self, runs: &[history::Run<'_>], out: &mut dyn Write) -> io::Result<()> {
-        let mut page = Page::new(self.width);
-        history::compose(&mut page, runs);
-        self.print(&page, out)
-    }
-
-    fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, page: &Page, out: &mut dyn Write) -> io::Result<()> {
         for line in &page.lines {
             writeln!(out, "{}", line.print(self.color))?;
         }
@@ -89,7 +79,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn new(width: usize) -> Self {
+    pub(crate) fn new(width: usize) -> Self {
         Page { columns: width.max(NARROWEST), lines: Vec::new() }
     }
 

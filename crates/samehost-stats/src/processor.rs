@@ -12,7 +12,7 @@ const SERVER_SATURATED: f64 = 0.9;
 /// Waiting for a CPU longer than this part of the window bars verdicts about time.
 const STARVED: f64 = 0.25;
 /// From this part of all CPUs on, client and server together leave the machine nothing.
-const MACHINE_FULL: f64 = 0.85;
+const MACHINE_FULL: f64 = 0.75;
 /// Waiting this long does so too, where using and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;
 

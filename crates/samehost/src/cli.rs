@@ -1,6 +1,8 @@
 //! The command line: verbs and options. `bench` has a subcommand for each workload of the registry, with the
 //! common options that it takes and the parameters that it adds.
 
+mod find;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
+
+pub use find::{HowOptions, ScanOptions, VerifyOptions};
 
 use crate::output::OutputOptions;
 
@@ -35,6 +39,12 @@ pub enum Verb {
     /// Measure a workload over two or more transports, with an interval on the ratio
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Bench(Bench),
+    /// What talks to what on this machine, and what could use a Unix socket
+    Scan(ScanOptions),
+    /// Which transport is really in use, with proof from the kernel
+    Verify(VerifyOptions),
+    /// How to set a service up for a Unix socket, and the connection in each client's own words
+    How(HowOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again

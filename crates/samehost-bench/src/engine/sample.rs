@@ -14,6 +14,8 @@ use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
 /// Below this part of the rate, an open loop did not offer what it promised.
 const LEAST_ACHIEVED: f64 = 0.99;
+/// An open-loop trial is void when the generator's median lateness is more than this part of the median latency.
+const MOST_LATE: f64 = 0.2;
 /// A server busier than this part of the CPUs it can use was the limit itself.
 const SATURATED: f64 = 0.9;
 
@@ -90,10 +92,10 @@ fn judge_open_loop(sample: &mut Sample, tally: &Tally, open_loop: &OpenLoop) {
         return;
     }
     if let (Some(late), Some(latency)) = (median(&sample.lateness_us), median(&sample.latency_us))
-        && late > latency / 10.0
+        && late > latency * MOST_LATE
     {
         sample.invalid = Some(format!(
-            "the generator's median lateness was {late:.1} µs, more than a tenth of the median latency ({latency:.1} µs)"
+            "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency ({latency:.1} µs)"
         ));
     }
 }

@@ -16,7 +16,7 @@ use super::sample::{self, Metered};
 use super::session::{Caller, Connector, Session};
 use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
 use crate::BenchError;
-use crate::machine::{MachineMeter, ServerMeter, process_cpu_ns};
+use crate::machine::{MachineMeter, ServerMeter, families, process_cpu_ns};
 
 /// Longest time between looks at whether a signal came.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -26,14 +26,22 @@ type Opened = Vec<(Stream, Box<dyn Session>)>;
 /// What is still to be read when the window ends.
 struct Meters {
     server: ServerMeter,
+    server_read_at: Nanos,
     machine: MachineMeter,
     own_cpu_ns: u64,
 }
 
 impl Meters {
     fn begin(surroundings: &Surroundings) -> Self {
+        Self::begin_with(surroundings, &families(&surroundings.server_pids))
+    }
+
+    fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
+        let begun = now();
+        let server = ServerMeter::begin(&surroundings.server_pids, family);
         Meters {
-            server: ServerMeter::begin(&surroundings.server_pids),
+            server_read_at: begun + nanos(server.delay()),
+            server,
             machine: MachineMeter::begin(),
             own_cpu_ns: own_cpu_ns(),
         }
@@ -43,6 +51,20 @@ impl Meters {
         let server = self.server.end();
         let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + server.map_or(0, |server| server.cpu_ns);
         Metered { server, machine: self.machine.end(own, surroundings.cpus) }
+    }
+
+    /// The same for a window of which the first part went by before the server's clocks were read, on a machine so
+    /// full that even this thread had to wait: what the server used in the rest stands for the whole.
+    fn end_of(self, window: Window, surroundings: &Surroundings) -> Metered {
+        let missed = self.server_read_at.saturating_sub(window.start) as f64;
+        let length = (window.end - window.start) as f64;
+        let mut metered = self.end(surroundings);
+        if missed > length / 2.0 {
+            metered.server = None;
+        } else if let Some(server) = &mut metered.server {
+            server.cpu_ns = (server.cpu_ns as f64 * length / (length - missed)) as u64;
+        }
+        metered
     }
 }
 
@@ -105,14 +127,15 @@ impl<T: Send + 'static> Crew<T> {
 fn attend(
     mut crew: Crew<Tally>,
     window: Window,
+    family: &[u32],
     endpoint: &str,
     load: &Load,
     surroundings: &Surroundings,
 ) -> Result<Sample, BenchError> {
     crew.wait(window.start, surroundings)?;
-    let meters = Meters::begin(surroundings);
+    let meters = Meters::begin_with(surroundings, family);
     crew.wait(window.end, surroundings)?;
-    let metered = meters.end(surroundings);
+    let metered = meters.end_of(window, surroundings);
     crew.wait(window.end + nanos(surroundings.patience), surroundings)?;
     if !crew.all_done() {
         return Err(BenchError::Hung {
@@ -176,6 +199,7 @@ pub fn sessions(
     for (index, pair) in opened.into_iter().enumerate() {
         shares[index % threads].push(pair);
     }
+    let family = families(&surroundings.server_pids);
     let window = window(load);
     // A rate is of operations; what comes due are exchanges.
     let per_exchange = shares[0].first().map_or(1, |(_, session)| session.operations_per_exchange());
@@ -187,7 +211,7 @@ pub fn sessions(
         session_work(connector, small, share, due, window, load, surroundings)
     });
     let crew = Crew::spawn(work.collect())?;
-    let mut sample = attend(crew, window, &connector.endpoint(), load, surroundings)?;
+    let mut sample = attend(crew, window, &family, &connector.endpoint(), load, surroundings)?;
     sample.transport_observed = observed;
     sample.cipher = cipher;
     Ok(sample)
@@ -249,6 +273,7 @@ pub fn callers(
     surroundings: &Surroundings,
 ) -> Result<Sample, BenchError> {
     load.place(surroundings);
+    let family = families(&surroundings.server_pids);
     let window = window(load);
     let line = load
         .open_loop
@@ -270,7 +295,7 @@ pub fn callers(
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
     });
     let crew = Crew::spawn(work.collect())?;
-    let mut sample = attend(crew, window, "the server", load, surroundings)?;
+    let mut sample = attend(crew, window, &family, "the server", load, surroundings)?;
     sample.transport_observed = observed_receiver.try_iter().flatten().next();
     Ok(sample)
 }

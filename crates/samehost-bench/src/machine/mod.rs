@@ -15,5 +15,5 @@ pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
 pub use proc::family;
-pub use server_use::{ServerMeter, ServerUse};
+pub use server_use::{ServerMeter, ServerUse, families};
 pub use thread_use::{ThreadUse, process_cpu_ns};

@@ -70,8 +70,23 @@ pub fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// Children of all of a process' threads, from `/proc/PID/task/TID/children`.
+/// Children of all of a process' threads. The kernel's list may leave some out while others end (proc(5)), so it is
+/// read until it reads the same twice, or often enough.
 fn children(pid: u32) -> Vec<u32> {
+    const MOST_READS: u32 = 8;
+    let mut list = listed_children(pid);
+    for _ in 0..MOST_READS {
+        let again = listed_children(pid);
+        if again == list {
+            break;
+        }
+        list = again;
+    }
+    list
+}
+
+/// One reading of `/proc/PID/task/TID/children`.
+fn listed_children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks
         .filter_map(|task| text(task.ok()?.path().join("children")))

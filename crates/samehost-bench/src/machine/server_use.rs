@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use super::proc;
 use super::thread_use::process_cpu_ns;
@@ -33,25 +34,36 @@ struct Reading {
 pub struct ServerMeter {
     roots: Vec<u32>,
     before: BTreeMap<u32, Reading>,
+    delay: Duration,
     switches_before: Option<u64>,
 }
 
-fn readings(roots: &[u32]) -> BTreeMap<u32, Reading> {
-    roots
-        .iter()
-        .flat_map(|root| proc::family(*root))
-        .filter_map(|pid| {
-            let stat = proc::stat(pid)?;
-            let cpu_ns = process_cpu_ns(pid)?;
-            let reading = Reading {
-                cpu_ns,
-                user_ticks: stat.user_ticks,
-                system_ticks: stat.system_ticks,
-                reaped_ticks: stat.reaped_ticks,
-            };
-            Some((pid, reading))
-        })
-        .collect()
+/// CPU time first, for all: it is what the window is about, and the rest takes files to read.
+fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
+    let begun = Instant::now();
+    let clocks: Vec<(u32, u64)> = pids.iter().filter_map(|pid| Some((*pid, process_cpu_ns(*pid)?))).collect();
+    let middle = begun.elapsed() / 2;
+    let readings = clocks.into_iter().filter_map(|(pid, cpu_ns)| {
+        let stat = proc::stat(pid)?;
+        let reading = Reading {
+            cpu_ns,
+            user_ticks: stat.user_ticks,
+            system_ticks: stat.system_ticks,
+            reaped_ticks: stat.reaped_ticks,
+        };
+        Some((pid, reading))
+    });
+    (readings.collect(), middle)
+}
+
+/// The processes and all that descend from them. With thousands of threads or processes this takes a while: to be
+/// asked before the window, not at its edge.
+#[must_use]
+pub fn families(roots: &[u32]) -> Vec<u32> {
+    let mut pids: Vec<u32> = roots.iter().flat_map(|root| proc::family(*root)).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }
 
 fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
@@ -75,12 +87,18 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
 }
 
 impl ServerMeter {
-    /// Begins to meter these processes and all that descend from them.
+    /// Begins to meter `family`, which descends from `roots`.
     #[must_use]
-    pub fn begin(roots: &[u32]) -> Self {
-        let before = readings(roots);
+    pub fn begin(roots: &[u32], family: &[u32]) -> Self {
+        let (before, delay) = readings(family);
         let switches_before = switches(before.keys().copied());
-        ServerMeter { roots: roots.to_vec(), before, switches_before }
+        ServerMeter { roots: roots.to_vec(), before, delay, switches_before }
+    }
+
+    /// From the call of [`begin`](Self::begin) to the middle of its reading the clocks.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
     }
 
     /// What they used since. Processes born since count from their birth; of those that ended, what their
@@ -88,7 +106,11 @@ impl ServerMeter {
     /// PostgreSQL has a process for each connection, and those of the trial before may end in this one.
     #[must_use]
     pub fn end(&self) -> Option<ServerUse> {
-        let after = readings(&self.roots);
+        let known: Vec<u32> = self.before.keys().copied().collect();
+        let (mut after, _) = readings(&known);
+        let born: Vec<u32> =
+            families(&self.roots).into_iter().filter(|pid| !self.before.contains_key(pid)).collect();
+        after.extend(readings(&born).0);
         if after.is_empty() {
             return None;
         }
@@ -130,12 +152,12 @@ mod tests {
             .unwrap();
         let mut ready = [0];
         std::io::Read::read_exact(parent.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let meter = ServerMeter::begin(&[parent.id()]);
+        let meter = ServerMeter::begin(&[parent.id()], &families(&[parent.id()]));
         let before: u64 = meter.before.values().map(|reading| reading.cpu_ns).sum();
         let children = meter.before.len();
         std::io::Write::write_all(parent.stdin.as_mut().unwrap(), b"\n").unwrap();
         while proc::family(parent.id()).len() >= children {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         let used = meter.end().unwrap().cpu_ns;
         parent.kill().unwrap();

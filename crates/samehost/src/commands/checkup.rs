@@ -130,7 +130,7 @@ fn as_json(
     Ok(bytes)
 }
 
-fn measure(
+pub(super) fn measure(
     part: &Part,
     budget: Duration,
     seed: u64,

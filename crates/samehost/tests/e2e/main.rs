@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod bad_input;
 mod bench;
+mod clients;
 mod command;
 mod docs;
 mod endings;
 mod honesty;
 mod html;
 mod registry;
+mod scan;
 mod serve;
 mod stored;
 mod support;
+mod verify;

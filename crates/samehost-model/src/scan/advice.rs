@@ -1,0 +1,113 @@
+//! What could be done about a pair: a client and the service it talks to over TCP.
+
+use serde::Serialize;
+
+/// Whether a pair could use a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+pub enum Possible {
+    /// The service listens on a socket that the client may use.
+    Now,
+    /// After a setting that the obstacles name.
+    AfterSetting,
+    /// The service is not known here, and listens on no socket: whether it can is not known.
+    Unknown,
+    /// Not at all, as things stand.
+    Cannot,
+}
+
+/// How much an obstacle matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Nothing to do, but to know.
+    Note,
+    /// A setting must change first.
+    Setting,
+    /// In the way, and no setting helps.
+    Blocks,
+}
+
+/// Something in the way of a switch, as found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// The blocker that found it: `backlog`, `permissions`, …
+    pub code: &'static str,
+    /// How much it matters.
+    pub weight: Weight,
+    /// What was found, and where.
+    pub found: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// One kind of pair: all connections of a client's program to one service.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// The service, as a position in the list of services.
+    pub service: usize,
+    /// The client's name.
+    pub client: String,
+    /// The client's processes.
+    pub client_pids: Vec<u32>,
+    /// Where the client connects to now.
+    pub now: String,
+    /// The connections, as positions in the list of connections.
+    #[serde(skip)]
+    pub members: Vec<usize>,
+    /// Connections of this pair now.
+    pub connections: u32,
+    /// The socket that it could use.
+    pub socket: Option<String>,
+    /// Whether it could.
+    pub possible: Possible,
+    /// What is in the way, the heaviest first.
+    pub obstacles: Vec<Obstacle>,
+    /// What was measured of its traffic, with `--observe`.
+    pub traffic: Option<Traffic>,
+    /// What a switch would save, with `--observe`.
+    pub saving: Option<Saving>,
+}
+
+/// The traffic of a pair while it was observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Traffic {
+    /// How long it was observed.
+    pub seconds: f64,
+    /// Payload in both directions.
+    pub bytes_per_s: f64,
+    /// Segments in both directions, acknowledgements included.
+    pub segments_per_s: f64,
+    /// Estimated requests with their replies: the smaller number of segments with data of the two directions.
+    pub round_trips_per_s: f64,
+    /// Connections that carried data.
+    pub busy_connections: u32,
+    /// Estimated short connections that came and went, by those the kernel keeps in TIME_WAIT for 60 s.
+    pub short_connections_per_s: f64,
+}
+
+/// Two bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Range {
+    /// The lower.
+    pub low: f64,
+    /// The upper.
+    pub high: f64,
+}
+
+/// What a switch would save, by the traffic observed and the cost measured on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Saving {
+    /// CPU time of client and server together, microseconds a request.
+    pub cpu_us_per_request: Range,
+    /// The same over a day of this traffic, in seconds.
+    pub cpu_s_per_day: Range,
+    /// Time until the reply, microseconds a round trip.
+    pub us_per_round_trip: Range,
+    /// Part of the observed time that a busy connection would wait less, 0 to 1.
+    pub waiting_part: Range,
+    /// An upper bound is above its threshold, but its lower one is not above zero: the measurement decides nothing.
+    pub undecided: bool,
+    /// Whether it is worth the trouble: a range above zero reaches its threshold.
+    pub worth_it: bool,
+}

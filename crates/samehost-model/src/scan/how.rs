@@ -1,0 +1,44 @@
+//! How a service is set up to listen on a Unix socket, and how clients are told to use it. `samehost.how/1`.
+
+use serde::Serialize;
+
+/// The name of the JSON format.
+pub const HOW_SCHEMA: &str = "samehost.how/1";
+
+/// One client in its own words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientWords {
+    /// The language: `php`, `python`, …
+    pub language: &'static str,
+    /// The client: `mysqli`, `psycopg`, …
+    pub client: &'static str,
+    /// What `localhost` means to it: `socket`, `tcp`, or `none` where it takes no host.
+    pub localhost: &'static str,
+    /// How it is told to use the socket; none where it cannot.
+    pub socket: Option<String>,
+    /// How it is told to use TCP.
+    pub tcp: String,
+    /// What else to know.
+    pub note: &'static str,
+    /// Whether a test of samehost held this row against a real server.
+    pub tested: bool,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HowTo {
+    /// Always [`HOW_SCHEMA`].
+    pub schema: &'static str,
+    /// The service, as the registry calls it.
+    pub service: String,
+    /// Its name for people.
+    pub label: String,
+    /// The path of its socket.
+    pub path: String,
+    /// Where that path is from: `found here`, `given` or `usual`.
+    pub path_from: &'static str,
+    /// What to set on the server's side, one step each; empty when it listens there already.
+    pub server: Vec<String>,
+    /// The clients.
+    pub clients: Vec<ClientWords>,
+}

@@ -1,0 +1,168 @@
+//! What a scan of this machine found: sockets, processes, services, connections and advice. Its serde names are the
+//! JSON of `samehost scan --json`, `samehost.scan/1`.
+
+mod advice;
+mod how;
+mod process;
+mod service;
+mod socket;
+mod verification;
+
+use serde::{Serialize, Serializer};
+
+pub use advice::{Advice, Obstacle, Possible, Range, Saving, Traffic, Weight};
+pub use how::{ClientWords, HOW_SCHEMA, HowTo};
+pub use process::{Container, Process};
+pub use service::{Connection, RecognisedBy, Service};
+pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
+pub use verification::{HeldConnection, Proof, VERIFY_SCHEMA, Verification};
+
+/// The name of the JSON format.
+pub const SCAN_SCHEMA: &str = "samehost.scan/1";
+
+/// How the sockets of a network namespace were read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadBy {
+    /// From the kernel's socket listing (sock_diag).
+    SockDiag,
+    /// From `/proc/PID/net`, which does not say the peers of Unix sockets.
+    Proc,
+    /// Not at all, for this reason.
+    Refused(String),
+}
+
+/// A network namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NetworkNamespace {
+    /// Its inode.
+    pub inode: u64,
+    /// Whether it is the one that this program runs in.
+    pub own: bool,
+    /// Its name, of one made by `ip netns` or by Docker.
+    pub name: Option<String>,
+    /// A process that lives in it.
+    pub pid: Option<u32>,
+    /// How its sockets were read.
+    pub read_by: ReadBy,
+    /// The most connections that may wait at a listener (`net.core.somaxconn`), of the own namespace.
+    pub somaxconn: Option<u32>,
+}
+
+/// What could not be seen, and what would show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hidden {
+    /// Processes whose descriptors may not be read.
+    pub processes: u32,
+    /// Sockets that belong to no process that may be seen.
+    pub sockets: u32,
+    /// Network namespaces that could not be read.
+    pub network_namespaces: u32,
+}
+
+impl Hidden {
+    /// Whether anything was hidden.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.processes > 0 || self.network_namespaces > 0
+    }
+}
+
+/// Everything that a scan found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scan {
+    /// Version of samehost.
+    pub samehost_version: String,
+    /// Whether it was made with all rights (effective user 0).
+    pub as_root: bool,
+    /// Network namespaces, the own one first.
+    pub network_namespaces: Vec<NetworkNamespace>,
+    /// Every socket.
+    pub sockets: Vec<Socket>,
+    /// Processes that hold any of them, by pid.
+    pub processes: Vec<Process>,
+    /// Services.
+    pub services: Vec<Service>,
+    /// Connections with both ends here.
+    pub connections: Vec<Connection>,
+    /// Advice, one for each pair that talks over TCP.
+    pub advice: Vec<Advice>,
+    /// What could not be seen.
+    pub hidden: Hidden,
+}
+
+impl Scan {
+    /// The process of a number.
+    #[must_use]
+    pub fn process(&self, pid: u32) -> Option<&Process> {
+        self.processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &self.processes[at])
+    }
+
+    /// The first process that holds a socket.
+    #[must_use]
+    pub fn holder(&self, socket: usize) -> Option<&Process> {
+        self.sockets.get(socket)?.pids.first().and_then(|pid| self.process(*pid))
+    }
+}
+
+/// One end of a connection in JSON.
+#[derive(Serialize)]
+struct EndView<'a> {
+    inode: u64,
+    address: &'a Address,
+    pids: &'a [u32],
+}
+
+#[derive(Serialize)]
+struct ConnectionView<'a> {
+    kind: SocketKind,
+    network_namespace: u64,
+    service: Option<usize>,
+    client: EndView<'a>,
+    server: EndView<'a>,
+}
+
+#[derive(Serialize)]
+struct ScanView<'a> {
+    schema: &'static str,
+    samehost_version: &'a str,
+    as_root: bool,
+    network_namespaces: &'a [NetworkNamespace],
+    services: &'a [Service],
+    advice: &'a [Advice],
+    processes: &'a [Process],
+    connections: Vec<ConnectionView<'a>>,
+    sockets: &'a [Socket],
+    hidden: &'a Hidden,
+}
+
+impl Serialize for Scan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let end = |at: usize| {
+            let socket = self.sockets.get(at)?;
+            Some(EndView { inode: socket.inode, address: &socket.local, pids: &socket.pids })
+        };
+        let connections = self.connections.iter().filter_map(|connection| {
+            Some(ConnectionView {
+                kind: connection.kind,
+                network_namespace: self.sockets.get(connection.server)?.network_namespace,
+                service: connection.service,
+                client: end(connection.client)?,
+                server: end(connection.server)?,
+            })
+        });
+        ScanView {
+            schema: SCAN_SCHEMA,
+            samehost_version: &self.samehost_version,
+            as_root: self.as_root,
+            network_namespaces: &self.network_namespaces,
+            services: &self.services,
+            advice: &self.advice,
+            processes: &self.processes,
+            connections: connections.collect(),
+            sockets: &self.sockets,
+            hidden: &self.hidden,
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,39 @@
+//! A process that holds sockets, and where it lives: user, unit, container, namespaces.
+
+use serde::Serialize;
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its number, as seen from here.
+    pub pid: u32,
+    /// The process that started it; 0 when that cannot be seen.
+    pub parent: u32,
+    /// Its name (`comm`), at most 15 bytes; bytes that are no UTF-8 as `\xNN`.
+    pub name: String,
+    /// Its effective user.
+    pub uid: u32,
+    /// That user's name, where /etc/passwd has one.
+    pub user: Option<String>,
+    /// The program file, where it may be seen.
+    pub executable: Option<String>,
+    /// Its command line; passwords in it are replaced by `***`.
+    pub command_line: Vec<String>,
+    /// The systemd unit it belongs to (`mariadb.service`), by its control group.
+    pub unit: Option<String>,
+    /// The container it runs in, by its control group.
+    pub container: Option<Container>,
+    /// Inode of its network namespace, where it may be seen.
+    pub network_namespace: Option<u64>,
+    /// Inode of its mount namespace, where it may be seen.
+    pub mount_namespace: Option<u64>,
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Container {
+    /// What runs it: `docker`, `containerd`, `podman`, `crio`, `lxc`, `kubernetes`, `nspawn`.
+    pub runtime: String,
+    /// Its identifier or name, as the control group has it.
+    pub id: String,
+}

@@ -1,0 +1,51 @@
+//! A service: a listening process with all its endpoints; and a connection, with both its ends.
+
+use serde::Serialize;
+
+use super::SocketKind;
+
+/// How a service was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecognisedBy {
+    /// By the process's name, program or command line.
+    Process,
+    /// By the path of its socket.
+    Socket,
+    /// By its port alone, for its process cannot be seen.
+    Port,
+}
+
+/// A listening process with all its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Service {
+    /// What it is, as the registry of known services calls it: `mariadb`, `redis`, `nginx`.
+    pub kind: Option<&'static str>,
+    /// How that was recognised.
+    pub recognised_by: Option<RecognisedBy>,
+    /// A name to show: the known service's, else the process's.
+    pub name: String,
+    /// The process that answers for it; the others that hold its sockets are workers.
+    pub pid: Option<u32>,
+    /// How many processes hold its sockets.
+    pub processes: u32,
+    /// Inode of the network namespace that its sockets belong to.
+    pub network_namespace: u64,
+    /// Its listening sockets, as positions in the list of sockets.
+    pub listeners: Vec<usize>,
+    /// How many connections it has, of local and remote clients, by the sockets that are open now.
+    pub connections: u32,
+}
+
+/// A connection with both its ends on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// What carries it.
+    pub kind: SocketKind,
+    /// The end that connected, as a position in the list of sockets. Of a pair that no service made: the first one.
+    pub client: usize,
+    /// The end that was accepted, as a position in the list of sockets.
+    pub server: usize,
+    /// The service that accepted it, as a position in the list of services; none for socket pairs.
+    pub service: Option<usize>,
+}

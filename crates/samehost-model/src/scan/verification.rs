@@ -1,0 +1,59 @@
+//! What `samehost verify` found: the transport that is really in use, and what proves it. `samehost.verify/1`.
+
+use serde::Serialize;
+
+/// The name of the JSON format.
+pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
+
+/// One piece of evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// Who says so: `kernel`, `socket pair`, `peer`, `server`.
+    pub by: &'static str,
+    /// What it says.
+    pub says: String,
+    /// The transport that follows from it: `unix` or `tcp`.
+    pub transport: Option<&'static str>,
+}
+
+/// A connection that a process holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldConnection {
+    /// `unix` or `tcp`.
+    pub transport: &'static str,
+    /// `client` when the process connected, `server` when it accepted.
+    pub role: &'static str,
+    /// Where the service end is: `127.0.0.1:3306`, `/run/mysqld/mysqld.sock`.
+    pub service_address: String,
+    /// The service's name.
+    pub service: Option<String>,
+    /// The process at the other end.
+    pub other: Option<String>,
+    /// How many connections are like this.
+    pub count: u32,
+}
+
+/// What was found of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Always [`VERIFY_SCHEMA`].
+    pub schema: &'static str,
+    /// The target as given, without its password.
+    pub target: String,
+    /// The endpoint that it means.
+    pub endpoint: Option<String>,
+    /// The transport in use: `unix`, `tcp`, `mixed`, or none when nothing is connected.
+    pub transport: Option<&'static str>,
+    /// What proves it, for an endpoint or URL.
+    pub proofs: Vec<Proof>,
+    /// The connections, for a process.
+    pub connections: Vec<HeldConnection>,
+    /// Connections of the process to other hosts.
+    pub remote: u32,
+    /// What else a reader should know, such as what `localhost` means.
+    pub notes: Vec<String>,
+    /// The transport that was expected.
+    pub expected: Option<String>,
+    /// Whether it is the one in use; none when nothing was expected.
+    pub as_expected: Option<bool>,
+}

@@ -1,0 +1,213 @@
+//! A scan on the terminal: services with their endpoints, connections by pair, advice, and what could not be seen.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, SocketKind};
+
+use crate::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::terminal::Page;
+use crate::{Terminal, scan_advice};
+
+/// Endpoints of a service beyond these are counted, not listed.
+const MOST_ENDPOINTS: usize = 8;
+/// Pairs over Unix sockets beyond these are counted, not listed; the JSON has all.
+const MOST_PAIRS: usize = 20;
+
+impl Terminal {
+    /// Renders a scan.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_scan(&self, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        page.section(head(scan, page.measure()));
+        page.section(services(scan, page.measure()));
+        page.section(scan_advice::advice(scan, page.measure()));
+        page.section(pairs(scan, page.measure()));
+        page.section(hidden(scan, page.measure()));
+        self.print(&page, out)
+    }
+}
+
+/// `1 service`, `2 services`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+fn head(scan: &Scan, columns: usize) -> Vec<Line> {
+    let services = scan.services.iter().filter(|service| is_shown(scan, service)).count();
+    let tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
+    let unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
+    let text = format!(
+        "{}, {} with both ends here: {tcp} over TCP, {unix} over Unix sockets",
+        count(services, "service"),
+        count(scan.connections.len(), "connection"),
+    );
+    let mut lines = wrap_spans(&[Span::new(Tone::Bold, text)], columns);
+    let others = scan.network_namespaces.len().saturating_sub(1);
+    let mut seen =
+        vec![count(scan.sockets.len(), "socket"), count(scan.processes.len(), "process that holds any")];
+    seen[1] = seen[1].replace("process that holds anys", "processes that hold any");
+    if others > 0 {
+        seen.push(count(others, "other network namespace"));
+    }
+    seen.push(if scan.as_root { "seen as root".to_owned() } else { "seen as an ordinary user".to_owned() });
+    lines.extend(wrap_spans(&[Span::dim(seen.join(" · "))], columns));
+    lines
+}
+
+/// Services that only have datagram sockets or no clients of interest are in the JSON.
+fn is_shown(scan: &Scan, service: &Service) -> bool {
+    service.listeners.iter().any(|at| {
+        scan.sockets.get(*at).is_some_and(|socket| {
+            socket.kind.is_tcp() || matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket)
+        })
+    })
+}
+
+/// `mariadbd 812, user mysql, mariadb.service`.
+pub(crate) fn identity(process: &Process) -> String {
+    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {user}")];
+    parts.extend(process.unit.clone());
+    if let Some(container) = &process.container {
+        let short: String = container.id.chars().take(12).collect();
+        parts.push(format!("{} container {short}", container.runtime));
+    }
+    parts.join(", ")
+}
+
+fn services(scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for service in scan.services.iter().filter(|service| is_shown(scan, service)) {
+        let who = match service.pid.and_then(|pid| scan.process(pid)) {
+            // A service that is not known bears its process's name already.
+            Some(process) if process.name == service.name => {
+                identity(process).trim_start_matches(&process.name).trim_start().to_owned()
+            }
+            Some(process) => identity(process),
+            None => "process not visible".to_owned(),
+        };
+        let mut spans = vec![Span::new(Tone::Bold, &service.name), Span::dim(who)];
+        if service.network_namespace != own_namespace(scan) {
+            spans.push(Span::dim(format!("· {}", namespace_name(scan, service.network_namespace))));
+        }
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+        for at in service.listeners.iter().take(MOST_ENDPOINTS) {
+            lines.extend(scan.sockets.get(*at).into_iter().flat_map(|socket| endpoint(socket, columns)));
+        }
+        if let Some(more) = service.listeners.len().checked_sub(MOST_ENDPOINTS).filter(|more| *more > 0) {
+            lines.extend(labelled(&Span::plain(""), 6, &[Span::dim(format!("and {more} more"))], columns));
+        }
+    }
+    titled("Services", lines)
+}
+
+fn endpoint(socket: &Socket, columns: usize) -> Vec<Line> {
+    let mut text = socket.local.to_string();
+    if let Queues::Listening { waiting, backlog } = socket.queues {
+        if let Some(backlog) = backlog {
+            text.push_str(&format!("  backlog {backlog}"));
+        }
+        if waiting > 0 {
+            text.push_str(&format!(", {waiting} waiting"));
+        }
+    }
+    labelled(&Span::dim(format!("      {}", socket.kind.label())), 12, &[Span::plain(text)], columns)
+}
+
+fn own_namespace(scan: &Scan) -> u64 {
+    scan.network_namespaces.first().map_or(0, |space| space.inode)
+}
+
+fn namespace_name(scan: &Scan, inode: u64) -> String {
+    let space = scan.network_namespaces.iter().find(|space| space.inode == inode);
+    match space.and_then(|space| space.name.clone()) {
+        Some(name) => format!("network namespace {name}"),
+        None => format!("network namespace {inode}"),
+    }
+}
+
+pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
+    if !lines.is_empty() {
+        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
+    }
+    lines
+}
+
+/// Connections over Unix sockets, by client program and socket.
+fn pairs(scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut pairs: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+    let mut unnamed = 0;
+    for connection in scan.connections.iter().filter(|connection| connection.kind.is_unix()) {
+        let (Some(service), Some(server)) =
+            (connection.service.and_then(|at| scan.services.get(at)), scan.sockets.get(connection.server))
+        else {
+            unnamed += 1;
+            continue;
+        };
+        let client = match scan.holder(connection.client) {
+            Some(process) => process.name.clone(),
+            None => "not visible".to_owned(),
+        };
+        let to = format!("{} {}", server.kind.label(), server.local);
+        *pairs.entry((client, service.name.clone(), to)).or_default() += 1;
+    }
+    let mut lines = Vec::new();
+    for ((client, service, to), number) in pairs.iter().take(MOST_PAIRS) {
+        let text = format!("{client} → {service}");
+        let spans = [Span::plain(text), Span::dim(format!("{to}, {}", count(*number, "connection")))];
+        lines.extend(labelled(&Span::plain("  "), 2, &spans, columns));
+    }
+    let mut rest = Vec::new();
+    if let Some(more) = pairs.len().checked_sub(MOST_PAIRS).filter(|more| *more > 0) {
+        rest.push(count(more, "more pair"));
+    }
+    if unnamed > 0 {
+        rest.push(format!("{} without a listener (socket pairs)", count(unnamed, "connection")));
+    }
+    if !rest.is_empty() {
+        lines.extend(labelled(
+            &Span::plain("  "),
+            2,
+            &[Span::dim(format!("and {}", rest.join(", ")))],
+            columns,
+        ));
+    }
+    titled("Over Unix sockets already", lines)
+}
+
+fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
+    let hidden = &scan.hidden;
+    let mut parts = Vec::new();
+    if hidden.processes > 0 {
+        let processes = if hidden.processes == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", hidden.processes)
+        };
+        parts.push(format!(
+            "the descriptors of {processes} of other users, so {} without an owner",
+            count(hidden.sockets as usize, "socket")
+        ));
+    }
+    for space in &scan.network_namespaces {
+        match &space.read_by {
+            ReadBy::SockDiag => {}
+            ReadBy::Proc => parts.push(format!(
+                "the peers of Unix sockets in {}, which may not be entered",
+                namespace_name(scan, space.inode)
+            )),
+            ReadBy::Refused(why) => {
+                parts.push(format!("the sockets of {} ({why})", namespace_name(scan, space.inode)));
+            }
+        }
+    }
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let way_out = if scan.as_root { "" } else { " Root sees them: sudo samehost scan." };
+    let text = format!("Not seen: {}.{way_out}", parts.join("; "));
+    wrap_spans(&[Span::new(Tone::Doubt, text)], columns)
+}

@@ -1,0 +1,112 @@
+//! The advice of a scan in words: each pair that talks over TCP, whether it could use a Unix socket, what is in the
+//! way, and what it would save.
+
+use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
+
+use crate::format_value;
+use crate::line::{Line, Span, Tone, labelled};
+use crate::scan::{count, titled};
+
+/// Every pair, those first that could switch now.
+pub(crate) fn advice(scan: &Scan, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for advice in &scan.advice {
+        lines.extend(pair(scan, advice, columns));
+    }
+    titled("Over TCP", lines)
+}
+
+fn pair(scan: &Scan, advice: &Advice, columns: usize) -> Vec<Line> {
+    let service = scan.services.get(advice.service).map_or("unknown", |service| service.name.as_str());
+    let connections = count(advice.connections as usize, "connection");
+    let to = format!("{}, {connections}", advice.now);
+    let mut lines = labelled(
+        &Span::plain("  "),
+        2,
+        &[Span::new(Tone::Bold, format!("{} → {service}", advice.client)), Span::dim(to)],
+        columns,
+    );
+    lines.extend(labelled(&Span::plain(""), 6, &[verdict(advice)], columns));
+    for obstacle in &advice.obstacles {
+        let tone = match obstacle.weight {
+            Weight::Note => Tone::Dim,
+            Weight::Setting => Tone::Doubt,
+            Weight::Blocks => Tone::Bad,
+        };
+        let text = format!("{}. {}", obstacle.found, obstacle.remedy);
+        let label = Span::new(tone, format!("      • {}:", obstacle.code));
+        let spans = [label, Span::plain(text.trim_end())];
+        lines.extend(labelled(&Span::plain("      "), 6, &spans, columns));
+    }
+    if let Some(traffic) = &advice.traffic {
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::plain(traffic_in_words(traffic))], columns));
+    }
+    if let Some(saving) = &advice.saving {
+        let tone = if saving.worth_it { Tone::Good } else { Tone::Dim };
+        lines.extend(labelled(&Span::plain(""), 6, &[Span::new(tone, saving_in_words(saving))], columns));
+    }
+    lines
+}
+
+fn verdict(advice: &Advice) -> Span {
+    match (advice.possible, &advice.socket) {
+        (Possible::Now, Some(socket)) => Span::new(Tone::Good, format!("could switch now: {socket}")),
+        (Possible::Now, None) => Span::new(Tone::Good, "could switch now"),
+        (Possible::AfterSetting, Some(socket)) => {
+            Span::new(Tone::Doubt, format!("could switch after a setting: {socket}"))
+        }
+        (Possible::AfterSetting, None) => Span::new(Tone::Doubt, "could switch after a setting"),
+        (Possible::Unknown, _) => Span::dim("it listens on no Unix socket; whether it can is not known here"),
+        (Possible::Cannot, _) => Span::new(Tone::Bad, "cannot switch as things stand"),
+    }
+}
+
+fn traffic_in_words(traffic: &Traffic) -> String {
+    let mut text = format!(
+        "{}, {:.0} segments/s, about {:.0} round trips/s on {}",
+        format_value(traffic.bytes_per_s, "bytes_per_s"),
+        traffic.segments_per_s,
+        traffic.round_trips_per_s,
+        count(traffic.busy_connections as usize, "busy connection"),
+    );
+    if traffic.short_connections_per_s >= 0.5 {
+        text.push_str(&format!(", about {:.0} short connections/s", traffic.short_connections_per_s));
+    }
+    text
+}
+
+fn saving_in_words(saving: &Saving) -> String {
+    if saving.undecided {
+        return "undecided: what was measured here reaches from a loss to a gain; scan again when less runs, or measure this service with samehost bench".to_owned();
+    }
+    if !saving.worth_it {
+        return "not worth it: the switch would save next to nothing of this traffic".to_owned();
+    }
+    let mut parts = Vec::new();
+    if saving.cpu_us_per_request.low > 0.0 {
+        parts.push(format!(
+            "{} CPU time a request, {} a day",
+            range(saving.cpu_us_per_request, "us"),
+            span_of_time(saving.cpu_s_per_day)
+        ));
+    }
+    if saving.us_per_round_trip.low > 0.0 {
+        parts.push(format!(
+            "{} a round trip, {:.0}–{:.0} % of a busy connection's time",
+            range(saving.us_per_round_trip, "us"),
+            100.0 * saving.waiting_part.low,
+            100.0 * saving.waiting_part.high
+        ));
+    }
+    format!("could save {}; a prediction, to be held against samehost bench", parts.join("; "))
+}
+
+fn range(range: Range, unit: &str) -> String {
+    format!("{} to {}", format_value(range.low, unit), format_value(range.high, unit))
+}
+
+fn span_of_time(seconds: Range) -> String {
+    let minutes = seconds.high >= 600.0;
+    let (scale, unit) = if minutes { (60.0, "min") } else { (1.0, "s") };
+    format!("{:.0} to {:.0} {unit}", seconds.low / scale, seconds.high / scale)
+}

@@ -1,0 +1,54 @@
+//! FIELD 7: client and service in different containers: what is mounted, and whether it is still the same file.
+
+use samehost_model::scan::{Process, Weight};
+
+use super::pair::Pair;
+use super::{Finding, show};
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    if !pair.crosses_container() {
+        return None;
+    }
+    let path = pair.path()?;
+    if pair.sees_same_file(&path)? {
+        return None;
+    }
+    let (client, server) = (pair.client()?, pair.server()?);
+    let folder = path.parent().map_or_else(|| "/".to_owned(), show);
+    if pair.client_root()?.find(&path).is_some() {
+        return Some((
+            Weight::Setting,
+            format!(
+                "{} exists for {} ({}), but it is another file than the service's: the file was mounted by itself, and the service made a new one since",
+                show(&path),
+                client.name,
+                place(client)
+            ),
+            format!("Mount the folder instead of the file: -v {folder}:{folder}"),
+        ));
+    }
+    Some((
+        Weight::Setting,
+        format!(
+            "{} ({}) does not see {} of {} ({})",
+            client.name,
+            place(client),
+            show(&path),
+            server.name,
+            place(server)
+        ),
+        format!(
+            "Mount the folder, not the file, into the client's container: -v {folder}:{folder}; user numbers must fit on both sides"
+        ),
+    ))
+}
+
+fn place(process: &Process) -> String {
+    match &process.container {
+        Some(container) => {
+            let short: String = container.id.chars().take(12).collect();
+            format!("{} container {short}", container.runtime)
+        }
+        None => "on the host".to_owned(),
+    }
+}

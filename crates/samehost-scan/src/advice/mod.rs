@@ -1,0 +1,208 @@
+//! Advice on each pair of a client and a service that talk over TCP: whether they could use a Unix socket, and what is
+//! in the way. A blocker is one file and one line in [`BLOCKERS`]; it looks and reports, and changes nothing.
+
+mod accounts;
+mod address_lost;
+mod backlog;
+mod confinement;
+mod container;
+mod driver;
+mod localhost;
+mod mount_namespace;
+mod pair;
+mod path_length;
+mod permissions;
+mod server;
+mod stale;
+mod tls;
+mod walk;
+
+use std::collections::{BTreeMap, HashMap};
+
+use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
+
+use crate::known::UnixSocket;
+use pair::Pair;
+
+/// Something that may be in the way of a switch.
+pub struct Blocker {
+    /// Its name in JSON and on the screen.
+    pub code: &'static str,
+    /// What it looks for.
+    pub about: &'static str,
+    check: fn(&Pair<'_>) -> Option<Finding>,
+}
+
+/// What a blocker found: its weight, what and where, and what to do.
+type Finding = (Weight, String, String);
+
+/// Every blocker, in the order in which people meet them.
+pub const BLOCKERS: &[Blocker] = &[
+    Blocker { code: "server", about: "the service listens on no Unix socket", check: server::check },
+    Blocker { code: "backlog", about: "more connections than may wait at the socket", check: backlog::check },
+    Blocker { code: "permissions", about: "the client may not use the path", check: permissions::check },
+    Blocker { code: "confinement", about: "SELinux or AppArmor confine one end", check: confinement::check },
+    Blocker {
+        code: "mount-namespace",
+        about: "the client cannot see the socket file",
+        check: mount_namespace::check,
+    },
+    Blocker { code: "localhost", about: "what `localhost` means to this client", check: localhost::check },
+    Blocker { code: "accounts", about: "who the client is over a socket", check: accounts::check },
+    Blocker {
+        code: "container",
+        about: "client and service in different containers",
+        check: container::check,
+    },
+    Blocker { code: "driver", about: "the client's driver knows no Unix sockets", check: driver::check },
+    Blocker { code: "stale", about: "a socket file that nobody answers", check: stale::check },
+    Blocker {
+        code: "client-address",
+        about: "the service no longer sees its client's address",
+        check: address_lost::check,
+    },
+    Blocker { code: "tls", about: "the connection is encrypted", check: tls::check },
+    Blocker {
+        code: "path-length",
+        about: "the path does not fit a socket's address",
+        check: path_length::check,
+    },
+];
+
+/// What tells one program's processes from another's.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Program {
+    service: usize,
+    now: String,
+    name: String,
+    uid: Option<u32>,
+    mount_namespace: Option<u64>,
+    network_namespace: u64,
+}
+
+/// Fills in the advice of a scan: one for each program that talks to a service over TCP.
+pub fn advise(scan: &mut Scan) {
+    let mut pairs: BTreeMap<Program, Vec<usize>> = BTreeMap::new();
+    let tcp = scan.connections.iter().enumerate().filter(|(_, connection)| connection.kind.is_tcp());
+    for (at, connection) in tcp {
+        let Some(program) = program(scan, connection) else { continue };
+        pairs.entry(program).or_default().push(at);
+    }
+    let mut advice: Vec<Advice> = pairs
+        .into_iter()
+        .filter_map(|(program, connections)| advise_pair(scan, program, connections))
+        .collect();
+    advice.sort_by_key(|advice| (advice.possible, std::cmp::Reverse(advice.connections)));
+    scan.advice = advice;
+}
+
+fn program(scan: &Scan, connection: &Connection) -> Option<Program> {
+    let holder = scan.holder(connection.client);
+    let client = scan.sockets.get(connection.client)?;
+    let server = scan.sockets.get(connection.server)?;
+    Some(Program {
+        service: connection.service?,
+        now: format!(
+            "{}:{}",
+            if server.local.inet()?.is_ipv4() { "tcp" } else { "tcp6" },
+            server.local.inet()?
+        ),
+        name: holder.map_or_else(|| "not visible".to_owned(), |process| process.name.clone()),
+        uid: holder.map(|process| process.uid).or(client.uid),
+        mount_namespace: holder.and_then(|process| process.mount_namespace),
+        network_namespace: client.network_namespace,
+    })
+}
+
+/// Adds a piece of advice for each service whose clients connect anew each time and were gone when we looked.
+pub(crate) fn add_short_lived(scan: &mut Scan, per_s: &HashMap<usize, f64>) {
+    let mut services: Vec<usize> = per_s.keys().copied().collect();
+    services.sort_unstable();
+    services.retain(|service| scan.advice.iter().all(|advice| advice.service != *service));
+    for service in services {
+        let port = scan.services.get(service).and_then(|service| {
+            service
+                .listeners
+                .iter()
+                .filter_map(|at| scan.sockets.get(*at))
+                .find(|socket| socket.kind.is_tcp())
+        });
+        let Some(now) = port.map(|socket| format!("tcp:{}", socket.local)) else { continue };
+        let program = Program {
+            service,
+            now,
+            name: "short-lived clients".to_owned(),
+            uid: None,
+            mount_namespace: None,
+            network_namespace: 0,
+        };
+        let advice = advise_pair(scan, program, Vec::new());
+        scan.advice.extend(advice);
+    }
+}
+
+fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Advice> {
+    let connections = members.iter().filter_map(|at| scan.connections.get(*at)).collect();
+    let pair = Pair::new(scan, scan.services.get(program.service)?, connections);
+    let mut obstacles: Vec<Obstacle> = BLOCKERS
+        .iter()
+        .filter_map(|blocker| {
+            let (weight, found, remedy) = (blocker.check)(&pair)?;
+            Some(Obstacle { code: blocker.code, weight, found, remedy })
+        })
+        .collect();
+    obstacles.sort_by_key(|obstacle| std::cmp::Reverse(obstacle.weight));
+    Some(Advice {
+        service: program.service,
+        client: program.name,
+        client_pids: pair.clients.iter().map(|client| client.pid).collect(),
+        now: program.now,
+        connections: pair.connections.len() as u32,
+        members,
+        socket: socket(&pair),
+        possible: possible(&pair, &obstacles),
+        obstacles,
+        traffic: None,
+        saving: None,
+    })
+}
+
+/// The endpoint that the client could use.
+fn socket(pair: &Pair<'_>) -> Option<String> {
+    match (pair.listener, pair.known.map(|known| (known.unix, known.path))) {
+        (Some(listener), _) => Some(match pair.path() {
+            Some(path) => format!("unix:{}", samehost_model::scan::Address::Path(path)),
+            None => format!("abstract:{}", listener.local.to_string().trim_start_matches('@')),
+        }),
+        (None, Some((UnixSocket::Setting(_), path))) if !path.is_empty() => Some(format!("unix:{path}")),
+        _ => None,
+    }
+}
+
+fn possible(pair: &Pair<'_>, obstacles: &[Obstacle]) -> Possible {
+    let heaviest = obstacles.iter().map(|obstacle| obstacle.weight).max();
+    match heaviest {
+        Some(Weight::Blocks) => Possible::Cannot,
+        _ if pair.listener.is_none() && pair.known.is_none() => Possible::Unknown,
+        Some(Weight::Setting) => Possible::AfterSetting,
+        _ => Possible::Now,
+    }
+}
+
+/// The text of a path for people and JSON.
+fn show(path: &std::path::Path) -> String {
+    samehost_model::scan::Address::Path(path.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_explained() {
+        for (index, blocker) in BLOCKERS.iter().enumerate() {
+            assert!(BLOCKERS[..index].iter().all(|other| other.code != blocker.code));
+            assert!(!blocker.about.is_empty());
+        }
+    }
+}

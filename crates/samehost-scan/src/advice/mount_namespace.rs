@@ -1,0 +1,35 @@
+//! FIELD 4: the socket is invisible to the client: PrivateTmp, a chroot, another mount namespace.
+
+use std::path::Path;
+
+use samehost_model::scan::Weight;
+
+use super::pair::Pair;
+use super::{Finding, show};
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    if pair.crosses_container() {
+        return None;
+    }
+    let path = pair.path()?;
+    if pair.sees_same_file(&path)? {
+        return None;
+    }
+    let (client, server) = (pair.client()?, pair.server()?);
+    let differ = client.mount_namespace != server.mount_namespace;
+    let found = format!(
+        "{} does not see {}: {}",
+        client.name,
+        show(&path),
+        if differ { "it has a mount namespace of its own" } else { "its root directory is another" }
+    );
+    let in_tmp = ["/tmp", "/var/tmp"].iter().any(|folder| path.starts_with(Path::new(folder)));
+    let remedy = if in_tmp && differ {
+        "Most likely PrivateTmp= in one of the units gives each its own /tmp. Put the socket into a folder below /run (RuntimeDirectory=), never into /tmp"
+    } else if differ {
+        "Share the folder with the client: BindPaths= in its unit, or a folder below /run that both see"
+    } else {
+        "Put the socket into a folder inside the client's root directory"
+    };
+    Some((Weight::Setting, found, remedy.to_owned()))
+}

@@ -1,0 +1,24 @@
+//! FIELD 12: a path over 107 bytes does not fit a socket's address. A server can bind one by a relative path, and then
+//! no client that has the full path can connect.
+
+use std::os::unix::ffi::OsStrExt;
+
+use samehost_model::UNIX_PATH_MAX;
+use samehost_model::scan::Weight;
+
+use super::pair::Pair;
+use super::{Finding, show};
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    let path = pair.path()?;
+    let length = path.as_os_str().as_bytes().len();
+    if length <= UNIX_PATH_MAX {
+        return None;
+    }
+    Some((
+        Weight::Setting,
+        format!("{} is {length} bytes long; a socket's address holds {UNIX_PATH_MAX}", show(&path)),
+        "Put the socket into a shorter folder, such as one below /run, or reach it by a symbolic link"
+            .to_owned(),
+    ))
+}

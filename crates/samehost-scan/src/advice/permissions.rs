@@ -1,0 +1,79 @@
+//! FIELD 2: permission denied on the socket or a directory above it. Walks every component as the client's user and
+//! groups, as the running process has them, through the client's own root.
+
+use samehost_model::scan::Weight;
+
+use super::pair::Pair;
+use super::walk::Step;
+use super::{Finding, show};
+use crate::proc::status::Status;
+use crate::proc::users::Names;
+
+/// Passing through a directory.
+const SEARCH: u32 = 1;
+/// Writing, which connecting to a socket needs.
+const WRITE: u32 = 2;
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    let path = pair.path()?;
+    let status = pair.client_status()?;
+    let Some(root) = pair.client_root() else {
+        return Some((
+            Weight::Note,
+            format!("whether uid {} may use {} cannot be checked from here", status.uid, show(&path)),
+            "Run the scan as root".to_owned(),
+        ));
+    };
+    let steps = root.walk(&path).ok()?;
+    let (socket, directories) = steps.split_last()?;
+    let denied = directories
+        .iter()
+        .find(|step| !may(&status, step, SEARCH))
+        .map(|step| (step, SEARCH))
+        .or_else(|| (!may(&status, socket, WRITE)).then_some((socket, WRITE)))?;
+    Some(explain(pair, &status, denied.0, denied.1))
+}
+
+fn may(status: &Status, step: &Step, wanted: u32) -> bool {
+    status.may(wanted, wanted == SEARCH, step.mode(), step.stat.st_uid, step.stat.st_gid)
+}
+
+fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Finding {
+    let (users, groups) = (Names::read("/etc/passwd"), Names::read("/etc/group"));
+    let name = |names: &Names, id: u32| names.name(id).map_or_else(|| id.to_string(), str::to_owned);
+    let user = name(&users, status.uid);
+    let group = name(&groups, step.stat.st_gid);
+    let what =
+        if wanted == SEARCH { "may not pass through the directory" } else { "may not write to the socket" };
+    let found = format!(
+        "user {user} {what} {} (mode {:04o}, {}:{group})",
+        show(&step.path),
+        step.mode(),
+        name(&users, step.stat.st_uid)
+    );
+    let group_helps = (step.mode() >> 3) & wanted == wanted && step.stat.st_gid != 0;
+    let is_member = group_helps && users_of_group(step.stat.st_gid).contains(&user);
+    let remedy = if is_member {
+        // A running process keeps the groups that it was started with.
+        let client = pair.client().map_or("the client", |client| client.name.as_str());
+        format!("The user is in group {group}, but {client} was started before: restart it")
+    } else if group_helps {
+        format!("Add the user to the group and restart the client: usermod -aG {group} {user}")
+    } else if wanted == SEARCH {
+        format!(
+            "Let a common group pass: chgrp GROUP {0} and chmod g+x {0}; or put the socket elsewhere",
+            show(&step.path)
+        )
+    } else {
+        "Set the service's socket mode to 0660 and its group to one that the client is in".to_owned()
+    };
+    (Weight::Setting, found, remedy)
+}
+
+/// The members that /etc/group lists for a group.
+fn users_of_group(gid: u32) -> Vec<String> {
+    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let line = text.lines().find(|line| line.split(':').nth(2) == Some(&gid.to_string()));
+    let members = line.and_then(|line| line.split(':').nth(3)).unwrap_or_default();
+    members.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,61 @@
+//! FIELD 9: a socket file that nobody answers, was taken away, or belongs to another by now.
+
+use std::path::Path;
+
+use rustix::fs::FileType;
+use samehost_model::scan::Weight;
+
+use super::pair::Pair;
+use super::{Finding, show};
+
+/// The kernel's listing keeps the lower 32 bits of an inode number.
+const LISTED_BITS: u64 = 0xffff_ffff;
+
+pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
+    let root = pair.server_root()?;
+    let Some(listener) = pair.listener else {
+        // No socket of this service: a file that is left over where it would be put would stop it from starting.
+        let path = Path::new(pair.known.map(|known| known.path).filter(|path| !path.is_empty())?);
+        let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
+        let answered = pair.scan.sockets.iter().any(|socket| {
+            socket.is_listening()
+                && socket.file.is_some_and(|file| {
+                    // Some file systems show programs another device than the kernel's own.
+                    file.inode == found.stat.st_ino & LISTED_BITS
+                        && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
+                })
+        });
+        return (!answered).then(|| {
+            (
+                Weight::Note,
+                format!("{} is there, and nobody listens on it: left over by a server that died", show(path)),
+                "Start the service with its socket; remove the file only after a connection to it was refused".to_owned(),
+            )
+        });
+    };
+    let path = pair.path()?;
+    let now = root.find(&path);
+    let listed = listener.file?;
+    match now {
+        None => Some((
+            Weight::Setting,
+            format!(
+                "{} listens on {}, but the file was removed: nobody can connect",
+                pair.service.name,
+                show(&path)
+            ),
+            "Restart the service, and find out what removes the file (tmpfiles.d, a second instance)"
+                .to_owned(),
+        )),
+        Some(step) if step.stat.st_ino & LISTED_BITS != listed.inode => Some((
+            Weight::Setting,
+            format!(
+                "{} names another file by now than the one that {} listens on",
+                show(&path),
+                pair.service.name
+            ),
+            "A second server took the path: stop one of the two, and restart the other".to_owned(),
+        )),
+        Some(_) => None,
+    }
+}

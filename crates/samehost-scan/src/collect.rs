@@ -1,0 +1,99 @@
+//! Collects everything of one moment: sockets of every network namespace, who holds them, and what those processes are.
+//! The kernel is asked for its sockets while other threads walk through /proc.
+
+use rustix::fd::AsFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use samehost_model::scan::{Hidden, NetworkNamespace, Process, ReadBy, Scan, Socket};
+
+use crate::diag::Diag;
+use crate::error::ScanError;
+use crate::proc::descriptors::{Descriptors, pids, walk};
+use crate::proc::{net_table, users::Names};
+use crate::{join, namespaces, process, service};
+
+/// Looks at this machine: sockets, processes, services, connections. No advice yet.
+///
+/// # Errors
+/// When /proc is not there, or the kernel neither lists its sockets nor shows them in /proc.
+pub fn collect(version: &str) -> Result<Scan, ScanError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = openat(CWD, c"/proc", flags, Mode::empty()).map_err(ScanError::Proc)?;
+    let own = namespaces::own_inode();
+    let numbers = pids(proc.as_fd()).map_err(ScanError::Proc)?;
+    let (own_sockets, descriptors) = std::thread::scope(|scope| {
+        let walking = scope.spawn(|| walk(proc.as_fd(), &numbers));
+        let sockets = own_sockets(own);
+        (sockets, walking.join().unwrap_or_default())
+    });
+    let (read_by, mut sockets) = own_sockets?;
+    let mut spaces = vec![NetworkNamespace {
+        inode: own,
+        own: true,
+        name: None,
+        pid: None,
+        read_by,
+        somaxconn: namespaces::somaxconn(),
+    }];
+    for door in namespaces::others(own, &descriptors.namespaces) {
+        let (space, more) = door.read();
+        spaces.push(space);
+        sockets.extend(more);
+    }
+    let hidden = hold(&mut sockets, &descriptors, &spaces);
+    let connections = join::join(&mut sockets);
+    let processes = processes(&sockets);
+    let mut scan = Scan {
+        samehost_version: version.to_owned(),
+        as_root: rustix::process::geteuid().is_root(),
+        network_namespaces: spaces,
+        sockets,
+        processes,
+        services: Vec::new(),
+        connections,
+        advice: Vec::new(),
+        hidden,
+    };
+    service::find(&mut scan);
+    Ok(scan)
+}
+
+fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
+    match Diag::open().and_then(|mut diag| diag.sockets(namespace)) {
+        Ok(sockets) => Ok((ReadBy::SockDiag, sockets)),
+        Err(errno) => match net_table::read(std::process::id(), namespace) {
+            Some(sockets) => Ok((ReadBy::Proc, sockets)),
+            None => Err(ScanError::Kernel(errno)),
+        },
+    }
+}
+
+/// Writes to each socket who holds it, and counts what stays hidden.
+fn hold(sockets: &mut [Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
+    let mut unheld = 0;
+    for socket in sockets.iter_mut() {
+        socket.pids = descriptors.holders_of(socket.inode).collect();
+        // Inode 0: the process let it go, and the kernel still ends the connection.
+        unheld += u32::from(socket.pids.is_empty() && socket.inode != 0);
+    }
+    let refused = |space: &&NetworkNamespace| matches!(space.read_by, ReadBy::Refused(_));
+    Hidden {
+        processes: descriptors.refused,
+        sockets: unheld,
+        network_namespaces: spaces.iter().filter(refused).count() as u32,
+    }
+}
+
+fn processes(sockets: &[Socket]) -> Vec<Process> {
+    let mut holders: Vec<u32> = sockets.iter().flat_map(|socket| socket.pids.iter().copied()).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    let users = Names::read("/etc/passwd");
+    holders.into_iter().filter_map(|pid| process(pid, &users)).collect()
+}
+
+impl From<Errno> for ScanError {
+    fn from(errno: Errno) -> Self {
+        ScanError::Kernel(errno)
+    }
+}

@@ -1,0 +1,94 @@
+//! Netlink framing over captured bytes: messages, attributes, and numbers in the machine's byte order. Pure; whatever
+//! the bytes are, it ends and does not panic.
+
+/// Bytes of a message header (`struct nlmsghdr`).
+const HEADER: usize = 16;
+/// Bytes of an attribute header (`struct nlattr`).
+const ATTRIBUTE_HEADER: usize = 4;
+/// The flags in an attribute's type (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
+const TYPE_MASK: u16 = 0x3fff;
+
+/// The number at an offset, if the bytes reach that far.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+/// The number at an offset, if the bytes reach that far.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+/// The number at an offset, if the bytes reach that far.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+/// A netlink message without its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The messages of one datagram. Ends at the first one that is cut short.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let length = u32_at(bytes, 0)? as usize;
+        let message = Message { kind: u16_at(bytes, 4)?, payload: bytes.get(HEADER..length)? };
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// The attributes behind a message's fixed part: type and value. Ends at the first one that is cut short.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)? & TYPE_MASK;
+        let value = bytes.get(ATTRIBUTE_HEADER..length)?;
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn aligned(length: usize) -> usize {
+    length.saturating_add(3) & !3
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn two_messages_and_an_attribute() {
+        let mut bytes = Vec::new();
+        for payload in [&[1, 2, 3][..], &[5, 0, 7, 0, 9][..]] {
+            bytes.extend((16 + payload.len() as u32).to_ne_bytes());
+            bytes.extend(20u16.to_ne_bytes());
+            bytes.extend(2u16.to_ne_bytes());
+            bytes.extend([0; 8]);
+            bytes.extend(payload);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        let found: Vec<_> = messages(&bytes).collect();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0], Message { kind: 20, payload: &[1, 2, 3] });
+        if cfg!(target_endian = "little") {
+            assert_eq!(attributes(found[1].payload).collect::<Vec<_>>(), [(7, &[9][..])]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            for message in messages(&bytes) {
+                for (_, value) in attributes(message.payload) {
+                    prop_assert!(value.len() < bytes.len());
+                }
+            }
+            prop_assert!(attributes(&bytes).count() <= bytes.len());
+        }
+    }
+}

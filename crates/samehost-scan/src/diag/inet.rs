@@ -1,0 +1,175 @@
+//! `inet_diag`: the request for TCP and UDP sockets, and its replies (`linux/inet_diag.h`). Pure.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
+
+use super::frame::{attributes, u32_at, u64_at};
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
+/// Bytes of `struct inet_diag_req_v2`.
+const REQUEST: usize = 56;
+/// Bytes of `struct inet_diag_msg`.
+const FIXED: usize = 72;
+const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_ULP_INFO: u16 = 19;
+const INET_ULP_INFO_NAME: u16 = 1;
+/// Every state but TIME_WAIT, whose sockets belong to nobody any more.
+const STATES: u32 = !(1 << 6);
+/// Connected, or closing with data still on its way, or kept in TIME_WAIT.
+const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Addresses, queues and inodes.
+    Sockets,
+    /// Also what was sent and received, of connected sockets; and the sockets in TIME_WAIT.
+    Traffic,
+}
+
+/// The kinds that a request can ask for.
+pub(crate) const KINDS: [SocketKind; 4] =
+    [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
+
+/// The payload of a request for all sockets of a kind; none for Unix sockets.
+pub(crate) fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
+    let (family, protocol) = match kind {
+        SocketKind::Tcp => (AF_INET, IPPROTO_TCP),
+        SocketKind::Tcp6 => (AF_INET6, IPPROTO_TCP),
+        SocketKind::Udp => (AF_INET, IPPROTO_UDP),
+        SocketKind::Udp6 => (AF_INET6, IPPROTO_UDP),
+        _ => return None,
+    };
+    let (extensions, states) = match wanted {
+        Wanted::Sockets => (0, STATES),
+        Wanted::Traffic => (1 << (INET_DIAG_INFO - 1), STATES_WITH_TRAFFIC),
+    };
+    let mut request = vec![family, protocol, extensions, 0];
+    request.extend(states.to_ne_bytes());
+    request.resize(REQUEST, 0);
+    Some(request)
+}
+
+/// Reads one reply; none when it is cut short or of another family.
+pub(crate) fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket> {
+    if payload.len() < FIXED {
+        return None;
+    }
+    let state = SocketState::from_raw(payload[1]);
+    let (receive_queue, send_queue) = (u32_at(payload, 56)?, u32_at(payload, 60)?);
+    Some(Socket {
+        kind,
+        state,
+        inode: u64::from(u32_at(payload, 68)?),
+        network_namespace: namespace,
+        local: Address::Inet(address(payload, 4, 8)?),
+        peer: Address::Inet(address(payload, 6, 24)?),
+        peer_inode: None,
+        file: None,
+        queues: if state == SocketState::Listen {
+            Queues::Listening { waiting: receive_queue, backlog: Some(send_queue) }
+        } else {
+            Queues::Bytes { received_bytes: receive_queue, unsent_bytes: send_queue }
+        },
+        uid: Some(u32_at(payload, 64)?),
+        kernel_tls: attributes(&payload[FIXED..]).filter(|(kind, _)| *kind == INET_DIAG_ULP_INFO).any(
+            |(_, nested)| {
+                attributes(nested).any(|(kind, name)| kind == INET_ULP_INFO_NAME && name.starts_with(b"tls"))
+            },
+        ),
+        pids: Vec::new(),
+    })
+}
+
+fn address(payload: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(payload.get(port_at..port_at + 2)?.try_into().ok()?);
+    let ip = payload.get(ip_at..ip_at + 16)?;
+    let ip = match payload[0] {
+        AF_INET => IpAddr::V4(Ipv4Addr::new(ip[0], ip[1], ip[2], ip[3])),
+        AF_INET6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// Milliseconds until the socket's timer runs out; 0 when there is none.
+pub(crate) fn expires_ms(payload: &[u8]) -> u32 {
+    u32_at(payload, 52).unwrap_or(0)
+}
+
+/// What a TCP socket sent and received since it was connected (`struct tcp_info`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes sent that the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Segments sent, acknowledgements included.
+    pub segments_out: u32,
+    /// Segments received, acknowledgements included.
+    pub segments_in: u32,
+    /// Segments with data sent.
+    pub data_segments_out: u32,
+    /// Segments with data received.
+    pub data_segments_in: u32,
+}
+
+/// Reads the counters of a reply to a request for [`Wanted::Traffic`]; none where the kernel gave none.
+pub(crate) fn counters(payload: &[u8]) -> Option<Counters> {
+    let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
+    Some(Counters {
+        bytes_acked: u64_at(info, 120)?,
+        bytes_received: u64_at(info, 128)?,
+        segments_out: u32_at(info, 136)?,
+        segments_in: u32_at(info, 140)?,
+        data_segments_in: u32_at(info, 152)?,
+        data_segments_out: u32_at(info, 156)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A listener on 127.0.0.1:2024, as a kernel 6.18 answered, with a backlog of 128.
+    fn captured() -> Vec<u8> {
+        let mut bytes = vec![AF_INET, 10, 0, 0, 0x07, 0xe8, 0, 0, 127, 0, 0, 1];
+        bytes.resize(52, 0);
+        for number in [0u32, 0, 128, 1000, 4711] {
+            bytes.extend(number.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_listener() {
+        let socket = parse(&captured(), SocketKind::Tcp, 1).unwrap();
+        assert_eq!(socket.local.to_string(), "127.0.0.1:2024");
+        assert_eq!(socket.state, SocketState::Listen);
+        assert_eq!(socket.queues, Queues::Listening { waiting: 0, backlog: Some(128) });
+        assert_eq!((socket.uid, socket.inode), (Some(1000), 4711));
+        assert!(parse(&captured()[..71], SocketKind::Tcp, 1).is_none());
+    }
+
+    #[test]
+    fn requests_have_the_size_that_the_kernel_wants() {
+        for kind in KINDS {
+            assert_eq!(request(kind, Wanted::Traffic).unwrap().len(), 56);
+        }
+        assert!(request(SocketKind::UnixStream, Wanted::Sockets).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = parse(&bytes, SocketKind::Tcp, 1);
+            let _ = counters(&bytes);
+        }
+    }
+}

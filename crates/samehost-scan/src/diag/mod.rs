@@ -1,0 +1,175 @@
+//! Asks the kernel for its sockets: sock_diag(7) over netlink, in the network namespace of the calling thread. The
+//! only file of this folder that talks to the kernel; the others read bytes.
+
+mod frame;
+mod inet;
+mod unix;
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
+
+use frame::{Message, messages, u32_at};
+pub use inet::Counters;
+pub(crate) use inet::KINDS;
+use inet::Wanted;
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 0x001;
+const NLM_F_DUMP: u16 = 0x300;
+/// The kernel puts at most 32 KiB into one datagram of a dump.
+const DATAGRAM: usize = 64 * 1024;
+
+/// A connection to the kernel's socket listing.
+pub(crate) struct Diag {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// What a TCP socket did.
+pub(crate) struct Activity {
+    /// Its own address.
+    pub(crate) local: Address,
+    /// The peer's.
+    pub(crate) peer: Address,
+    /// Its state.
+    pub(crate) state: SocketState,
+    /// Milliseconds until its timer runs out; in TIME_WAIT, until it is forgotten.
+    pub(crate) expires_ms: u32,
+    /// What it sent and received; none in TIME_WAIT.
+    pub(crate) counters: Option<Counters>,
+}
+
+impl Diag {
+    /// Opens the listing of the calling thread's network namespace.
+    pub(crate) fn open() -> Result<Self, Errno> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(SOCK_DIAG),
+        )?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(Diag { socket, buffer: vec![0; DATAGRAM] })
+    }
+
+    /// Every TCP, UDP and Unix socket of the namespace whose inode is given.
+    pub(crate) fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
+        let mut sockets = Vec::new();
+        for kind in KINDS {
+            let Some(request) = inet::request(kind, Wanted::Sockets) else { continue };
+            let listed = self.dump(&request, |payload| sockets.extend(inet::parse(payload, kind, namespace)));
+            // A kernel without IPv6 or UDP listing has no such sockets to show.
+            match listed {
+                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
+                other => other?,
+            }
+        }
+        self.dump(&unix::request(), |payload| sockets.extend(unix::parse(payload, namespace)))?;
+        Ok(sockets)
+    }
+
+    /// What every connected TCP socket of the namespace sent and received, and the sockets in TIME_WAIT.
+    pub(crate) fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
+        let mut found = Vec::new();
+        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
+            let Some(request) = inet::request(kind, Wanted::Traffic) else { continue };
+            self.dump(&request, |payload| {
+                if let Some(socket) = inet::parse(payload, kind, 0) {
+                    let counters = inet::counters(payload);
+                    found.push(Activity {
+                        local: socket.local,
+                        peer: socket.peer,
+                        state: socket.state,
+                        expires_ms: inet::expires_ms(payload),
+                        counters,
+                    });
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Sends a request and hands over the payload of each reply.
+    fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        let mut message = (16 + request.len() as u32).to_ne_bytes().to_vec();
+        message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        message.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        message.extend([0; 8]);
+        message.extend(request);
+        rustix::net::sendto(&self.socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        loop {
+            let received = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC);
+            let (_, length) = match received {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            let datagram = self.buffer.get(..length).ok_or(Errno::MSGSIZE)?;
+            for message in messages(datagram) {
+                if let Some(end) = read(message, &mut each) {
+                    return end;
+                }
+            }
+        }
+    }
+}
+
+/// Handles one message; the end of the dump if it was the last.
+fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(), Errno>> {
+    match message.kind {
+        // A dump that was disturbed lacks at most sockets that came or went meanwhile: as if read a moment earlier.
+        NLMSG_DONE => Some(Ok(())),
+        NLMSG_ERROR => {
+            let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
+            Some(if code == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(code)) })
+        }
+        SOCK_DIAG_BY_FAMILY => {
+            each(message.payload);
+            None
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_its_own_sockets() {
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.sock");
+        let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let sockets = Diag::open().unwrap().sockets(1).unwrap();
+        let address = Address::Inet(tcp.local_addr().unwrap());
+        assert!(sockets.iter().any(|socket| socket.local == address && socket.is_listening()));
+        let unix = sockets.iter().find(|socket| socket.local.path() == Some(&path)).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!(unix.file.unwrap().inode, metadata.ino() & 0xffff_ffff);
+        assert_eq!(unix.file.unwrap().device, metadata.dev());
+    }
+
+    #[test]
+    fn counts_what_was_sent() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        client.write_all(&[7; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+        server.write_all(&[7; 10]).unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        let local = Address::Inet(client.local_addr().unwrap());
+        let activity = Diag::open().unwrap().activity().unwrap();
+        let counters = activity.iter().find(|one| one.local == local).unwrap().counters.unwrap();
+        assert_eq!(counters.bytes_acked, 1000 + 1, "with the SYN");
+        assert_eq!((counters.bytes_received, counters.data_segments_out), (10, 1));
+    }
+}

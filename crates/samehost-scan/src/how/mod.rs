@@ -1,0 +1,358 @@
+//! How a service is set up for a Unix socket, and the same connection in each client's own words. The words are data,
+//! one file a language and one line a client; nothing is changed here.
+
+mod c;
+mod go;
+mod java;
+mod node;
+mod php;
+mod python;
+mod ruby;
+mod rust;
+mod server;
+mod tools;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
+
+use crate::known::{KNOWN, Known, UnixSocket};
+use crate::target::{Protocol, Target};
+
+/// Services that speak the same protocol to their clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// MySQL and MariaDB.
+    Mysql,
+    /// PostgreSQL and PgBouncer.
+    Postgres,
+    /// Redis and Valkey.
+    Redis,
+    /// memcached.
+    Memcached,
+    /// FastCGI, of PHP-FPM.
+    FastCgi,
+    /// HTTP servers.
+    Http,
+}
+
+/// What `localhost` means to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Localhost {
+    /// The default socket.
+    Socket,
+    /// TCP.
+    Tcp,
+    /// It names no host.
+    None,
+}
+
+/// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it speaks.
+    pub spoken: Spoken,
+    /// What `localhost` means to it.
+    pub localhost: Localhost,
+    /// The words for a socket; empty where it cannot.
+    pub socket: &'static str,
+    /// The words for TCP.
+    pub tcp: &'static str,
+    /// What else to know.
+    pub note: &'static str,
+    /// Whether `tests/e2e/clients.rs` holds it against a real server.
+    pub tested: bool,
+}
+
+impl Client {
+    const fn tested(self) -> Self {
+        Client { tested: true, ..self }
+    }
+}
+
+const fn client(
+    name: &'static str,
+    spoken: Spoken,
+    localhost: Localhost,
+    socket: &'static str,
+    tcp: &'static str,
+    note: &'static str,
+) -> Client {
+    Client { name, spoken, localhost, socket, tcp, note, tested: false }
+}
+
+/// Every language with its clients.
+pub const LANGUAGES: &[(&str, &[Client])] = &[
+    ("php", php::CLIENTS),
+    ("python", python::CLIENTS),
+    ("node", node::CLIENTS),
+    ("go", go::CLIENTS),
+    ("ruby", ruby::CLIENTS),
+    ("java", java::CLIENTS),
+    ("rust", rust::CLIENTS),
+    ("c", c::CLIENTS),
+    ("tools", tools::CLIENTS),
+];
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    /// The service, by a name of the registry.
+    pub service: Option<String>,
+    /// Only clients of this language, or of this name.
+    pub client: Option<String>,
+    /// A URL to translate.
+    pub url: Option<Target>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HowError {
+    /// No such service.
+    #[error("no service is called `{0}`; known are {1}")]
+    Service(String, String),
+    /// The service cannot listen on a Unix socket.
+    #[error("{0} cannot listen on a Unix socket: {1}")]
+    Never(&'static str, &'static str),
+    /// No such language or client for this service.
+    #[error("no client `{0}` is known for {1}; known are {2}")]
+    Client(String, &'static str, String),
+    /// The URL does not say what is spoken.
+    #[error(
+        "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
+    )]
+    Unspoken,
+}
+
+/// Names of the services that there is an answer for.
+#[must_use]
+pub fn services() -> Vec<&'static str> {
+    KNOWN.iter().filter(|known| spoken(known.kind).is_some()).map(|known| known.kind).collect()
+}
+
+fn spoken(kind: &str) -> Option<Spoken> {
+    Some(match kind {
+        "mysql" | "mariadb" => Spoken::Mysql,
+        "postgres" | "pgbouncer" => Spoken::Postgres,
+        "redis" | "valkey" => Spoken::Redis,
+        "memcached" => Spoken::Memcached,
+        "php-fpm" => Spoken::FastCgi,
+        "nginx" | "haproxy" | "uwsgi" | "gunicorn" | "uvicorn" | "puma" | "unicorn" | "thin" | "caddy"
+        | "docker" | "podman" => Spoken::Http,
+        _ => return None,
+    })
+}
+
+/// Answers with the paths and ports that a scan found here.
+///
+/// # Errors
+/// [`HowError`], when the service or the client is not known.
+pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
+    let name = match (&question.service, &question.url) {
+        (Some(name), _) => name.as_str(),
+        (None, Some(target)) => service_of(target)?,
+        (None, None) => return Err(HowError::Unspoken),
+    };
+    let unknown = || HowError::Service(name.to_owned(), services().join(", "));
+    let known = KNOWN.iter().find(|known| known.kind == name).ok_or_else(unknown)?;
+    let setting = match known.unix {
+        UnixSocket::Setting(setting) => setting,
+        UnixSocket::Never(why) => return Err(HowError::Never(known.label, why)),
+    };
+    let spoken = spoken(name).ok_or_else(unknown)?;
+    let place = Place::of(question, scan, known);
+    let server = if place.listens { Vec::new() } else { server::steps(known, setting, &place.path) };
+    Ok(HowTo {
+        schema: HOW_SCHEMA,
+        service: known.kind.to_owned(),
+        label: known.label.to_owned(),
+        path: place.path.clone(),
+        path_from: place.from,
+        server,
+        clients: clients(question, known, spoken, &place)?,
+    })
+}
+
+fn service_of(target: &Target) -> Result<&'static str, HowError> {
+    match target {
+        Target::Address { protocol: Protocol::Mysql, .. } => Ok("mysql"),
+        Target::Address { protocol: Protocol::Postgres, .. } => Ok("postgres"),
+        Target::Address { protocol: Protocol::Redis, .. } => Ok("redis"),
+        Target::Address { protocol: Protocol::Memcached, .. } => Ok("memcached"),
+        Target::Address { protocol: Protocol::Http, .. } => Ok("nginx"),
+        _ => Err(HowError::Unspoken),
+    }
+}
+
+/// Where the service is, or would be.
+struct Place {
+    path: String,
+    from: &'static str,
+    /// Whether it listens there now.
+    listens: bool,
+    host: String,
+    port: u16,
+}
+
+impl Place {
+    fn of(question: &Question, scan: &Scan, known: &Known) -> Self {
+        let running = || {
+            // MariaDB and MySQL are told apart by their programs, and addressed alike.
+            let alike = |kind: &str| {
+                kind == known.kind
+                    || (spoken(kind).is_some()
+                        && spoken(kind) == spoken(known.kind)
+                        && spoken(kind) != Some(Spoken::Http))
+            };
+            let services = scan.services.iter().filter(move |service| service.kind.is_some_and(alike));
+            services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
+        };
+        let found = running().find_map(|socket| match &socket.local {
+            Address::Path(path) if socket.kind == SocketKind::UnixStream && path.is_absolute() => {
+                Some(socket.local.to_string())
+            }
+            _ => None,
+        });
+        let port = running()
+            .filter(|socket| socket.kind.is_tcp())
+            .find_map(|socket| Some(socket.local.inet()?.port()));
+        let mut place = Place {
+            listens: found.is_some(),
+            from: if found.is_some() { "found here" } else { "usual" },
+            path: found.unwrap_or_else(|| known.path.to_owned()),
+            host: "127.0.0.1".to_owned(),
+            port: port.or(known.ports.first().copied()).unwrap_or(8080),
+        };
+        if let Some(Target::Address { endpoint, .. }) = &question.url {
+            match endpoint {
+                Endpoint::Tcp { host, port } => (place.host, place.port) = (host.clone(), *port),
+                Endpoint::Unix(path) => {
+                    let path = path.display().to_string();
+                    // PostgreSQL's port is part of the file's name.
+                    let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
+                    place.port = port.unwrap_or(place.port);
+                    place.listens = place.listens && place.path == path;
+                    (place.path, place.from) = (path, "given");
+                }
+                _ => {}
+            }
+        }
+        place
+    }
+
+    fn fill(&self, words: &str) -> String {
+        let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        words
+            .replace("{path}", &self.path)
+            .replace("{folder}", folder)
+            .replace("{escaped}", &self.path.replace('/', "%2F"))
+            .replace("{host}", &self.host)
+            .replace("{port}", &self.port.to_string())
+    }
+}
+
+fn clients(
+    question: &Question,
+    known: &Known,
+    spoken: Spoken,
+    place: &Place,
+) -> Result<Vec<ClientWords>, HowError> {
+    let all = || {
+        LANGUAGES
+            .iter()
+            .flat_map(|(language, clients)| clients.iter().map(move |client| (*language, client)))
+            .filter(|(_, client)| client.spoken == spoken)
+    };
+    let wanted = question.client.as_deref().map(str::to_lowercase);
+    let fits = |language: &str, client: &Client| {
+        wanted.as_deref().is_none_or(|wanted| language == wanted || client.name.to_lowercase() == wanted)
+    };
+    let found: Vec<ClientWords> = all()
+        .filter(|(language, client)| fits(language, client))
+        .map(|(language, client)| ClientWords {
+            language,
+            client: client.name,
+            localhost: match client.localhost {
+                Localhost::Socket => "socket",
+                Localhost::Tcp => "tcp",
+                Localhost::None => "none",
+            },
+            socket: (!client.socket.is_empty()).then(|| place.fill(client.socket)),
+            tcp: place.fill(client.tcp),
+            note: client.note,
+            tested: client.tested,
+        })
+        .collect();
+    if let (true, Some(wanted)) = (found.is_empty(), &question.client) {
+        let mut names: Vec<&str> = all().flat_map(|(language, client)| [language, client.name]).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(HowError::Client(wanted.clone(), known.label, names.join(", ")));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(service: &str, client: Option<&str>) -> Result<HowTo, HowError> {
+        let question =
+            Question { service: Some(service.to_owned()), client: client.map(str::to_owned), url: None };
+        how(&question, &Scan::default())
+    }
+
+    #[test]
+    fn every_service_has_an_answer_and_every_blank_is_filled() {
+        for service in services() {
+            let answer = ask(service, None).unwrap();
+            assert!(!answer.server.is_empty() && !answer.clients.is_empty(), "{service}");
+            for words in &answer.clients {
+                for text in [words.socket.as_deref().unwrap_or_default(), &words.tcp] {
+                    for blank in ["{path}", "{folder}", "{escaped}", "{host}", "{port}"] {
+                        assert!(!text.contains(blank), "{service} {}: {text}", words.client);
+                    }
+                }
+                assert!(
+                    words.socket.is_some() || !words.note.is_empty(),
+                    "{}: say what can be done",
+                    words.client
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn clients_are_chosen_by_language_or_name() {
+        assert!(ask("mysql", Some("php")).unwrap().clients.iter().all(|words| words.language == "php"));
+        assert_eq!(ask("mariadb", Some("pymysql")).unwrap().clients[0].client, "PyMySQL");
+        assert!(matches!(ask("mysql", Some("cobol")), Err(HowError::Client(..))));
+        assert!(matches!(ask("rabbitmq", None), Err(HowError::Never(..))));
+        assert!(matches!(ask("nothing", None), Err(HowError::Service(..))));
+    }
+
+    #[test]
+    fn names_are_unique_for_each_service() {
+        let all: Vec<(&Client, &str)> = LANGUAGES
+            .iter()
+            .flat_map(|(language, clients)| clients.iter().map(move |client| (client, *language)))
+            .collect();
+        assert!(all.len() >= 30, "{}", all.len());
+        for (index, (client, language)) in all.iter().enumerate() {
+            let twice = all[..index].iter().any(|(other, spoken)| {
+                other.name == client.name && other.spoken == client.spoken && spoken == language
+            });
+            assert!(!twice, "{language} {}", client.name);
+        }
+    }
+
+    #[test]
+    fn a_url_is_translated() {
+        let url = "mysql://bob@127.0.0.1:3307/shop".parse().unwrap();
+        let question = Question { service: None, client: Some("php".into()), url: Some(url) };
+        let answer = how(&question, &Scan::default()).unwrap();
+        assert!(answer.clients.iter().any(|words| words.tcp.contains("3307")), "{answer:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! The server's side: which file, which lines, and how to see that it took.
+
+use std::fs;
+use std::path::Path;
+
+use crate::known::Known;
+
+/// Where distributions keep a service's settings, the first that is there counts.
+#[rustfmt::skip]
+const FILES: &[(&str, &[&str])] = &[
+    ("mariadb", &["/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/my.cnf.d/mariadb-server.cnf", "/etc/my.cnf"]),
+    ("mysql", &["/etc/mysql/mysql.conf.d/mysqld.cnf", "/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/my.cnf.d/mysql-server.cnf", "/etc/my.cnf"]),
+    ("postgres", &["/etc/postgresql", "/var/lib/pgsql/data/postgresql.conf"]),
+    ("pgbouncer", &["/etc/pgbouncer/pgbouncer.ini"]),
+    ("redis", &["/etc/redis/redis.conf", "/etc/redis.conf"]),
+    ("valkey", &["/etc/valkey/valkey.conf"]),
+    ("memcached", &["/etc/memcached.conf", "/etc/sysconfig/memcached"]),
+    ("nginx", &["/etc/nginx/nginx.conf"]),
+    ("haproxy", &["/etc/haproxy/haproxy.cfg"]),
+    ("php-fpm", &["/etc/php", "/etc/php-fpm.d/www.conf"]),
+];
+
+/// What to do, one step each.
+pub(super) fn steps(known: &Known, setting: &str, path: &str) -> Vec<String> {
+    let files = FILES.iter().find(|(kind, _)| *kind == known.kind).map_or(&[][..], |(_, files)| files);
+    let file = files.iter().find(|file| Path::new(file).exists());
+    let place = match (file, files.first()) {
+        (Some(file), _) => format!("in {file} (found here)"),
+        (None, Some(usual)) => format!("in {usual} or where this system has it"),
+        (None, None) => "in its settings or on its command line".to_owned(),
+    };
+    let folder = path.rsplit_once('/').map_or("/run", |(folder, _)| folder);
+    let mut steps = vec![format!("{place}: {}", setting.replace("{}", path))];
+    if !Path::new(folder).is_dir() {
+        steps.push(format!(
+            "make the folder {folder} with the service: RuntimeDirectory={} in its unit; never below /tmp",
+            folder.rsplit('/').next().unwrap_or("app")
+        ));
+    }
+    let somaxconn = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+    steps.push(format!(
+        "give it a backlog for a burst (net.core.somaxconn is {} here, and caps it): a full one refuses at once on a Unix socket",
+        somaxconn.trim()
+    ));
+    steps.push(
+        "keep the port as well, for tools that want it; restart, then see what changed: samehost scan"
+            .to_owned(),
+    );
+    steps
+}

@@ -1,0 +1,192 @@
+//! Joins the two ends of every connection: TCP by its pair of addresses, Unix sockets by the peer's inode. Pure.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use samehost_model::scan::{Address, Connection, Socket, SocketKind, SocketState};
+
+/// The listening TCP sockets, to ask which end of a connection was accepted.
+pub(crate) struct Listeners(HashMap<(u64, SocketAddr), usize>);
+
+impl Listeners {
+    pub(crate) fn of(sockets: &[Socket]) -> Self {
+        let listening = sockets
+            .iter()
+            .enumerate()
+            .filter(|(_, socket)| socket.kind.is_tcp() && socket.state == SocketState::Listen);
+        Listeners(
+            listening
+                .filter_map(|(at, socket)| Some(((socket.network_namespace, socket.local.inet()?), at)))
+                .collect(),
+        )
+    }
+
+    /// The listener that accepts connections to an address: of that address, else of every address.
+    pub(crate) fn accepts(&self, namespace: u64, address: SocketAddr) -> Option<usize> {
+        let every = |ip: &str| ip.parse().ok().map(|ip| SocketAddr::new(ip, address.port()));
+        let candidates = [Some(address), every("0.0.0.0").filter(|_| address.is_ipv4()), every("::")];
+        candidates.into_iter().flatten().find_map(|candidate| self.0.get(&(namespace, candidate)).copied())
+    }
+}
+
+/// Joins what can be joined, and writes to each Unix socket the address of its peer.
+pub(crate) fn join(sockets: &mut [Socket]) -> Vec<Connection> {
+    let mut connections = join_tcp(sockets);
+    connections.extend(join_unix(sockets));
+    for connection in &connections {
+        if connection.kind.is_unix() {
+            let (client, server) = (connection.client, connection.server);
+            sockets[client].peer = sockets[server].local.clone();
+            if sockets[server].peer_inode == Some(sockets[client].inode) {
+                sockets[server].peer = sockets[client].local.clone();
+            }
+        }
+    }
+    connections
+}
+
+/// Addresses that mean the same socket in every namespace, and loopback ones that do not.
+fn place(namespace: u64, local: SocketAddr) -> u64 {
+    if local.ip().is_loopback() { namespace } else { 0 }
+}
+
+fn join_tcp(sockets: &[Socket]) -> Vec<Connection> {
+    let listeners = Listeners::of(sockets);
+    let connected = || {
+        sockets.iter().enumerate().filter_map(|(at, socket)| {
+            let is_connected = socket.kind.is_tcp()
+                && !matches!(socket.state, SocketState::Listen | SocketState::Close | SocketState::SynSent);
+            if !is_connected {
+                return None;
+            }
+            Some((at, socket.network_namespace, socket.local.inet()?, socket.peer.inet()?))
+        })
+    };
+    let mut waiting: HashMap<(u64, SocketAddr, SocketAddr), usize> = HashMap::new();
+    let mut joined = Vec::new();
+    for (at, namespace, local, peer) in connected() {
+        let place = place(namespace, local);
+        let Some(other) = waiting.remove(&(place, peer, local)) else {
+            waiting.insert((place, local, peer), at);
+            continue;
+        };
+        let accepts =
+            |at: usize, address| listeners.accepts(sockets[at].network_namespace, address).is_some();
+        let is_server = match (accepts(at, local), accepts(other, peer)) {
+            (here, there) if here != there => here,
+            // Servers have the lower port, for clients' ports come from a range above them.
+            _ => local.port() < peer.port(),
+        };
+        let (client, server) = if is_server { (other, at) } else { (at, other) };
+        let kind = sockets[client].kind;
+        joined.push(Connection { kind, client, server, service: None });
+    }
+    joined
+}
+
+fn join_unix(sockets: &[Socket]) -> Vec<Connection> {
+    let by_inode: HashMap<u64, usize> = sockets
+        .iter()
+        .enumerate()
+        .filter(|(_, socket)| socket.kind.is_unix() && socket.inode != 0)
+        .map(|(at, socket)| (socket.inode, at))
+        .collect();
+    let mut joined = Vec::new();
+    for (at, socket) in sockets.iter().enumerate().filter(|(_, socket)| socket.kind.is_unix()) {
+        let Some(other) = socket.peer_inode.and_then(|inode| by_inode.get(&inode).copied()) else { continue };
+        let is_mutual = sockets[other].peer_inode == Some(socket.inode);
+        if is_mutual && other <= at {
+            continue;
+        }
+        // The accepted end bears the listener's name; of datagram sockets the one that is sent to is the server.
+        let here_is_server = is_mutual && is_accepted(socket) && !is_accepted(&sockets[other]);
+        let (client, server) = if here_is_server { (other, at) } else { (at, other) };
+        joined.push(Connection { kind: socket.kind, client, server, service: None });
+    }
+    joined
+}
+
+fn is_accepted(socket: &Socket) -> bool {
+    socket.local != Address::Unnamed && (socket.kind != SocketKind::UnixDgram || socket.peer_inode.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::Queues;
+
+    use super::*;
+
+    fn tcp(inode: u64, state: SocketState, local: &str, peer: &str) -> Socket {
+        Socket {
+            kind: if local.starts_with('[') { SocketKind::Tcp6 } else { SocketKind::Tcp },
+            state,
+            inode,
+            network_namespace: 1,
+            local: Address::Inet(local.parse().unwrap()),
+            peer: Address::Inet(peer.parse().unwrap()),
+            peer_inode: None,
+            file: None,
+            queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
+            uid: None,
+            kernel_tls: false,
+            pids: vec![],
+        }
+    }
+
+    fn unix(inode: u64, name: &str, peer: Option<u64>) -> Socket {
+        Socket {
+            kind: SocketKind::UnixStream,
+            local: Address::from_sun_path(name.as_bytes()),
+            peer: Address::Unnamed,
+            peer_inode: peer,
+            ..tcp(inode, SocketState::Established, "0.0.0.0:0", "0.0.0.0:0")
+        }
+    }
+
+    fn ends(sockets: &mut [Socket]) -> Vec<(u64, u64)> {
+        let joined = join(sockets);
+        joined.iter().map(|one| (sockets[one.client].inode, sockets[one.server].inode)).collect()
+    }
+
+    #[test]
+    fn tcp_ends_meet_even_through_mapped_addresses() {
+        let mut sockets = [
+            tcp(1, SocketState::Listen, "[::]:3306", "[::]:0"),
+            tcp(2, SocketState::Established, "[::ffff:127.0.0.1]:3306", "[::ffff:127.0.0.1]:2000"),
+            tcp(3, SocketState::Established, "127.0.0.1:2000", "127.0.0.1:3306"),
+            tcp(4, SocketState::Established, "127.0.0.1:2001", "127.0.0.1:3306"),
+            tcp(5, SocketState::Established, "127.0.0.1:3000", "127.0.0.1:3000"),
+        ];
+        assert_eq!(ends(&mut sockets), [(3, 2)], "the listener decides, not the port");
+    }
+
+    #[test]
+    fn loopback_of_two_namespaces_does_not_meet() {
+        let mut sockets = [
+            tcp(2, SocketState::Established, "127.0.0.1:3306", "127.0.0.1:40000"),
+            Socket {
+                network_namespace: 2,
+                ..tcp(3, SocketState::Established, "127.0.0.1:40000", "127.0.0.1:3306")
+            },
+            tcp(4, SocketState::Established, "10.0.0.1:3306", "10.0.0.2:40000"),
+            Socket {
+                network_namespace: 2,
+                ..tcp(5, SocketState::Established, "10.0.0.2:40000", "10.0.0.1:3306")
+            },
+        ];
+        assert_eq!(ends(&mut sockets), [(5, 4)]);
+    }
+
+    #[test]
+    fn unix_ends_meet_by_inode() {
+        let mut sockets =
+            [unix(1, "/run/a", Some(2)), unix(2, "", Some(1)), unix(3, "", Some(4)), unix(4, "", Some(3))];
+        assert_eq!(ends(&mut sockets), [(2, 1), (3, 4)]);
+        assert_eq!(sockets[1].peer.to_string(), "/run/a");
+        let mut log = unix(5, "/dev/log", None);
+        log.kind = SocketKind::UnixDgram;
+        let mut program = unix(6, "", Some(5));
+        program.kind = SocketKind::UnixDgram;
+        assert_eq!(ends(&mut [log, program]), [(6, 5)]);
+    }
+}

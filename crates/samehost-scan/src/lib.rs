@@ -1,0 +1,31 @@
+//! Finds what talks to what on this machine: services, clients and every connection with both its ends, from the
+//! kernel's socket listing (sock_diag) and /proc, with advice on each pair that talks over TCP. It never reads another
+//! tool's output, connects to a service only to verify it, changes nothing and prints nothing.
+
+mod advice;
+mod collect;
+mod diag;
+mod error;
+mod how;
+mod join;
+mod known;
+mod namespaces;
+mod observe;
+mod predict;
+mod proc;
+mod service;
+mod target;
+mod verify;
+
+pub use advice::{BLOCKERS, Blocker, advise};
+pub use collect::collect;
+pub use diag::Counters;
+pub use error::ScanError;
+pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
+pub use known::{KNOWN, Known, UnixSocket, known_service};
+pub use observe::observe;
+pub use predict::{Costs, Measured, predict};
+pub use target::{Protocol, Target, TargetError, without_password};
+pub use verify::{VerifyError, expect, verify};
+
+pub(crate) use proc::process;

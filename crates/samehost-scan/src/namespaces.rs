@@ -1,0 +1,111 @@
+//! The network namespaces of this machine and their sockets. A namespace is entered by a thread of its own, which ends
+//! there: the calling thread never moves.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use samehost_model::scan::{NetworkNamespace, ReadBy, Socket};
+
+use crate::diag::Diag;
+use crate::proc::net_table;
+
+/// Where namespaces that need no process are bound by name.
+const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
+
+/// Where a namespace can be entered.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) inode: u64,
+    name: Option<String>,
+    pid: Option<u32>,
+    path: PathBuf,
+}
+
+/// The inode of the calling thread's own network namespace; 0 when /proc does not say.
+pub(crate) fn own_inode() -> u64 {
+    fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+/// The network namespaces other than the own one, by process and by name, each once.
+pub(crate) fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
+    let mut doors: BTreeMap<u64, Door> = BTreeMap::new();
+    for (inode, pid) in by_process {
+        doors.entry(*inode).or_insert_with(|| Door {
+            inode: *inode,
+            name: None,
+            pid: Some(*pid),
+            path: PathBuf::from(format!("/proc/{pid}/ns/net")),
+        });
+    }
+    for entry in NAMED.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
+        let Ok(metadata) = fs::metadata(entry.path()) else { continue };
+        let name = Some(entry.file_name().to_string_lossy().into_owned());
+        // A file that no namespace is bound to any more is an ordinary file, of another device.
+        if !is_namespace(&metadata) {
+            continue;
+        }
+        doors.entry(metadata.ino()).and_modify(|door| door.name.clone_from(&name)).or_insert(Door {
+            inode: metadata.ino(),
+            name,
+            pid: None,
+            path: entry.path(),
+        });
+    }
+    doors.remove(&own);
+    doors.into_values().collect()
+}
+
+/// The file that a namespace of a name is bound to.
+pub(crate) fn named(name: &str) -> Option<PathBuf> {
+    NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
+}
+
+fn is_namespace(metadata: &fs::Metadata) -> bool {
+    fs::metadata("/proc/self/ns/net").is_ok_and(|own| own.dev() == metadata.dev())
+}
+
+/// Does something with the kernel's listing of a namespace, from inside.
+pub(crate) fn inside<T: Send>(
+    door: &Path,
+    work: impl FnOnce(&mut Diag) -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    let file = File::open(door).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let enter = || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        work(&mut Diag::open()?)
+    };
+    std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or(Err(Errno::IO))
+}
+
+/// The most connections that may wait at a listener, in the calling thread's network namespace.
+pub(crate) fn somaxconn() -> Option<u32> {
+    fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
+}
+
+impl Door {
+    /// Its sockets, from inside if this process may enter, else from /proc, else none.
+    pub(crate) fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
+        let entered = inside(&self.path, |diag| Ok((diag.sockets(self.inode)?, somaxconn())));
+        let (read_by, sockets, somaxconn) = match entered {
+            Ok((sockets, somaxconn)) => (ReadBy::SockDiag, sockets, somaxconn),
+            Err(errno) => match self.pid.and_then(|pid| net_table::read(pid, self.inode)) {
+                Some(sockets) => (ReadBy::Proc, sockets, None),
+                None => (ReadBy::Refused(errno.to_string()), Vec::new(), None),
+            },
+        };
+        let namespace = NetworkNamespace {
+            inode: self.inode,
+            own: false,
+            name: self.name.clone(),
+            pid: self.pid,
+            read_by,
+            somaxconn,
+        };
+        (namespace, sockets)
+    }
+}

@@ -1,0 +1,145 @@
+//! Measures traffic: the counters of every TCP connection at two moments, from the kernel. No packet is captured.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use samehost_model::scan::{Advice, ReadBy, Scan, SocketState, Traffic};
+
+use crate::advice;
+use crate::diag::{Activity, Counters, Diag};
+use crate::namespaces;
+
+/// How long the kernel keeps a closed connection's socket (`TCP_TIMEWAIT_LEN`), in milliseconds.
+const TIME_WAIT_MS: f64 = 60_000.0;
+/// How often a stop is looked for.
+const NAP: Duration = Duration::from_millis(50);
+
+/// A connection in one namespace, by its addresses.
+type Key = (u64, SocketAddr, SocketAddr);
+
+/// One look at all connections.
+struct Look {
+    at: Instant,
+    counters: HashMap<Key, Counters>,
+    /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
+    closed: Vec<(Key, u32)>,
+}
+
+/// Watches the connections of a scan for a while and fills in the traffic of each piece of advice. Ends early when
+/// `stop` becomes true; what was seen until then counts.
+pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
+    let before = look(scan);
+    while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
+    }
+    let after = look(scan);
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    let short = short_connections(scan, &after, seconds);
+    advice::add_short_lived(scan, &short);
+    let mut all = std::mem::take(&mut scan.advice);
+    for advice in &mut all {
+        let mut traffic = traffic(scan, advice, &before, &after, seconds);
+        traffic.short_connections_per_s = short.get(&advice.service).copied().unwrap_or(0.0);
+        advice.traffic = Some(traffic);
+    }
+    scan.advice = all;
+}
+
+fn look(scan: &Scan) -> Look {
+    let mut look = Look { at: Instant::now(), counters: HashMap::new(), closed: Vec::new() };
+    for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
+        let path = match (&space.pid, &space.name) {
+            _ if space.own => None,
+            (Some(pid), _) => Some(PathBuf::from(format!("/proc/{pid}/ns/net"))),
+            (None, Some(name)) => namespaces::named(name),
+            (None, None) => continue,
+        };
+        let activity = match path {
+            None => Diag::open().and_then(|mut diag| diag.activity()),
+            Some(path) => namespaces::inside(&path, Diag::activity),
+        };
+        // A namespace that is gone by now has no traffic.
+        for one in activity.unwrap_or_default() {
+            look.add(space.inode, &one);
+        }
+    }
+    look
+}
+
+impl Look {
+    fn add(&mut self, namespace: u64, activity: &Activity) {
+        let (Some(local), Some(peer)) = (activity.local.inet(), activity.peer.inet()) else { return };
+        let key = (namespace, local, peer);
+        if activity.state == SocketState::TimeWait {
+            self.closed.push((key, activity.expires_ms));
+        } else if let Some(counters) = activity.counters {
+            self.counters.insert(key, counters);
+        }
+    }
+}
+
+fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {
+    let mut traffic = Traffic { seconds, ..Traffic::default() };
+    for at in &advice.members {
+        let Some(client) = scan.connections.get(*at).and_then(|one| scan.sockets.get(one.client)) else {
+            continue;
+        };
+        let (Some(local), Some(peer)) = (client.local.inet(), client.peer.inet()) else { continue };
+        let key = (client.network_namespace, local, peer);
+        let (Some(was), Some(is)) = (before.counters.get(&key), after.counters.get(&key)) else { continue };
+        let bytes = grown(was.bytes_acked, is.bytes_acked) + grown(was.bytes_received, is.bytes_received);
+        let segments = wrapped(was.segments_out, is.segments_out) + wrapped(was.segments_in, is.segments_in);
+        let sent = wrapped(was.data_segments_out, is.data_segments_out);
+        let received = wrapped(was.data_segments_in, is.data_segments_in);
+        traffic.bytes_per_s += bytes / seconds;
+        traffic.segments_per_s += segments / seconds;
+        traffic.round_trips_per_s += sent.min(received) / seconds;
+        traffic.busy_connections += u32::from(bytes > 0.0);
+    }
+    traffic
+}
+
+/// By how much a counter grew; a smaller one belongs to another connection of the same addresses.
+fn grown(was: u64, is: u64) -> f64 {
+    is.saturating_sub(was) as f64
+}
+
+/// By how much a counter of 32 bits grew, which may have begun anew.
+fn wrapped(was: u32, is: u32) -> f64 {
+    f64::from(is.wrapping_sub(was))
+}
+
+/// Connections a second that came to an end, by service: those that entered TIME_WAIT while we watched.
+fn short_connections(scan: &Scan, after: &Look, seconds: f64) -> HashMap<usize, f64> {
+    let listeners = crate::join::Listeners::of(&scan.sockets);
+    let mut service_of = HashMap::new();
+    for (index, service) in scan.services.iter().enumerate() {
+        service_of.extend(service.listeners.iter().map(|at| (*at, index)));
+    }
+    let mut found: HashMap<usize, f64> = HashMap::new();
+    for ((namespace, local, peer), left_ms) in &after.closed {
+        if f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
+            continue;
+        }
+        // The end that closed first is kept; the service may be that one or the other.
+        let listener = [local, peer].into_iter().find_map(|end| listeners.accepts(*namespace, *end));
+        if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
+            *found.entry(*service).or_default() += 1.0 / seconds;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_may_begin_anew() {
+        assert_eq!(wrapped(u32::MAX, 4), 5.0);
+        assert_eq!(grown(10, 4), 0.0);
+    }
+}

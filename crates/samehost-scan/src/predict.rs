@@ -1,0 +1,108 @@
+//! What a switch would save: observed traffic × what a request costs over each transport on this machine. Pure; the
+//! arithmetic is explained in docs/method.md, section 13.
+
+use samehost_model::scan::{Range, Saving, Scan, Traffic};
+
+/// Savings of CPU time below this part of one CPU are not worth a change.
+const CPU_THRESHOLD: f64 = 0.005;
+/// Savings of a connection's waiting time below this part are not worth one either.
+const WAIT_THRESHOLD: f64 = 0.01;
+const SECONDS_PER_DAY: f64 = 86_400.0;
+
+/// What TCP costs more than a Unix socket, measured on this machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// CPU time of client and server together, microseconds a request.
+    pub cpu_us_per_request: Range,
+    /// Time until the reply, microseconds a round trip.
+    pub us_per_round_trip: Range,
+}
+
+/// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The value over TCP, in microseconds.
+    pub tcp: f64,
+    /// Lower end of the ratio's interval.
+    pub ratio_low: f64,
+    /// Upper end of the ratio's interval.
+    pub ratio_high: f64,
+}
+
+impl Measured {
+    fn saving(self) -> Range {
+        Range { low: self.tcp * (1.0 - self.ratio_high), high: self.tcp * (1.0 - self.ratio_low) }
+    }
+}
+
+impl Costs {
+    /// From the CPU time at several numbers of connections, and the latency of one. The ranges span all of them.
+    /// None without any measurement.
+    #[must_use]
+    pub fn of(cpu: &[Measured], latency: &[Measured]) -> Option<Self> {
+        Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)? })
+    }
+}
+
+fn span(measured: &[Measured]) -> Option<Range> {
+    let ranges = measured.iter().map(|one| one.saving());
+    ranges.reduce(|a, b| Range { low: a.low.min(b.low), high: a.high.max(b.high) })
+}
+
+/// Predicts for every piece of advice that has traffic and could be followed.
+pub fn predict(scan: &mut Scan, costs: &Costs) {
+    for advice in &mut scan.advice {
+        advice.saving = advice.traffic.map(|traffic| saving(&traffic, costs));
+    }
+}
+
+fn saving(traffic: &Traffic, costs: &Costs) -> Saving {
+    let scale = |range: Range, factor: f64| Range { low: range.low * factor, high: range.high * factor };
+    let busy = f64::from(traffic.busy_connections.max(1));
+    // A short connection has one round trip at least.
+    let requests_per_s = traffic.round_trips_per_s + traffic.short_connections_per_s;
+    let cpu_part = scale(costs.cpu_us_per_request, requests_per_s * 1e-6);
+    let waiting_part = scale(costs.us_per_round_trip, traffic.round_trips_per_s / busy * 1e-6);
+    let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
+    let worth_it = reaches.iter().any(|(part, threshold)| part.high >= *threshold && part.low > 0.0);
+    Saving {
+        cpu_us_per_request: costs.cpu_us_per_request,
+        cpu_s_per_day: scale(cpu_part, SECONDS_PER_DAY),
+        us_per_round_trip: costs.us_per_round_trip,
+        waiting_part,
+        undecided: !worth_it && reaches.iter().any(|(part, threshold)| part.high >= *threshold),
+        worth_it,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arithmetic_of_the_method() {
+        let one = Measured { tcp: 20.0, ratio_low: 0.5, ratio_high: 0.6 };
+        let many = Measured { tcp: 10.0, ratio_low: 0.7, ratio_high: 0.8 };
+        let costs =
+            Costs::of(&[one, many], &[Measured { tcp: 30.0, ratio_low: 0.8, ratio_high: 0.9 }]).unwrap();
+        assert!((costs.cpu_us_per_request.low - 2.0).abs() < 1e-9);
+        assert!((costs.cpu_us_per_request.high - 10.0).abs() < 1e-9);
+        let traffic = Traffic { round_trips_per_s: 10_000.0, busy_connections: 10, ..Traffic::default() };
+        let saving = saving(&traffic, &costs);
+        // 10,000/s × 2 µs = 2 % of a CPU: 1728 s a day.
+        assert!((saving.cpu_s_per_day.low - 1728.0).abs() < 1e-6);
+        // 1,000/s on each connection × 3 to 6 µs.
+        assert!((saving.waiting_part.high - 0.006).abs() < 1e-9);
+        assert!(saving.worth_it);
+        let idle = Traffic { round_trips_per_s: 10.0, busy_connections: 1, ..Traffic::default() };
+        let idle = super::saving(&idle, &costs);
+        assert!(!idle.worth_it && !idle.undecided);
+        let short = Traffic { short_connections_per_s: 5_000.0, ..Traffic::default() };
+        assert!(super::saving(&short, &costs).worth_it, "a short connection counts as one round trip");
+        let around_zero = Range { low: -1.0, high: 9.0 };
+        let costs = Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero };
+        let doubtful = super::saving(&traffic, &costs);
+        assert!(!doubtful.worth_it && doubtful.undecided);
+        assert!(Costs::of(&[], &[]).is_none());
+    }
+}

@@ -1,0 +1,154 @@
+//! Which process holds which socket: `/proc/PID/fd`, read with as few system calls as can be. A process that vanished
+//! between two reads is normal; one that may not be read is counted.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, openat, readlinkat_raw, statat};
+use rustix::io::Errno;
+
+/// Processes that a thread takes at once.
+const SHARE: usize = 1;
+/// More threads only wait for the kernel's locks.
+const MOST_THREADS: usize = 4;
+
+/// What a walk through all processes found.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    /// Inode of a socket, and a process that holds it; sorted, each pair once.
+    pub(crate) holders: Vec<(u64, u32)>,
+    /// Inode of a network namespace, and a process in it, by process.
+    pub(crate) namespaces: Vec<(u64, u32)>,
+    /// Processes whose descriptors may not be read.
+    pub(crate) refused: u32,
+}
+
+impl Descriptors {
+    /// The processes that hold a socket, in ascending order.
+    pub(crate) fn holders_of(&self, inode: u64) -> impl Iterator<Item = u32> + '_ {
+        let from = self.holders.partition_point(|(other, _)| *other < inode);
+        self.holders[from..].iter().take_while(move |(other, _)| *other == inode).map(|(_, pid)| *pid)
+    }
+
+    fn absorb(&mut self, other: Descriptors) {
+        self.holders.extend(other.holders);
+        self.namespaces.extend(other.namespaces);
+        self.refused += other.refused;
+    }
+}
+
+/// The numbers of all processes, ascending.
+pub(crate) fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+    let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    let mut pids = Vec::new();
+    while let Some(entry) = entries.next() {
+        pids.extend(number::<u32>(entry?.file_name().to_bytes()));
+    }
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// Walks through the descriptors of these processes.
+pub(crate) fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Descriptors::default());
+    let work = || {
+        let mut found = Descriptors::default();
+        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+        loop {
+            let from = next.fetch_add(SHARE, Ordering::Relaxed);
+            let Some(rest) = pids.get(from..).filter(|rest| !rest.is_empty()) else { break };
+            for pid in rest.iter().take(SHARE) {
+                process(proc, *pid, &mut buffer, &mut found);
+            }
+        }
+        if let Ok(mut all) = all.lock() {
+            all.absorb(found);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(pids.len().div_ceil(SHARE)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut found = all.into_inner().unwrap_or_default();
+    found.holders.sort_unstable();
+    found.holders.dedup();
+    found.namespaces.sort_unstable_by_key(|(_, pid)| *pid);
+    found
+}
+
+fn process(proc: BorrowedFd<'_>, pid: u32, buffer: &mut [MaybeUninit<u8>], found: &mut Descriptors) {
+    if let Ok(stat) = statat(proc, format!("{pid}/ns/net"), AtFlags::empty()) {
+        found.namespaces.push((stat.st_ino, pid));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = match openat(proc, format!("{pid}/fd"), flags, Mode::empty()) {
+        Ok(directory) => directory,
+        Err(Errno::ACCESS | Errno::PERM) => {
+            found.refused += 1;
+            return;
+        }
+        Err(_) => return,
+    };
+    let mut entries = RawDir::new(directory.as_fd(), buffer);
+    while let Some(Ok(entry)) = entries.next() {
+        if let Some(inode) = socket_inode(directory.as_fd(), entry.file_name()) {
+            found.holders.push((inode, pid));
+        }
+    }
+}
+
+fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
+    if name.to_bytes().starts_with(b".") {
+        return None;
+    }
+    let mut target = [0u8; 40];
+    let length = readlinkat_raw(directory, name, &mut target[..]).ok()?;
+    inode_of(target.get(..length)?)
+}
+
+/// The inode in `socket:[4711]`.
+fn inode_of(target: &[u8]) -> Option<u64> {
+    number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
+}
+
+/// A decimal number without sign.
+fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
+    bytes.first().filter(|byte| byte.is_ascii_digit())?;
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_count() {
+        assert_eq!(inode_of(b"socket:[4711]"), Some(4711));
+        for other in [&b"pipe:[4711]"[..], b"/tmp/socket:[4711]", b"socket:[47", b"socket:[]", b"socket:[+1]"]
+        {
+            assert_eq!(inode_of(other), None);
+        }
+    }
+
+    #[test]
+    fn finds_who_holds_a_socket() {
+        let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
+        let proc = openat(rustix::fs::CWD, c"/proc", OFlags::RDONLY, Mode::empty()).unwrap();
+        let pids = pids(proc.as_fd()).unwrap();
+        let me = std::process::id();
+        assert!(pids.contains(&me));
+        let found = walk(proc.as_fd(), &pids);
+        assert!(found.holders_of(inode).any(|pid| pid == me));
+        assert!(found.namespaces.iter().any(|(_, pid)| *pid == me));
+    }
+}

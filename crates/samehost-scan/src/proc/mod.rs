@@ -1,0 +1,53 @@
+//! What /proc says of processes. Reading is here and in `descriptors`; the other files parse bytes.
+
+mod cgroup;
+mod command_line;
+pub(crate) mod descriptors;
+pub(crate) mod net_table;
+pub(crate) mod status;
+pub(crate) mod users;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+use samehost_model::scan::{Process, text_of_bytes};
+
+use users::Names;
+
+/// Everything that can be seen of a process; none when it is gone.
+pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let status = status::read(pid)?;
+    let (unit, container) = cgroup::parse(&fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default());
+    let namespace = |kind: &str| fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino());
+    Some(Process {
+        pid,
+        parent: status.parent,
+        name: text_of_bytes(name.strip_suffix(b"\n").unwrap_or(&name)),
+        uid: status.uid,
+        user: users.name(status.uid).map(str::to_owned),
+        executable: fs::read_link(format!("/proc/{pid}/exe"))
+            .ok()
+            .map(|path| text_of_bytes(path.as_os_str().as_bytes())),
+        command_line: command_line::parse(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()),
+        unit,
+        container,
+        network_namespace: namespace("net"),
+        mount_namespace: namespace("mnt"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_can_be_seen() {
+        let process = process(std::process::id(), &Names::read("/etc/passwd")).unwrap();
+        assert_eq!(process.uid, rustix::process::geteuid().as_raw());
+        assert!(process.mount_namespace.is_some());
+        assert!(process.executable.unwrap().contains("samehost_scan"));
+        assert!(super::process(u32::MAX, &Names::default()).is_none());
+    }
+}

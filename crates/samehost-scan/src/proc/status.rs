@@ -1,0 +1,99 @@
+//! `/proc/PID/status`: who a process is, and what it may. Pure parser.
+
+/// What a process may, as the kernel judges it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// The process that started it.
+    pub(crate) parent: u32,
+    /// The user that file access is judged by.
+    pub(crate) uid: u32,
+    /// The group that file access is judged by.
+    pub(crate) gid: u32,
+    /// Its other groups, as they were when it started.
+    pub(crate) groups: Vec<u32>,
+    /// Its effective capabilities.
+    pub(crate) capabilities: u64,
+}
+
+/// `CAP_DAC_OVERRIDE`: permission bits do not bind it.
+const DAC_OVERRIDE: u32 = 1;
+/// `CAP_DAC_READ_SEARCH`: it may pass through every directory.
+const DAC_READ_SEARCH: u32 = 2;
+
+/// What a process may; none when it is gone.
+pub(crate) fn read(pid: u32) -> Option<Status> {
+    std::fs::read(format!("/proc/{pid}/status")).ok().map(|bytes| Status::parse(&bytes))
+}
+
+impl Status {
+    /// Reads the lines that matter; what is missing stays 0.
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let mut status = Status::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else { continue };
+            // Real, effective, saved and file-system id; the last one decides on files.
+            let for_files = || value.split_whitespace().nth(3).and_then(|id| id.parse().ok());
+            match key {
+                "PPid" => status.parent = value.trim().parse().unwrap_or(0),
+                "Uid" => status.uid = for_files().unwrap_or(0),
+                "Gid" => status.gid = for_files().unwrap_or(0),
+                "Groups" => {
+                    status.groups = value.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+                }
+                "CapEff" => status.capabilities = u64::from_str_radix(value.trim(), 16).unwrap_or(0),
+                _ => {}
+            }
+        }
+        status
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.capabilities & (1 << capability) != 0
+    }
+
+    /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to this process on a file of that mode,
+    /// owner and group. Access control lists are not looked at.
+    pub(crate) fn may(&self, wanted: u32, is_directory: bool, mode: u32, owner: u32, group: u32) -> bool {
+        if self.has(DAC_OVERRIDE) || (is_directory && wanted == 1 && self.has(DAC_READ_SEARCH)) {
+            return true;
+        }
+        let bits = if self.uid == owner {
+            mode >> 6
+        } else if self.gid == group || self.groups.contains(&group) {
+            mode >> 3
+        } else {
+            mode
+        };
+        bits & wanted == wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"Name:\tphp-fpm8.2\nPPid:\t17\nUid:\t33\t33\t33\t33\nGid:\t33\t33\t33\t33\nGroups:\t33 110 \nCapEff:\t0000000000000000\n";
+
+    #[test]
+    fn rights_follow_the_first_class_that_fits() {
+        let status = Status::parse(TEXT);
+        assert_eq!((status.parent, status.uid, status.gid), (17, 33, 33));
+        assert_eq!(status.groups, [33, 110]);
+        assert!(status.may(2, false, 0o660, 0, 110));
+        assert!(!status.may(2, false, 0o606, 0, 110), "the group's bits decide, though others may");
+        assert!(!status.may(2, false, 0o077, 33, 0), "the owner's bits decide");
+        assert!(status.may(1, true, 0o711, 0, 0));
+        let root = Status { capabilities: 0x1ff_ffff_ffff, ..Status::default() };
+        assert!(root.may(2, false, 0, 5, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            Status::parse(&bytes);
+        }
+    }
+}

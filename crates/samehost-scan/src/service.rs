@@ -1,0 +1,148 @@
+//! Groups listening sockets into services, recognises them, and says which service accepted each connection. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use samehost_model::scan::{Address, FileId, Process, Scan, Service, Socket, SocketKind, SocketState};
+
+use crate::join::Listeners;
+use crate::known::{Known, recognise};
+
+/// Who answers for listening sockets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Process(u32),
+    /// Nobody who can be seen; sockets of one known service of one user belong together.
+    Unseen(Option<u32>, Option<&'static str>, usize),
+}
+
+/// Fills in the services of a scan, and the service of each of its connections.
+pub(crate) fn find(scan: &mut Scan) {
+    let mut groups: BTreeMap<(Owner, u64), Vec<usize>> = BTreeMap::new();
+    for (at, socket) in scan.sockets.iter().enumerate() {
+        if socket.is_listening() {
+            groups.entry((owner(scan, at), socket.network_namespace)).or_default().push(at);
+        }
+    }
+    let services: Vec<Service> = groups
+        .into_iter()
+        .map(|((owner, namespace), listeners)| describe(scan, &owner, namespace, listeners))
+        .collect();
+    scan.services = services;
+    assign(scan);
+}
+
+fn owner(scan: &Scan, at: usize) -> Owner {
+    let socket = &scan.sockets[at];
+    match main_process(scan, &socket.pids) {
+        Some(pid) => Owner::Process(pid),
+        None => {
+            let kind = recognised(None, &[socket]).map(|known| known.kind);
+            Owner::Unseen(socket.uid, kind, if kind.is_some() { 0 } else { at })
+        }
+    }
+}
+
+/// Of the processes that hold a socket, the one that the others descend from. The init system, which holds sockets for
+/// services that it starts on demand, answers only where it is alone.
+fn main_process(scan: &Scan, pids: &[u32]) -> Option<u32> {
+    let others: Vec<u32> = pids.iter().copied().filter(|pid| *pid != 1).collect();
+    let candidates = if others.is_empty() { pids } else { &others };
+    let has_parent_here =
+        |pid: &u32| scan.process(*pid).is_some_and(|process| candidates.contains(&process.parent));
+    candidates.iter().copied().find(|pid| !has_parent_here(pid)).or(candidates.first().copied())
+}
+
+fn recognised(process: Option<&Process>, sockets: &[&Socket]) -> Option<&'static Known> {
+    evidence(process, sockets).map(|(known, _)| known)
+}
+
+fn evidence(
+    process: Option<&Process>,
+    sockets: &[&Socket],
+) -> Option<(&'static Known, samehost_model::scan::RecognisedBy)> {
+    let paths: Vec<&Path> = sockets.iter().filter_map(|socket| socket.local.path()).collect();
+    let ports: Vec<u16> = sockets
+        .iter()
+        .filter(|socket| socket.kind.is_tcp())
+        .filter_map(|socket| Some(socket.local.inet()?.port()))
+        .collect();
+    recognise(process, &paths, &ports)
+}
+
+fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -> Service {
+    let pid = match owner {
+        Owner::Process(pid) => Some(*pid),
+        Owner::Unseen(..) => None,
+    };
+    let process = pid.and_then(|pid| scan.process(pid));
+    let sockets: Vec<&Socket> = listeners.iter().map(|at| &scan.sockets[*at]).collect();
+    let found = evidence(process, &sockets);
+    let mut holders: Vec<u32> = sockets.iter().flat_map(|socket| socket.pids.iter().copied()).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    let name = match (found, process) {
+        (Some((known, _)), _) => known.label.to_owned(),
+        (None, Some(process)) => process.name.clone(),
+        (None, None) => "unknown".to_owned(),
+    };
+    Service {
+        kind: found.map(|(known, _)| known.kind),
+        recognised_by: found.map(|(_, by)| by),
+        name,
+        pid,
+        processes: holders.len() as u32,
+        network_namespace: namespace,
+        listeners,
+        connections: 0,
+    }
+}
+
+/// How a Unix listener is found again in the name of an accepted socket.
+#[derive(PartialEq, Eq, Hash)]
+enum UnixName {
+    File(FileId),
+    Name(u64, Address),
+}
+
+fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
+    match (&socket.file, &socket.local) {
+        (_, Address::Unnamed) => None,
+        (Some(file), _) => Some((socket.kind, UnixName::File(*file))),
+        (None, name) => Some((socket.kind, UnixName::Name(socket.network_namespace, name.clone()))),
+    }
+}
+
+/// Writes to each connection which service accepted it, and counts them, those with remote clients as well.
+fn assign(scan: &mut Scan) {
+    let mut service_of = HashMap::new();
+    let mut unix = HashMap::new();
+    for (index, service) in scan.services.iter().enumerate() {
+        for at in &service.listeners {
+            service_of.insert(*at, index);
+            unix.extend(unix_name(&scan.sockets[*at]).map(|name| (name, index)));
+        }
+    }
+    let listeners = Listeners::of(&scan.sockets);
+    let accepted_by = |socket: &Socket| match socket.kind {
+        kind if kind.is_tcp() => {
+            let at = listeners.accepts(socket.network_namespace, socket.local.inet()?)?;
+            service_of.get(&at).copied()
+        }
+        kind if kind.is_unix() => unix.get(&unix_name(socket)?).copied(),
+        _ => None,
+    };
+    let mut counts = vec![0; scan.services.len()];
+    for socket in &scan.sockets {
+        let is_open = socket.state == SocketState::Established && !socket.is_listening();
+        if let Some(index) = accepted_by(socket).filter(|_| is_open) {
+            counts[index] += 1;
+        }
+    }
+    for connection in &mut scan.connections {
+        connection.service = scan.sockets.get(connection.server).and_then(accepted_by);
+    }
+    for (service, count) in scan.services.iter_mut().zip(counts) {
+        service.connections = count;
+    }
+}

@@ -1,0 +1,332 @@
+//! Which transport is really in use: connects once, asks the kernel about both ends of that connection and, where it
+//! can, the server what it sees. Or lists the connections that a process holds.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use rustix::fd::AsFd;
+use rustix::fs::fstat;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use samehost_model::Endpoint;
+use samehost_model::scan::{
+    HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
+};
+use samehost_transport::{ConnectError, ConnectOptions, Family, Stream, connect};
+
+use crate::collect::collect;
+use crate::error::ScanError;
+use crate::target::{Protocol, Target, without_password};
+
+/// How long a server may take to accept, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the kernel's listing is asked again while the server has not accepted, or may not be seen.
+const MOMENT: Duration = Duration::from_millis(400);
+/// The most of an answer that is read.
+const MOST_OF_ANSWER: usize = 16 * 1024;
+
+/// Why nothing could be verified.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// No connection came about.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The machine could not be looked at.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// There is no such process.
+    #[error("no process has the number {0}; `samehost scan` lists those with connections")]
+    NoProcess(u32),
+    /// The process is another user's.
+    #[error("the descriptors of process {0} may not be read; run verify as root: sudo samehost verify {0}")]
+    Denied(u32),
+    /// The kernel said nothing of our own connection.
+    #[error("the kernel does not say what the connection to {endpoint} is: {source}")]
+    Unobserved {
+        /// Where it goes.
+        endpoint: Endpoint,
+        /// What it said instead.
+        source: std::io::Error,
+    },
+}
+
+/// Verifies a target; `text` is what the user wrote, for the report.
+///
+/// # Errors
+/// [`VerifyError`], when nothing could be connected to or looked at.
+pub fn verify(target: &Target, text: &str, version: &str) -> Result<Verification, VerifyError> {
+    let mut verification = Verification {
+        schema: VERIFY_SCHEMA,
+        target: without_password(text),
+        endpoint: None,
+        transport: None,
+        proofs: Vec::new(),
+        connections: Vec::new(),
+        remote: 0,
+        notes: Vec::new(),
+        expected: None,
+        as_expected: None,
+    };
+    match target {
+        Target::Process(pid) => process(&mut verification, *pid, version)?,
+        Target::Address { protocol, endpoint, notes } => {
+            verification.endpoint = Some(endpoint.to_string());
+            verification.notes.clone_from(notes);
+            address(&mut verification, *protocol, endpoint, version)?;
+        }
+    }
+    Ok(verification)
+}
+
+fn address(
+    verification: &mut Verification,
+    protocol: Protocol,
+    endpoint: &Endpoint,
+    version: &str,
+) -> Result<(), VerifyError> {
+    let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
+    let mut stream = connect(endpoint, &options)?;
+    let unobserved = |source| VerifyError::Unobserved { endpoint: endpoint.clone(), source };
+    let observed = stream.observed().map_err(unobserved)?;
+    let transport = match observed.family {
+        Family::Unix => Some("unix"),
+        Family::Inet | Family::Inet6 => Some("tcp"),
+        _ => None,
+    };
+    verification.transport = transport;
+    verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
+    // The server's answer comes after its accept, so the listing below shows both ends.
+    let answer = if protocol == Protocol::Redis { redis(&mut stream) } else { None };
+    let inode = fstat(&stream).map_err(|errno| unobserved(errno.into()))?.st_ino;
+    verification.proofs.extend(accepted_pair(inode, version)?);
+    verification.proofs.extend(answer);
+    Ok(())
+}
+
+/// What the kernel's listing says of the other end. A server may need a moment to accept; one that does not is told.
+fn accepted_pair(inode: u64, version: &str) -> Result<Vec<Proof>, ScanError> {
+    let begun = Instant::now();
+    loop {
+        let scan = collect(version)?;
+        let proofs = pair(&scan, inode);
+        let is_held = scan.connections.iter().any(|connection| {
+            let inode_of = |at: usize| scan.sockets.get(at).map(|socket| socket.inode);
+            inode_of(connection.client) == Some(inode) && scan.holder(connection.server).is_some()
+        });
+        if is_held || begun.elapsed() > MOMENT {
+            return Ok(proofs);
+        }
+        std::thread::sleep(MOMENT / 20);
+    }
+}
+
+/// What the kernel's listing says of the other end.
+fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
+    let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else { return Vec::new() };
+    let own = &scan.sockets[at];
+    let transport = Some(if own.kind.is_unix() { "unix" } else { "tcp" });
+    let mut proofs = Vec::new();
+    let connection = scan.connections.iter().find(|connection| connection.client == at);
+    let other = connection.and_then(|connection| scan.sockets.get(connection.server));
+    if let Some(other) = other {
+        let says = format!("{} socket {inode} ↔ socket {} at {}", own.kind.label(), other.inode, other.local);
+        proofs.push(Proof { by: "socket pair", says, transport });
+    }
+    let holder = other.and_then(|other| other.pids.first()).and_then(|pid| scan.process(*pid));
+    // Not accepted yet: nobody holds that end, but the listener's process will.
+    let service = connection
+        .and_then(|connection| connection.service)
+        .or_else(|| {
+            scan.services.iter().position(|service| {
+                service.listeners.iter().any(|at| {
+                    scan.sockets.get(*at).is_some_and(|socket| {
+                        own.kind.is_unix() && socket.local == own.peer && socket.local.path().is_some()
+                    })
+                })
+            })
+        })
+        .and_then(|at| scan.services.get(at));
+    match (holder, service) {
+        (Some(process), service) => {
+            let name = service.map_or("", |service| service.name.as_str());
+            proofs.push(Proof {
+                by: "peer",
+                says: format!("{} {name}", identity(process)).trim().to_owned(),
+                transport: None,
+            });
+        }
+        (None, Some(service)) => {
+            proofs.push(Proof {
+                by: "peer",
+                says: format!("{}, which has not accepted it yet", service.name),
+                transport: None,
+            });
+        }
+        (None, None) => {}
+    }
+    proofs
+}
+
+fn identity(process: &Process) -> String {
+    let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    format!("{} {}, user {user}:", process.name, process.pid)
+}
+
+/// What Redis says of us: our address as it sees it, which for a Unix socket is the path with port 0.
+fn redis(stream: &mut Stream) -> Option<Proof> {
+    set_socket_timeout(stream.as_fd(), Timeout::Recv, Some(PATIENCE)).ok()?;
+    stream.write_all(b"CLIENT INFO\r\n").ok()?;
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    while answer.len() < MOST_OF_ANSWER && !is_whole(&answer) {
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => answer.extend_from_slice(&chunk[..length]),
+        }
+    }
+    let text = String::from_utf8_lossy(&answer);
+    if text.starts_with('-') {
+        let says = format!(
+            "CLIENT INFO was refused: {}",
+            text.trim_start_matches('-').lines().next().unwrap_or_default()
+        );
+        return Some(Proof { by: "server", says, transport: None });
+    }
+    let fields = || text.split_whitespace();
+    let address = fields().find_map(|field| field.strip_prefix("addr="))?;
+    let flags = fields().find_map(|field| field.strip_prefix("flags=")).unwrap_or_default();
+    let is_unix = flags.contains('U') || address.ends_with(":0");
+    let says = format!("CLIENT INFO: addr={address} flags={flags}");
+    Some(Proof { by: "server", says, transport: Some(if is_unix { "unix" } else { "tcp" }) })
+}
+
+/// Whether a bulk reply (`$LENGTH\r\n…\r\n`) or an error (`-…\r\n`) is there to its end.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    match text.split_once("\r\n") {
+        Some((head, rest)) => match head.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) {
+            Some(length) => rest.len() >= length,
+            None => true,
+        },
+        None => false,
+    }
+}
+
+/// What connections that are told together have in common: transport, role, address, service and the other end.
+type Alike = (&'static str, &'static str, String, Option<String>, Option<String>);
+
+fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(), VerifyError> {
+    match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Err(VerifyError::Denied(pid));
+        }
+        Err(_) => return Err(VerifyError::NoProcess(pid)),
+        Ok(_) => {}
+    }
+    let scan = collect(version)?;
+    let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
+    let mut joined = Vec::new();
+    for connection in &scan.connections {
+        let (Some(client), Some(server)) =
+            (scan.sockets.get(connection.client), scan.sockets.get(connection.server))
+        else {
+            continue;
+        };
+        // Socket pairs have no listener: they are part of the program, not a choice of transport.
+        if connection.service.is_none() && connection.kind.is_unix()
+            || connection.kind == SocketKind::UnixDgram
+        {
+            continue;
+        }
+        for (role, own, other) in [("client", client, server), ("server", server, client)] {
+            if own.pids.contains(&pid) {
+                joined.push(own.inode);
+                let process = other.pids.first().and_then(|pid| scan.process(*pid));
+                let other = process.map(|process| format!("{} {}", process.name, process.pid));
+                let service =
+                    connection.service.and_then(|at| scan.services.get(at)).map(|one| one.name.clone());
+                let transport = if connection.kind.is_unix() { "unix" } else { "tcp" };
+                *groups.entry((transport, role, server.local.to_string(), service, other)).or_default() += 1;
+            }
+        }
+    }
+    verification.connections = groups
+        .into_iter()
+        .map(|((transport, role, service_address, service, other), count)| HeldConnection {
+            transport,
+            role,
+            service_address,
+            service,
+            other,
+            count,
+        })
+        .collect();
+    let is_remote = |socket: &&samehost_model::scan::Socket| {
+        socket.kind.is_tcp()
+            && socket.state == SocketState::Established
+            && socket.pids.contains(&pid)
+            && !joined.contains(&socket.inode)
+    };
+    verification.remote = scan.sockets.iter().filter(is_remote).count() as u32;
+    let has = |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
+    verification.transport = match (has("unix"), has("tcp")) {
+        (true, true) => Some("mixed"),
+        (true, false) => Some("unix"),
+        (false, true) => Some("tcp"),
+        (false, false) => None,
+    };
+    Ok(())
+}
+
+/// Holds what was found against what was expected: the transport, and every proof that names one.
+pub fn expect(verification: &mut Verification, expected: &str) {
+    let agrees = verification.transport == Some(expected)
+        && verification
+            .proofs
+            .iter()
+            .all(|proof| proof.transport.is_none_or(|transport| transport == expected));
+    verification.expected = Some(expected.to_owned());
+    verification.as_expected = Some(agrees);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_unix_socket_are_proved() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let accepting = std::thread::spawn(move || listener.accept());
+        let text = format!("unix:{}", path.display());
+        let mut found = verify(&text.parse().unwrap(), &text, "0").unwrap();
+        accepting.join().unwrap().unwrap();
+        expect(&mut found, "unix");
+        assert_eq!((found.transport, found.as_expected), (Some("unix"), Some(true)));
+        assert!(found.proofs[0].says.contains("AF_UNIX"), "{found:?}");
+        expect(&mut found, "tcp");
+        assert_eq!(found.as_expected, Some(false));
+    }
+
+    #[test]
+    fn a_process_shows_its_connections() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _server = listener.accept().unwrap();
+        let pid = std::process::id();
+        let found = verify(&Target::Process(pid), "x", "0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        assert!(found.connections.iter().any(|one| one.service_address == address && one.role == "client"));
+        assert!(matches!(verify(&Target::Process(u32::MAX), "x", "0"), Err(VerifyError::NoProcess(_))));
+    }
+
+    #[test]
+    fn answers_of_redis_end() {
+        assert!(is_whole(b"$3\r\nabc\r\n") && is_whole(b"-NOAUTH x\r\n"));
+        assert!(!is_whole(b"$30\r\nabc") && !is_whole(b"$3"));
+    }
+}

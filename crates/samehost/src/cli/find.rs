@@ -1,0 +1,46 @@
+//! Options of the verbs that find and prove: scan, verify, how.
+
+use std::time::Duration;
+
+use clap::Args;
+
+#[derive(Args, Clone, Debug)]
+pub struct ScanOptions {
+    /// Print everything found as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Measure the traffic of TCP connections for this long, and predict what a switch would save
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub observe: Option<Duration>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct VerifyOptions {
+    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306) or a URL (mysql://user@localhost/db, redis://…)
+    pub target: String,
+    /// Exit with 1 unless this transport is in use
+    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
+    pub expect: Option<String>,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct HowOptions {
+    /// The service: mysql, mariadb, postgres, redis, memcached, php-fpm, nginx, …
+    #[arg(required_unless_present = "url")]
+    pub service: Option<String>,
+    /// Only clients of this language (php, python, node, go, ruby, java, rust, c, tools) or of this name
+    #[arg(long, value_name = "LANGUAGE")]
+    pub client: Option<String>,
+    /// Translate this URL
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}

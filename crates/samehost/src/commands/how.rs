@@ -1,0 +1,28 @@
+//! `samehost how`: how a service is set up for a Unix socket, and each client's own words for it.
+
+use std::io::Write;
+
+use anyhow::Context;
+use samehost_scan::{HowError, Question, Target, TargetError};
+
+use crate::cli::HowOptions;
+use crate::exit::{Ending, WrongUse};
+use crate::output;
+
+pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
+    let wrong = |error: TargetError| WrongUse(error.to_string());
+    let url = options.url.as_deref().map(str::parse::<Target>).transpose().map_err(wrong)?;
+    let question = Question { service: options.service.clone(), client: options.client.clone(), url };
+    let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    let answer =
+        samehost_scan::how(&question, &scan).map_err(|error: HowError| WrongUse(error.to_string()))?;
+    let mut bytes = Vec::new();
+    if options.json {
+        serde_json::to_writer_pretty(&mut bytes, &answer)?;
+        bytes.push(b'\n');
+    } else {
+        output::terminal().render_how(&answer, &mut bytes)?;
+    }
+    std::io::stdout().write_all(&bytes).context("standard output")?;
+    Ok(Ending::Done)
+}

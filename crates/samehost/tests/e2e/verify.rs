@@ -1,0 +1,128 @@
+//! `samehost verify`: the transport that is really in use, and the exit status when it is not the expected one.
+
+use serde_json::Value;
+
+use crate::scan::{Held, connection_of, host_port};
+use crate::support::{Home, wait_for};
+
+fn verify(home: &Home, arguments: &[&str]) -> (i32, Value) {
+    let ended = home.run(&[&["verify", "--json"], arguments].concat());
+    (ended.status, serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr)))
+}
+
+#[test]
+fn endpoints_are_proved_and_expectations_held() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    for (endpoint, transport, other) in [(&server.unix, "unix", "tcp"), (&server.tcp, "tcp", "unix")] {
+        let (status, found) = verify(&home, &[endpoint, "--expect", transport]);
+        assert_eq!((status, found["transport"].as_str()), (0, Some(transport)), "{found:#}");
+        let by: Vec<&str> =
+            found["proofs"].as_array().unwrap().iter().filter_map(|one| one["by"].as_str()).collect();
+        assert_eq!(by, ["kernel", "socket pair", "peer"], "{found:#}");
+        let (status, found) = verify(&home, &[endpoint, "--expect", other]);
+        assert_eq!((status, found["as_expected"].as_bool()), (1, Some(false)));
+    }
+    let shown = home.run(&["verify", &server.tcp, "--expect", "unix"]);
+    assert_eq!(shown.status, 1);
+    assert!(shown.stdout.contains("uses TCP, but unix was expected"), "{}", shown.stdout);
+}
+
+#[test]
+fn redis_says_what_it_sees() {
+    let home = Home::new();
+    let socket = home.path("redis.sock");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _redis = Held::start(
+        "redis-server",
+        &[
+            "--port",
+            &port.to_string(),
+            "--save",
+            "",
+            "--dir",
+            home.path("run").to_str().unwrap(),
+            "--unixsocket",
+            socket.to_str().unwrap(),
+        ],
+    );
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    for (url, transport) in
+        [(format!("redis+unix://{}", socket.display()), "unix"), (format!("redis://127.0.0.1:{port}"), "tcp")]
+    {
+        let (status, found) = verify(&home, &[&url, "--expect", transport]);
+        assert_eq!(status, 0, "{found:#}");
+        let server = found["proofs"].as_array().unwrap().iter().find(|one| one["by"] == "server").unwrap();
+        assert_eq!(server["transport"].as_str(), Some(transport), "{found:#}");
+        let peer = found["proofs"].as_array().unwrap().iter().find(|one| one["by"] == "peer").unwrap();
+        assert!(peer["says"].as_str().unwrap().contains("redis-server"), "{found:#}");
+    }
+}
+
+#[test]
+fn a_process_is_judged_by_what_it_holds() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let [host, port] = host_port(&server.tcp);
+    let over_tcp = Held::start("nc", &[host, port]);
+    let over_unix = Held::start("nc", &["-U", home.path("echo.sock").to_str().unwrap()]);
+    for (client, transport, expected) in [(&over_tcp, "tcp", 1), (&over_unix, "unix", 0)] {
+        connection_of(&home, client.pid());
+        let (status, found) = verify(&home, &[&client.pid().to_string(), "--expect", "unix"]);
+        assert_eq!((status, found["transport"].as_str()), (expected, Some(transport)), "{found:#}");
+        assert_eq!(found["connections"][0]["role"], "client");
+        assert_eq!(found["connections"][0]["service"], "samehost serve");
+    }
+    assert_eq!(home.run(&["verify", "4194305"]).status, 3);
+}
+
+#[test]
+fn localhost_is_explained_and_wrong_targets_refused() {
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let [_, port] = host_port(&server.tcp);
+    let shown = home.run(&["verify", &format!("postgres://u:hunter2@localhost:{port}/db")]);
+    assert_eq!(shown.status, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("`localhost` means TCP"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("hunter2"), "{}", shown.stdout);
+    let wrong = home.run(&["verify", "nginx"]);
+    assert_eq!(wrong.status, 2);
+    assert!(wrong.stderr.contains("no process number, endpoint or URL"), "{}", wrong.stderr);
+    let dead = home.run(&["verify", "unix:/nowhere/x.sock"]);
+    assert_eq!(dead.status, 3);
+    assert!(dead.stderr.contains("/nowhere"), "{}", dead.stderr);
+}
+
+#[test]
+fn how_names_the_path_found_here_and_translates_urls() {
+    let home = Home::new();
+    let socket = home.path("redis.sock");
+    let _redis = Held::start(
+        "redis-server",
+        &[
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--dir",
+            home.path("run").to_str().unwrap(),
+            "--unixsocket",
+            socket.to_str().unwrap(),
+        ],
+    );
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let found = home.run(&["how", "redis", "--client", "python", "--json"]);
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(
+        (found["schema"].as_str(), found["path_from"].as_str()),
+        (Some("samehost.how/1"), Some("found here"))
+    );
+    assert_eq!(found["clients"][0]["client"], "redis-py");
+    let shown = home.run(&["how", "--url", "mysql://bob:hunter2@127.0.0.1:3307/shop"]);
+    assert_eq!(shown.status, 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("DB_HOST") && shown.stdout.contains("3307"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("hunter2"));
+    for arguments in [&["how", "cobol"][..], &["how", "mysql", "--client", "cobol"], &["how", "apache"]] {
+        assert_eq!(home.run(arguments).status, 2, "{arguments:?}");
+    }
+}

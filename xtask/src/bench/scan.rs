@@ -1,0 +1,91 @@
+//! The yardstick of `scan`: a host with 10,000 sockets, looked at by us, by ss and by lsof, alternated command by
+//! command. The sockets are connections to ten echo servers, half over TCP and half over Unix sockets.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+
+use super::Tools;
+
+/// Servers that share the connections: a host has many processes, not one with everything.
+const SERVERS: usize = 10;
+/// Connections of each server over each transport; a connection is two sockets.
+const EACH: usize = 250;
+/// What issue 6 allows in memory.
+const MOST_KIB: u64 = 64 * 1024;
+
+/// A server with its clients; gone when dropped.
+struct Crowd {
+    child: Child,
+    _tcp: Vec<TcpStream>,
+    _unix: Vec<UnixStream>,
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Crowd {
+    fn gather(tools: &Tools, number: usize) -> anyhow::Result<Self> {
+        let path = tools.directory.path().join(format!("crowd-{number}.sock"));
+        let mut child = Command::new(&tools.samehost)
+            .args(["serve", "echo", "--model", "epoll", "--listen", "tcp:127.0.0.1:0"])
+            .arg("--listen")
+            .arg(format!("unix:{}", path.display()))
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("the server's output")?).lines();
+        let first = lines.next().context("the server said nothing")??;
+        let address = first.trim_start_matches("listening on tcp:").to_owned();
+        lines.next().context("the server said one line only")??;
+        let too_many = "10,000 sockets need 5,000 descriptors here: ulimit -n 20000";
+        let tcp =
+            (0..EACH).map(|_| TcpStream::connect(&address)).collect::<Result<_, _>>().context(too_many)?;
+        let unix =
+            (0..EACH).map(|_| UnixStream::connect(&path)).collect::<Result<_, _>>().context(too_many)?;
+        Ok(Crowd { child, _tcp: tcp, _unix: unix })
+    }
+}
+
+/// Alternates `scan`, `ss -tuxp` and `lsof -nP -i -U`, and looks at the memory that `scan` takes.
+pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
+    let crowd: Vec<Crowd> =
+        (0..SERVERS).map(|number| Crowd::gather(tools, number)).collect::<Result<_, _>>()?;
+    let sockets = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    println!("{} servers; {}", crowd.len(), sockets.lines().next().unwrap_or_default());
+    let ours = format!("scan={} scan", tools.samehost.display());
+    let json = format!("scan-json={} scan --json", tools.samehost.display());
+    let arms = ["ss=ss -tuxp".to_owned(), ours, json, "lsof=lsof -nP -i -U".to_owned()];
+    let mut command = Command::new(&tools.samehost);
+    command.args(["bench", "command", "--budget", "60s", "--min-blocks", "20", "--max-blocks", "60"]);
+    for arm in &arms {
+        command.args(["--arm", arm]);
+    }
+    let status = command.status()?;
+    if !status.success() {
+        bail!("the comparison ended with {status}");
+    }
+    memory(tools)
+}
+
+/// The most memory of one scan, as the kernel counts it for a shell's only child.
+fn memory(tools: &Tools) -> anyhow::Result<()> {
+    for arguments in [&["scan"][..], &["scan", "--json"]] {
+        let mut command = Command::new("/usr/bin/time");
+        let output =
+            command.args(["-f", "%M"]).arg(&tools.samehost).args(arguments).stdout(Stdio::null()).output();
+        let output = output.context("install the package time")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let kib: u64 =
+            text.trim().lines().last().unwrap_or_default().parse().context("the output of time")?;
+        println!("{}: {kib} KiB at most (allowed: {MOST_KIB})", arguments.join(" "));
+        ensure!(kib <= MOST_KIB, "more than allowed");
+    }
+    Ok(())
+}
