@@ -46,7 +46,7 @@ pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Re
 }
 
 /// What changed, the safer ratios first.
-fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
+pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     let tell = |what: &str, all: &[Comparison]| {
         let count = |verdict: Verdict| all.iter().filter(|c| c.verdict == verdict).count();
         let (better, worse) = (count(Verdict::Faster), count(Verdict::Slower));

@@ -18,6 +18,11 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
+/// The same value on one line.
+pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(&only_numbers(report))?)
+}
+
 /// The report without values that are no numbers, which JSON would turn into a `null` that no reader expects.
 fn only_numbers(report: &Report) -> Report {
     let mut report = report.clone();
@@ -39,7 +44,10 @@ impl Formatter for Visible<'_> {
         let mut from = 0;
         for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
             writer.write_all(&fragment.as_bytes()[from..at])?;
-            write!(writer, "\\u{:04x}", u32::from(c))?;
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
             from = at + c.len_utf8();
         }
         writer.write_all(&fragment.as_bytes()[from..])

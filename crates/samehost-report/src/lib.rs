@@ -1,4 +1,4 @@
-//! From a report to bytes: terminal, JSON, CSV, Markdown. Pure: it reads no clock, opens no file, prints
+//! From a report to bytes: terminal, JSON, CSV, Markdown, HTML. Pure: it reads no clock, opens no file, prints
 //! nothing and decides nothing; verdicts come from `samehost-stats`, here they only get words.
 //!
 //! A renderer is one file and one line in [`RENDERERS`]. The terminal is apart, for it has a width and colours.
@@ -12,7 +12,9 @@ mod csv;
 mod figures;
 mod grid;
 mod head;
+mod history;
 mod how;
+mod html;
 mod json;
 mod ladder;
 mod line;
@@ -34,6 +36,8 @@ use std::io::{self, Write};
 use samehost_model::Report;
 
 pub use checkup::{Finding, FindingKind, Running};
+pub use history::{Change, Run};
+pub use html::render_page;
 pub use number::{format_ratio, format_value};
 pub use terminal::Terminal;
 
@@ -60,4 +64,5 @@ pub const RENDERERS: &[Renderer] = &[
         about: "the answer and its table, to paste into an issue",
         render: markdown::render,
     },
+    Renderer { name: "html", about: "one page with charts that opens offline", render: html::render },
 ];

@@ -51,6 +51,8 @@ pub enum Verb {
     Report(ReportOptions),
     /// Compare two stored results: what changed from OLD to NEW
     Compare(CompareOptions),
+    /// List stored results, each with what changed since the run before it of the same command
+    History(HistoryOptions),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -78,6 +80,9 @@ pub struct CheckupOptions {
     /// Write all reports of the checkup as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write all reports of the checkup as one HTML page, which opens offline, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -351,6 +356,19 @@ pub struct CompareOptions {
     #[arg(long)]
     pub fail_on_slower: bool,
     /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct HistoryOptions {
+    /// Stored results: reports (--json) or samples files; all stored samples files by default
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Exit with 1 when any metric of any arm became slower from one run to the next
+    #[arg(long)]
+    pub fail_on_slower: bool,
+    /// Write the list as JSON to this file (`-`: standard output, and nothing else there)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some(Verb::Serve(options)) => commands::serve(&options),
         Some(Verb::Report(options)) => commands::report(&options),
         Some(Verb::Compare(options)) => commands::compare(&options),
+        Some(Verb::History(options)) => commands::history(&options),
         Some(Verb::Completions { shell }) => commands::completions(shell),
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),

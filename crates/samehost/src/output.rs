@@ -26,6 +26,9 @@ pub struct OutputOptions {
     /// Write the report as Markdown to this file
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
+    /// Write the report as one HTML page with charts, which opens offline, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print no table and no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -46,8 +49,14 @@ pub struct Outputs {
 }
 
 impl OutputOptions {
+    /// Whether anything goes to a file of its own.
+    pub fn to_files(&self) -> bool {
+        !self.wanted().is_empty()
+    }
+
     fn wanted(&self) -> Vec<(&'static Renderer, &Path)> {
-        let files = [("json", &self.json), ("csv", &self.csv), ("markdown", &self.markdown)];
+        let files =
+            [("json", &self.json), ("csv", &self.csv), ("markdown", &self.markdown), ("html", &self.html)];
         files
             .into_iter()
             .filter_map(|(name, path)| {

@@ -103,6 +103,11 @@ fn remove_oldest(directory: &Path) {
     }
 }
 
+/// Every samples file, the oldest first.
+pub fn all() -> Vec<PathBuf> {
+    directory().map_or_else(Vec::new, |directory| stored(&directory))
+}
+
 /// The newest samples file.
 pub fn newest() -> Option<PathBuf> {
     stored(&directory()?).pop()

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod csv;
+mod html;
 mod json;
 mod markdown;
 mod scene;

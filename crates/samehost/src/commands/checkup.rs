@@ -29,6 +29,12 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if !BUDGETS.contains(&budget) {
         return Err(WrongUse("--budget takes 20s to 10m; fewer seconds tell nothing".into()).into());
     }
+    let standard_output = std::path::Path::new("-");
+    let to_stdout = [&options.json, &options.html].into_iter().flatten().filter(|p| *p == standard_output);
+    let to_stdout = to_stdout.count();
+    if to_stdout > 1 {
+        return Err(WrongUse("only one output can go to standard output (`-`)".into()).into());
+    }
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     // Looked at before any server of ours runs.
@@ -54,7 +60,15 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&reports, &neighbours, &notes)?)?;
     }
-    if options.json.as_deref() != Some(std::path::Path::new("-")) {
+    if let Some(path) = &options.html {
+        let labels: Vec<String> = reports.iter().map(|(part, _)| label(part)).collect();
+        let parts: Vec<(&str, &Report)> =
+            labels.iter().zip(&reports).map(|(label, (_, report))| (label.as_str(), report)).collect();
+        let mut bytes = Vec::new();
+        samehost_report::render_page("Checkup", &notes, &parts, &mut bytes)?;
+        output::write_to(path, &bytes)?;
+    }
+    if to_stdout == 0 {
         let mut bytes = Vec::new();
         output::terminal().render_checkup(&findings(&reports), &running(&neighbours), &notes, &mut bytes)?;
         std::io::stdout().write_all(&bytes).context("standard output")?;
@@ -81,15 +95,19 @@ fn running(neighbours: &[Neighbour]) -> Vec<Running<'_>> {
     neighbours.iter().map(|found| Running { about: &found.about, line: &found.line }).collect()
 }
 
+/// What a part is called.
+fn label(part: &Part) -> String {
+    match part.lines.as_slice() {
+        [line] => line.label.clone(),
+        _ => part.workload.to_owned(),
+    }
+}
+
 fn as_json(
     reports: &[(Part, Report)],
     neighbours: &[Neighbour],
     notes: &[String],
 ) -> anyhow::Result<Vec<u8>> {
-    let label = |part: &Part| match part.lines.as_slice() {
-        [line] => line.label.clone(),
-        _ => part.workload.to_owned(),
-    };
     let parts: Vec<_> =
         reports.iter().map(|(part, report)| json!({ "label": label(part), "report": report })).collect();
     let running: Vec<_> = neighbours

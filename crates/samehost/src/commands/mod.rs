@@ -3,6 +3,7 @@
 mod bench;
 mod checkup;
 mod compare;
+mod history;
 mod how;
 mod report;
 mod scan;
@@ -14,6 +15,7 @@ mod verify;
 pub use bench::bench;
 pub use checkup::checkup;
 pub use compare::compare;
+pub use history::history;
 pub use how::how;
 pub use report::report;
 pub use scan::scan;

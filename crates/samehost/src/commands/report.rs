@@ -11,10 +11,9 @@ pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     } else {
         options.files.clone()
     };
-    let to_files =
-        options.output.json.is_some() || options.output.csv.is_some() || options.output.markdown.is_some();
-    if files.len() > 1 && to_files {
-        return Err(WrongUse("--json, --csv and --markdown take one stored result at a time".into()).into());
+    if files.len() > 1 && options.output.to_files() {
+        let text = "--json, --csv, --markdown and --html take one stored result at a time";
+        return Err(WrongUse(text.into()).into());
     }
     let mut last = Ending::Done;
     for file in &files {

@@ -10,6 +10,7 @@ mod command;
 mod docs;
 mod endings;
 mod honesty;
+mod html;
 mod registry;
 mod scan;
 mod serve;

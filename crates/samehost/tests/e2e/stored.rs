@@ -84,3 +84,39 @@ fn two_reports_are_compared() {
     assert_eq!(home.run(&quick).status, 0);
     assert_eq!(home.run(&["compare", &old, noop.to_str().unwrap()]).status, 2, "nothing in common");
 }
+
+#[test]
+fn history_holds_each_run_against_the_one_before() {
+    let home = Home::new();
+    let (old, new) = (store(&home, "old.json", "1"), store(&home, "new.json", "2"));
+    // Later, and every latency ten times as large.
+    let mut slow: serde_json::Value = serde_json::from_str(&fs::read_to_string(&new).unwrap()).unwrap();
+    slow["started_at"] = "2099-01-01T00:00:00Z".into();
+    for trial in slow["trials"].as_array_mut().unwrap() {
+        for value in trial["latency_us"].as_object_mut().unwrap().values_mut() {
+            if let Some(number) = value.as_f64() {
+                *value = (10.0 * number).into();
+            }
+        }
+    }
+    let later = home.path("later.json");
+    fs::write(&later, slow.to_string()).unwrap();
+    let files = [later.to_str().unwrap(), &old, &new];
+    let ended = home.run(&[&["history"], &files[..]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert_eq!(ended.stdout.matches("the first stored run").count(), 1, "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("since the run before").count(), 2, "{}", ended.stdout);
+    let listed = home.run(&[&["history", "--json", "-"], &files[..]].concat());
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let runs = listed["runs"].as_array().unwrap();
+    assert_eq!(runs[0]["previous"], serde_json::Value::Null);
+    assert_eq!(runs[2]["previous"], new.as_str());
+    assert!(!runs[2]["changes"]["arms"].as_array().unwrap().is_empty());
+    // The store knows both runs by itself.
+    let stored = home.run(&["history"]);
+    assert_eq!(stored.status, 0, "{}", stored.stderr);
+    assert!(stored.stdout.contains("since the run before"), "{}", stored.stdout);
+    let nothing = Home::new().run(&["history"]);
+    assert_eq!(nothing.status, 2);
+    assert!(nothing.stderr.contains("samehost bench"), "{}", nothing.stderr);
+}

@@ -1,0 +1,90 @@
+//! Stored results in the order of time: each with its answer, and what changed since the run before it of the same
+//! command.
+
+use std::io::{self, Write};
+
+use samehost_model::Report;
+use samehost_stats::Changes;
+
+use crate::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::terminal::{Page, Terminal};
+use crate::text::clean;
+use crate::view::View;
+use crate::{answer, changes, head, words};
+
+/// A stored result.
+pub struct Run<'a> {
+    /// Where it is stored.
+    pub file: &'a str,
+    /// The result.
+    pub report: &'a Report,
+    /// What changed since the run before.
+    pub change: Change,
+}
+
+/// What can be said of a run against the one before it.
+pub enum Change {
+    /// No stored run of the same command is older.
+    First,
+    /// What `compare` finds.
+    Since(Changes),
+    /// They cannot be compared, and why.
+    Unknown(String),
+}
+
+const INDENT: usize = 2;
+
+impl Terminal {
+    /// Renders stored results, each with what changed since the one before.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_history(&self, runs: &[Run<'_>], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        compose(&mut page, runs);
+        self.print(&page, out)
+    }
+}
+
+/// Composes the page: the oldest run first, the newest where the eye is.
+fn compose(page: &mut Page, runs: &[Run<'_>]) {
+    for run in runs {
+        let view = View::of(run.report);
+        let mut lines = Vec::new();
+        for line in head::flow(&head::what(&view), page.columns) {
+            lines.push(Line::from(vec![Span::new(Tone::Bold, line)]));
+        }
+        for line in head::flow(&head::how(&view), page.columns) {
+            lines.push(Line::from(vec![Span::dim(line)]));
+        }
+        for paragraph in answer::answer(&view) {
+            lines.extend(wrap_spans(&paragraph, page.measure()));
+        }
+        for paragraph in said(run) {
+            lines.extend(labelled(&Span::dim("→"), INDENT, &paragraph, page.measure()));
+        }
+        lines.push(Line::from(vec![Span::dim(clean(run.file))]));
+        page.section(lines);
+    }
+}
+
+fn said(run: &Run<'_>) -> Vec<Vec<Span>> {
+    match &run.change {
+        Change::First => vec![vec![Span::dim("the first stored run of this command")]],
+        Change::Unknown(reason) => {
+            vec![vec![Span::new(Tone::Doubt, format!("not comparable with the run before: {reason}"))]]
+        }
+        Change::Since(found) => {
+            let mut told = vec![vec![Span::dim("since the run before:")]];
+            told[0].extend(changes::summary(found, run.report).into_iter().flatten());
+            let doubts = found.warnings.iter().map(|warning| {
+                vec![
+                    Span::new(Tone::Doubt, format!("{}:", words::code(warning.code))),
+                    Span::plain(&warning.message),
+                ]
+            });
+            told.extend(doubts);
+            told
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a page says besides the results: the machine, the server, the command, and the method in a paragraph.
+
+use samehost_model::Report;
+
+use crate::number::{format_percent, format_seconds};
+use crate::text::clean;
+
+/// What was measured on, as label and value; what is unknown is left out.
+pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
+    let (host, server) = (&report.host, &report.workload.server);
+    let allowed = if host.cpus_allowed > 0 && host.cpus_allowed != host.cpus {
+        format!("{} of {}", host.cpus_allowed, host.cpus)
+    } else {
+        host.cpus.to_string()
+    };
+    let whose = if server.managed { "started by samehost" } else { "was running" };
+    let server_text = if server.kind.is_empty() {
+        String::new()
+    } else {
+        format!("{} {} ({whose})", server.kind, server.version).replace("  ", " ")
+    };
+    let mut all: Vec<(String, String)> = [
+        ("CPU", host.cpu_model.clone()),
+        ("CPUs", if host.cpus > 0 { allowed } else { String::new() }),
+        ("quota", host.cgroup_quota.map_or_else(String::new, |quota| format!("{quota} CPUs"))),
+        ("memory", if host.memory_mib > 0 { format!("{} MiB", host.memory_mib) } else { String::new() }),
+        ("distribution", host.distribution.clone()),
+        ("kernel", host.kernel.clone()),
+        ("virtualization", host.virtualization.clone()),
+        ("governor", host.governor.clone()),
+        ("clock source", host.clock_source.clone()),
+        ("mitigations", host.mitigations.join(", ")),
+        ("stolen time", format!("{:.1} %", host.steal_percent)),
+        ("server", server_text),
+        ("started", report.started_at.clone()),
+        ("seed", report.seed.to_string()),
+        ("samehost", report.samehost_version.clone()),
+    ]
+    .into_iter()
+    .map(|(label, value)| (label.to_owned(), clean(&value)))
+    .collect();
+    all.extend(host.sysctls.iter().map(|(name, value)| (clean(name), clean(value))));
+    all.retain(|(_, value)| !value.trim().is_empty());
+    all
+}
+
+/// How numbers came about, for a reader who has this page only.
+pub(crate) fn method(report: &Report) -> String {
+    let plan = &report.plan;
+    let trial = plan.trial_s.map_or_else(
+        || "One run of the operation is a trial.".to_owned(),
+        |s| format!("A trial is {} of checked operations.", format_seconds(s)),
+    );
+    let compared = if report.comparisons.is_empty() {
+        return format!("{trial} Values are medians over trials.");
+    } else {
+        "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
+    };
+    let control = if plan.control {
+        " The baseline also runs against itself; what that control cannot exclude is the noise floor."
+    } else {
+        ""
+    };
+    format!(
+        "{trial} {compared} The ratio is the Hodges–Lehmann estimate of the blocks' log ratios with its {} \
+         signed-rank interval (Student's t below six blocks).{control} A verdict needs the interval outside \
+         both margin (±{}) and noise floor; equivalent means the difference is shown to lie inside the margin. \
+         p-values are adjusted over the points of a metric (Holm). How much to measure was decided \
+         beforehand: at fixed numbers of blocks ({} to {}) the precision of ±{} was looked at. Trials that \
+         something else on the machine disturbed were measured again, by a rule that does not see the result.",
+        format_percent(plan.confidence),
+        format_percent(plan.margin),
+        plan.min_blocks,
+        plan.max_blocks,
+        format_percent(plan.precision),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::{Host, Outcome, Plan, SCHEMA, WorkloadInfo};
+
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_left_out() {
+        let report = Report {
+            schema: SCHEMA.into(),
+            samehost_version: "0".into(),
+            started_at: String::new(),
+            command: Vec::new(),
+            seed: 7,
+            outcome: Outcome::Complete,
+            host: Host { cpus: 8, cpus_allowed: 2, ..Host::default() },
+            workload: WorkloadInfo::default(),
+            plan: Plan::default(),
+            arms: Vec::new(),
+            trials: Vec::new(),
+            comparisons: Vec::new(),
+            controls: Vec::new(),
+            evidence: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let labels: Vec<(String, String)> = environment(&report);
+        let labels: Vec<&str> = labels.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(labels, ["CPUs", "stolen time", "seed", "samehost"]);
+        assert_eq!(environment(&report)[0].1, "2 of 8");
+        assert_eq!(
+            method(&report),
+            "A trial is 0.5 s of checked operations. Values are medians over trials."
+        );
+    }
+}

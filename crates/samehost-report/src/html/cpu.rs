@@ -1,0 +1,128 @@
+//! CPU time per operation: client and server, user and kernel, stacked.
+
+use samehost_model::Sample;
+use serde_json::json;
+
+use super::chart::{self, Chart, ChartView, Series};
+use super::{escape, scale};
+use crate::grid::{Align, Column, Grid};
+use crate::line::Span;
+use crate::number::format_value;
+use crate::text::truncate;
+use crate::view::{self, View};
+
+/// A part of the stack: key, name, colour, hatching, and how a sample answers.
+struct Part {
+    key: &'static str,
+    name: &'static str,
+    colour: &'static str,
+    pattern: &'static str,
+    read: fn(&Sample) -> Option<f64>,
+}
+
+fn part(
+    key: &'static str,
+    name: &'static str,
+    colour: &'static str,
+    pattern: &'static str,
+    read: fn(&Sample) -> Option<f64>,
+) -> Part {
+    Part { key, name, colour, pattern, read }
+}
+
+/// The parts of a sample that tells user and kernel apart, and of one that does not.
+fn parts() -> [Part; 6] {
+    [
+        part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
+        part("client-kernel", "client, kernel", "$client-soft", "/", |s| {
+            Some((s.client_cpu_us_per_op? - s.client_user_us_per_op?).max(0.0))
+        }),
+        part("client", "client", "$client", "", |s| {
+            s.client_cpu_us_per_op.filter(|_| s.client_user_us_per_op.is_none())
+        }),
+        part("server-user", "server, user", "$server", "", |s| s.server_user_us_per_op),
+        part("server-kernel", "server, kernel", "$server-soft", "/", |s| {
+            Some((s.server_cpu_us_per_op? - s.server_user_us_per_op?).max(0.0))
+        }),
+        part("server", "server", "$server", "", |s| {
+            s.server_cpu_us_per_op.filter(|_| s.server_user_us_per_op.is_none())
+        }),
+    ]
+}
+
+/// A label on the axis is not longer.
+const LABEL: usize = 30;
+
+/// The chart; nothing where no trial tells its CPU time.
+pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let mut rows: Vec<(String, [Option<f64>; 6])> = Vec::new();
+    for group in &view.groups {
+        for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+            let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));
+            if medians.iter().any(Option::is_some) {
+                let at = view.point(&arm.point);
+                let at = if at.is_empty() { at } else { format!("{at}, ") };
+                rows.push((format!("{at}{}", view.name(&arm.id)), medians));
+            }
+        }
+    }
+    let used: Vec<(usize, Part)> = parts()
+        .into_iter()
+        .enumerate()
+        .filter(|(i, _)| rows.iter().any(|(_, medians)| medians[*i].is_some_and(|m| m > 0.0)))
+        .collect();
+    if rows.is_empty() || used.is_empty() {
+        return None;
+    }
+    let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
+    let mut table = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
+    for (label, medians) in &rows {
+        let cell = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format_value(v, "us"));
+        let mut row = vec![Span::plain(label)];
+        row.extend(used.iter().map(|(i, _)| Span::plain(cell(medians[*i]))));
+        table.push(row);
+    }
+    let traces = used
+        .iter()
+        .map(|(i, part)| {
+            let hover: Vec<String> = rows
+                .iter()
+                .map(|(label, medians)| {
+                    let value = medians[*i].map_or_else(|| "–".to_owned(), |v| format_value(v, "us"));
+                    chart::hover(&[label.clone(), format!("{}: {value} per operation", part.name)])
+                })
+                .collect();
+            json!({
+                "type": "bar", "orientation": "h", "name": part.name, "legendgroup": part.key,
+                "y": (0..rows.len()).collect::<Vec<_>>(),
+                "x": rows.iter().map(|(_, medians)| medians[*i]).collect::<Vec<_>>(),
+                "hovertext": hover, "hoverinfo": "text", "textposition": "none",
+                "marker": {
+                    "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
+                    "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
+                },
+            })
+        })
+        .collect();
+    let totals = rows.iter().map(|(_, medians)| medians.iter().flatten().sum::<f64>());
+    let x = scale::linear_axis("CPU time per operation", "us", true, totals.chain([0.0]));
+    let texts: Vec<String> = rows.iter().map(|(label, _)| escape::chart(&truncate(label, LABEL))).collect();
+    let y = json!({
+        "type": "linear", "range": [rows.len() as f64 - 0.5, -0.5], "ticktext": texts,
+        "tickvals": (0..rows.len()).collect::<Vec<_>>(), "showgrid": false,
+    });
+    let mut layout = chart::layout(&x, &y, 90 + 28 * rows.len());
+    layout["barmode"] = json!("stack");
+    layout["bargap"] = json!(0.25);
+    Some(Chart {
+        id: "cpu".into(),
+        title: "CPU time per operation".into(),
+        about:
+            "Medians over trials of each part, stacked; kernel time is hatched. A part's median need not add \
+                up to the median of the whole."
+                .into(),
+        series: used.iter().map(|(_, part)| Series::other(part.key, part.name, part.colour)).collect(),
+        views: vec![ChartView { label: String::new(), traces, layout }],
+        table,
+    })
+}

@@ -1,0 +1,200 @@
+//! The page around the reports: head, style, the charts' library, the script that ties them together.
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use samehost_model::Report;
+
+use super::{about, charts, escape, figure};
+use crate::line::Span;
+use crate::view::View;
+use crate::{answer, conditions, figures, head, json, notes, words};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
+/// plotly.js, compressed by build.rs; browsers decompress it.
+const PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz"));
+/// The page asks nobody for anything, whatever stands in it.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
+                      img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
+
+/// A report and what it is called among several.
+pub(crate) struct Body<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) report: &'a Report,
+}
+
+pub(crate) fn write(
+    title: &str,
+    notes: &[String],
+    bodies: &[Body<'_>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let first = bodies.first().map_or_else(String::new, |body| head::what(&View::of(body.report)).join(", "));
+    let title = if title.is_empty() { first } else { title.to_owned() };
+    let safe = escape::html(&title);
+    writeln!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"samehost {}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{safe} · samehost</title>\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n<main>",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    if bodies.len() > 1 {
+        writeln!(out, "<h1>{safe}</h1>")?;
+        for note in notes {
+            writeln!(out, "<p class=\"note\">{}</p>", escape::html(note))?;
+        }
+        contents(bodies, out)?;
+    }
+    for (index, body) in bodies.iter().enumerate() {
+        article(index, body, bodies.len() > 1, out)?;
+    }
+    writeln!(
+        out,
+        "</main>\n<footer><p>Made by samehost {}. Charts: plotly.js, MIT licence, © Plotly, Inc. \
+         This file is complete: it loads nothing.</p></footer>\n\
+         <noscript><p class=\"note\">The charts need JavaScript; every value stands in the tables.</p></noscript>\n\
+         <script type=\"text/plain\" id=\"plotly\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>",
+        env!("CARGO_PKG_VERSION"),
+        STANDARD.encode(PLOTLY)
+    )
+}
+
+/// What a report among several is called.
+fn called(body: &Body<'_>) -> String {
+    if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
+}
+
+fn contents(bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<nav aria-label=\"Reports\"><ul>")?;
+    for (index, body) in bodies.iter().enumerate() {
+        writeln!(out, "<li><a href=\"#r{index}\">{}</a></li>", escape::html(&called(body)))?;
+    }
+    writeln!(out, "</ul></nav>")
+}
+
+fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io::Result<()> {
+    let report = body.report;
+    let view = View::of(report);
+    let prefix = format!("r{index}");
+    let level = if many { "h2 class=\"top\"" } else { "h1" };
+    let close = if many { "h2" } else { "h1" };
+    writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
+    let title = if many { called(body) } else { head::what(&view).join(" · ") };
+    writeln!(out, "<{level} id=\"{prefix}-title\">{}</{close}>", escape::html(&title))?;
+    if let Some(text) = head::outcome(report.outcome, &report.plan) {
+        writeln!(out, "<p class=\"doubt\">{}.</p>", escape::html(&text))?;
+    }
+    for headline in notes::headlines(&report.warnings) {
+        let label = words::code(headline.code).to_uppercase();
+        let text = notes::sentence(&headline.message);
+        writeln!(out, "<p class=\"loud\" role=\"alert\">{label}! {}</p>", escape::html(&text))?;
+    }
+    for paragraph in answer::answer(&view).iter().chain(&answer::turns(&view)) {
+        writeln!(out, "<p class=\"answer\">{}</p>", spans(paragraph))?;
+    }
+    writeln!(out, "<p class=\"how\">{}</p>\n</header>", escape::html(&head::how(&view).join(" · ")))?;
+    tables(&view, out)?;
+    let (charts, failure) = charts(&view);
+    if !charts.is_empty() || failure.is_some() {
+        writeln!(out, "<h2>Charts</h2>")?;
+    }
+    if let Some(failure) = failure {
+        writeln!(out, "<p class=\"note\">{}</p>", escape::html(&failure))?;
+    }
+    writeln!(out, "<div class=\"charts\">")?;
+    for chart in &charts {
+        out.write_all(figure::figure(chart, &prefix).as_bytes())?;
+    }
+    writeln!(out, "</div>")?;
+    basis(&view, out)?;
+    raw(report, &prefix, out)?;
+    writeln!(out, "</article>")
+}
+
+fn spans(spans: &[Span]) -> String {
+    spans.iter().map(figure::span).collect::<Vec<_>>().join(" ")
+}
+
+fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let (figures, _) = figures::figures(view);
+    let shown: Vec<_> = figures.iter().filter(|figure| !figure.grid.rows.is_empty()).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "<h2>Results</h2>\n<div class=\"tables\">")?;
+    for figure in shown {
+        writeln!(out, "<div>")?;
+        if !figure.title.is_empty() {
+            writeln!(out, "<h3>{}</h3>", escape::html(&figure.title))?;
+        }
+        let caption = if figure.title.is_empty() { "Results" } else { &figure.title };
+        writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
+    }
+    writeln!(out, "</div>")
+}
+
+/// What the numbers rest on.
+fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let report = view.report;
+    let notes = notes::notes(view);
+    if !notes.is_empty() {
+        writeln!(out, "<h2>Warnings</h2>\n<ul class=\"warnings\">")?;
+        for group in &notes {
+            for message in &group.messages {
+                let code = words::code(group.code);
+                writeln!(out, "<li><span class=\"doubt\">{code}</span> {}</li>", escape::html(message))?;
+            }
+        }
+        writeln!(out, "</ul>")?;
+    }
+    writeln!(out, "<h2>What this rests on</h2>")?;
+    for (grid, caption) in [
+        (figures::besides(view), "Also measured"),
+        (conditions::limits(view), "How busy client and server were"),
+    ] {
+        if let Some(grid) = grid {
+            writeln!(out, "<h3>{caption}</h3>\n{}", figure::table(&grid, caption))?;
+        }
+    }
+    let conditions = conditions::conditions(view);
+    if !conditions.is_empty() {
+        writeln!(out, "<h3>Evidence and conditions</h3>\n<dl>")?;
+        for condition in &conditions {
+            let (label, text) = (escape::html(condition.label), escape::html(&condition.text));
+            writeln!(out, "<dt>{label}</dt><dd>{text}</dd>")?;
+        }
+        writeln!(out, "</dl>")?;
+    }
+    writeln!(out, "<h3>Method</h3>\n<p>{}</p>", escape::html(&about::method(report)))?;
+    writeln!(out, "<h3>Environment</h3>\n<dl>")?;
+    for (label, value) in about::environment(report) {
+        writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape::html(&label), escape::html(&value))?;
+    }
+    writeln!(out, "</dl>")?;
+    if !report.command.is_empty() {
+        let command = escape::html(&report.command.join(" "));
+        writeln!(out, "<h3>Command</h3>\n<pre tabindex=\"0\"><code>{command}</code></pre>")?;
+    }
+    Ok(())
+}
+
+/// The report itself, to download.
+fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = json::compact(report)?;
+    let text = String::from_utf8_lossy(&bytes);
+    writeln!(
+        out,
+        "<h3>Raw data</h3>\n<p>Every trial with its histogram, as <code>{}</code>; <code>samehost report</code> \
+         reads it again. <button type=\"button\" class=\"download\" data-report=\"{prefix}\">Download JSON\
+         </button></p>\n<script type=\"application/json\" class=\"report\" data-report=\"{prefix}\">{}</script>",
+        escape::html(&report.schema),
+        escape::json(&text)
+    )
+}

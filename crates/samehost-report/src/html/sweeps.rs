@@ -1,0 +1,224 @@
+//! Sweeps: each metric against connections, size or another swept parameter, a line for each arm with the
+//! interval of its typical trial as a band.
+
+use samehost_model::{Arm, MetricInfo, Point};
+
+use super::chart::{self, Chart, ChartView, Marks, Series};
+use super::scale;
+use crate::grid::{Align, Column, Grid};
+use crate::line::Span;
+use crate::number::{format_percent, format_value};
+use crate::view::{self, Parameter, View};
+use crate::words;
+
+/// Kinds of metrics that share a chart: title, and whether a unit belongs to it.
+type Kind = (&'static str, fn(&MetricInfo) -> bool);
+const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
+
+fn is_rate(metric: &MetricInfo) -> bool {
+    matches!(metric.unit.as_str(), "per_s" | "bytes_per_s")
+}
+
+fn is_time(metric: &MetricInfo) -> bool {
+    matches!(metric.unit.as_str(), "us" | "ms" | "s") && !metric.name.contains("cpu")
+}
+
+fn is_other(metric: &MetricInfo) -> bool {
+    !is_rate(metric) && !is_time(metric)
+}
+
+/// A point's place along a parameter.
+struct Along<'a> {
+    parameter: &'a Parameter,
+    /// Value, and how it is written; in growing order.
+    places: Vec<(f64, String)>,
+}
+
+impl Along<'_> {
+    fn place(&self, point: &Point) -> Option<f64> {
+        let text = self.parameter.value(point);
+        self.places.iter().find(|(_, known)| *known == text).map(|(value, _)| *value)
+    }
+}
+
+/// The charts of all swept parameters.
+pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for (number, along) in view.varying.iter().filter_map(|p| along(view, p)).enumerate() {
+        for (kind, (title, belongs)) in KINDS.into_iter().enumerate() {
+            let metrics = view.metrics().iter().filter(|metric| belongs(metric));
+            let id = format!("sweep-{number}-{kind}");
+            charts.extend(sweep(view, &along, id, title, &metrics.collect::<Vec<_>>()));
+        }
+    }
+    charts
+}
+
+/// The parameter as an axis, where all its values are numbers that a logarithm takes.
+fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
+    let number = |point: &Point| match parameter {
+        Parameter::Connections => Some(f64::from(point.connections)),
+        Parameter::Rate => point.rate_per_s,
+        Parameter::Size => point.size_bytes.map(|bytes| bytes as f64),
+        Parameter::Placement => None,
+        Parameter::Own(name) => point.parameters.get(name)?.parse().ok(),
+    };
+    let mut places = Vec::new();
+    for group in &view.groups {
+        let point = &group.baseline.point;
+        let value = number(point).filter(|value: &f64| value.is_finite() && *value > 0.0)?;
+        let text = parameter.value(point);
+        if !places.iter().any(|(_, known)| *known == text) {
+            places.push((value, text));
+        }
+    }
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (places.len() > 1).then_some(Along { parameter, places })
+}
+
+/// One arm at one point: median and interval over its trials.
+struct Spot {
+    x: f64,
+    value: f64,
+    interval: Option<(f64, f64)>,
+    trials: usize,
+}
+
+fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> Option<Spot> {
+    let values = view::values(view.report, &arm.id, |sample| metric.value(sample));
+    let value = samehost_stats::median(&values).filter(|value| *value > 0.0)?;
+    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+    // Fewer trials have an interval of hardly any use, which would hide the lines.
+    let enough = logs.len() >= samehost_stats::SIGNED_RANK_FROM;
+    let estimate = samehost_stats::estimate(&logs, view.report.plan.confidence).filter(|_| enough);
+    let interval = estimate.and_then(|estimate| estimate.interval).map(|i| (i.low, i.high));
+    let interval = interval.filter(|(low, high)| low.is_finite() && high.is_finite() && *low > 0.0);
+    Some(Spot { x: along.place(&arm.point)?, value, interval, trials: values.len() })
+}
+
+fn sweep(
+    view: &View<'_>,
+    along: &Along<'_>,
+    id: String,
+    title: &str,
+    metrics: &[&MetricInfo],
+) -> Option<Chart> {
+    let mut levels: Vec<String> = Vec::new();
+    for group in &view.groups {
+        let level = view.point_but(along.parameter, &group.baseline.point);
+        if !levels.contains(&level) {
+            levels.push(level);
+        }
+    }
+    let swept = along.parameter.title();
+    let mut table = Grid::new(vec![
+        Column::new("metric", Align::Left),
+        Column::new("at", Align::Left),
+        Column::new(&swept, Align::Value),
+        Column::new("arm", Align::Left),
+        Column::new("median", Align::Value),
+        Column::new("from", Align::Value),
+        Column::new("to", Align::Value),
+        Column::new("trials", Align::Right),
+    ]);
+    let mut views = Vec::new();
+    for metric in metrics {
+        for level in &levels {
+            let (mut traces, mut values, mut longest) = (Vec::new(), Vec::new(), 0);
+            let mut lines = Vec::new();
+            for series in Series::all(view) {
+                let at_level = view
+                    .arms(&series.name)
+                    .filter(|arm| view.point_but(along.parameter, &arm.point) == *level);
+                let mut spots: Vec<Spot> =
+                    at_level.filter_map(|arm| spot(view, arm, metric, along)).collect();
+                spots.sort_by(|a, b| a.x.total_cmp(&b.x));
+                longest = longest.max(spots.len());
+                let mut marks = Marks::default();
+                for spot in &spots {
+                    values.extend(
+                        [spot.value].into_iter().chain(spot.interval.into_iter().flat_map(|i| [i.0, i.1])),
+                    );
+                    let at = along.places.iter().find(|(x, _)| *x == spot.x).map_or("", |(_, text)| text);
+                    marks.push(spot.x, spot.value, hover(&series, metric, level, &swept, at, spot));
+                    table.push(cells(metric, level, at, &series, spot));
+                }
+                let banded: Vec<(&Spot, (f64, f64))> =
+                    spots.iter().filter_map(|spot| Some((spot, spot.interval?))).collect();
+                if banded.len() > 1 {
+                    let x: Vec<f64> = banded.iter().map(|(spot, _)| spot.x).collect();
+                    let low: Vec<f64> = banded.iter().map(|(_, interval)| interval.0).collect();
+                    let high: Vec<f64> = banded.iter().map(|(_, interval)| interval.1).collect();
+                    traces.push(chart::band(&series, &x, &low, &high));
+                }
+                if !spots.is_empty() {
+                    lines.push(chart::points(&series, "lines+markers", &marks));
+                }
+            }
+            if longest < 2 {
+                continue;
+            }
+            // Lines lie over every band.
+            traces.extend(lines);
+            let metric_title = words::title(&metric.name);
+            let x = scale::named_axis(&swept, true, &along.places);
+            let y = scale::log_axis(&metric_title, &metric.unit, values);
+            let parts: Vec<&str> =
+                [metric_title.as_str(), level].into_iter().filter(|part| !part.is_empty()).collect();
+            views.push(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 400) });
+        }
+    }
+    if views.is_empty() {
+        return None;
+    }
+    let about = format!(
+        "Medians over trials; a band is the {} interval of the typical trial, from {} trials on. Both axes \
+         are logarithmic.",
+        format_percent(view.report.plan.confidence),
+        samehost_stats::SIGNED_RANK_FROM
+    );
+    let title = match metrics {
+        [one] => {
+            let title = words::title(&one.name);
+            let mut chars = title.chars();
+            chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+        }
+        _ => title.to_owned(),
+    };
+    Some(Chart {
+        id,
+        title: format!("{title} against {swept}"),
+        about,
+        series: Series::all(view),
+        views,
+        table,
+    })
+}
+
+fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &str, spot: &Spot) -> String {
+    let unit = &metric.unit;
+    chart::hover(&[
+        series.name.clone(),
+        level.to_owned(),
+        format!("{swept}: {at}"),
+        format!("{}: {}", words::title(&metric.name), format_value(spot.value, unit)),
+        spot.interval.map_or_else(String::new, |(low, high)| {
+            format!("from {} to {}", format_value(low, unit), format_value(high, unit))
+        }),
+        format!("{} trials", spot.trials),
+    ])
+}
+
+fn cells(metric: &MetricInfo, level: &str, at: &str, series: &Series, spot: &Spot) -> Vec<Span> {
+    let end = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format_value(v, &metric.unit));
+    vec![
+        Span::plain(words::title(&metric.name)),
+        Span::plain(level),
+        Span::plain(at),
+        Span::plain(&series.name),
+        Span::plain(format_value(spot.value, &metric.unit)),
+        Span::plain(end(spot.interval.map(|interval| interval.0))),
+        Span::plain(end(spot.interval.map(|interval| interval.1))),
+        Span::plain(spot.trials.to_string()),
+    ]
+}

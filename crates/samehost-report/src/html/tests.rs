@@ -1,0 +1,1 @@
+//! Charts hold the numbers of the report.

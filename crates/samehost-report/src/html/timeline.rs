@@ -1,0 +1,174 @@
+//! Trials over time: every trial in the order in which it was made, so that drift shows, and which trials were
+//! disturbed, set aside or void.
+
+use samehost_model::{MetricInfo, Sample};
+use samehost_stats::pairing::Group;
+use serde_json::json;
+
+use super::chart::{self, Chart, ChartView, Marks, Series};
+use super::scale;
+use crate::grid::{Align, Column, Grid};
+use crate::line::Span;
+use crate::number::format_value;
+use crate::text::clean;
+use crate::view::View;
+use crate::words;
+
+/// Metrics of a single point; a sweep shows the first of them only, or a page would be nothing else.
+const SHOWN: usize = 4;
+/// With more points than this the table has none but the odd trials.
+const FEW_POINTS: usize = 2;
+
+/// What became of a trial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    Control,
+    Disturbed,
+    SetAside,
+    Void,
+}
+
+/// State, symbol (the series' own where empty), and what it is called.
+const STATES: [(State, &str, &str); 5] = [
+    (State::Good, "", "good"),
+    (State::Control, "circle-open", "control"),
+    (State::Disturbed, "diamond-open", "disturbed, kept"),
+    (State::SetAside, "x", "disturbed, set aside"),
+    (State::Void, "cross", "void"),
+];
+
+fn state(sample: &Sample) -> State {
+    match () {
+        () if sample.invalid.is_some() => State::Void,
+        () if sample.set_aside => State::SetAside,
+        () if !sample.polluted.is_empty() => State::Disturbed,
+        () if sample.control => State::Control,
+        () => State::Good,
+    }
+}
+
+fn called(state: State) -> &'static str {
+    STATES.iter().find(|(known, ..)| *known == state).map_or("", |(.., name)| name)
+}
+
+/// Why it is not simply good.
+fn reason(sample: &Sample) -> String {
+    let mut reasons: Vec<String> = sample.polluted.iter().map(|reason| clean(reason)).collect();
+    reasons.extend(sample.invalid.as_deref().map(clean));
+    reasons.join("; ")
+}
+
+/// The chart; nothing where no trial has a value.
+pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let mut table = Grid::new(vec![
+        Column::new("trial", Align::Right),
+        Column::new("at", Align::Left),
+        Column::new("arm", Align::Left),
+        Column::new("block", Align::Right),
+        Column::new("metric", Align::Left),
+        Column::new("value", Align::Value),
+        Column::new("state", Align::Left),
+        Column::new("why", Align::Left),
+    ]);
+    let shown = if view.is_sweep() { 1 } else { SHOWN };
+    let has_values =
+        |metric: &&MetricInfo| view.report.trials.iter().any(|sample| metric.value(sample).is_some());
+    let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).take(shown).collect();
+    let mut views = Vec::new();
+    for (first, metric) in metrics.into_iter().enumerate().map(|(i, metric)| (i == 0, metric)) {
+        for group in &view.groups {
+            views.extend(picture(view, group, metric, first, &mut table));
+        }
+    }
+    (!views.is_empty()).then(|| Chart {
+        id: "trials".into(),
+        title: "Trials over time".into(),
+        about: "Every trial in the order in which it was made; a slope is drift. Filled: good. ○ control, \
+                ◇ disturbed but kept, ✕ disturbed and measured again, ✚ void."
+            .into(),
+        series: Series::all(view),
+        views,
+        table,
+    })
+}
+
+fn picture(
+    view: &View<'_>,
+    group: &Group<'_>,
+    metric: &MetricInfo,
+    in_table: bool,
+    table: &mut Grid,
+) -> Option<ChartView> {
+    let at = view.point(&group.baseline.point);
+    let (mut traces, mut values, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    let title = words::title(&metric.name);
+    for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
+        let series = Series::of(view, &view.name(&arm.id));
+        for (wanted, symbol, called_so) in STATES {
+            let mut marks = Marks::default();
+            for (index, sample) in view.report.trials.iter().enumerate() {
+                if sample.arm != arm.id || state(sample) != wanted {
+                    continue;
+                }
+                let Some(value) = metric.value(sample).filter(|value| value.is_finite()) else { continue };
+                let number = index + 1;
+                marks.push(
+                    number as f64,
+                    value,
+                    hover(&series, &at, &title, metric, sample, (number, value)),
+                );
+                values.push(value);
+                numbers.push(number as f64);
+                if in_table && (wanted != State::Good || view.groups.len() <= FEW_POINTS) {
+                    table.push(vec![
+                        Span::plain(number.to_string()),
+                        Span::plain(&at),
+                        Span::plain(&series.name),
+                        Span::plain((sample.block + 1).to_string()),
+                        Span::plain(&title),
+                        Span::plain(format_value(value, &metric.unit)),
+                        Span::plain(called(state(sample))),
+                        Span::plain(reason(sample)),
+                    ]);
+                }
+            }
+            if marks.x.is_empty() {
+                continue;
+            }
+            let mode = if wanted == State::Good { "lines+markers" } else { "markers" };
+            let mut trace = chart::points(&series, mode, &marks);
+            trace["line"]["width"] = json!(1);
+            if !symbol.is_empty() {
+                trace["marker"]["symbol"] = json!(symbol);
+                trace["name"] = json!(format!("{}, {called_so}", trace["name"].as_str().unwrap_or("")));
+            }
+            traces.push(trace);
+        }
+    }
+    if traces.is_empty() {
+        return None;
+    }
+    let x = scale::linear_axis("trial, in the order made", "count", false, numbers);
+    let y = scale::linear_axis(&title, &metric.unit, false, values);
+    let parts: Vec<&str> = [title.as_str(), &at].into_iter().filter(|part| !part.is_empty()).collect();
+    Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 360) })
+}
+
+fn hover(
+    series: &Series,
+    at: &str,
+    title: &str,
+    metric: &MetricInfo,
+    sample: &Sample,
+    (number, value): (usize, f64),
+) -> String {
+    chart::hover(&[
+        series.name.clone(),
+        at.to_owned(),
+        format!("trial {number}, block {}", sample.block + 1),
+        format!("{title}: {}", format_value(value, &metric.unit)),
+        called(state(sample)).to_owned(),
+        reason(sample),
+    ])
+}

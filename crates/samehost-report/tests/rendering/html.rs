@@ -1,0 +1,245 @@
+//! HTML: charts hold the numbers of the report, nothing of a report becomes markup, and a page stays small.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{Point, Report};
+use samehost_report::{RENDERERS, render_page};
+use serde_json::Value;
+
+use crate::scene::{Scene, Side, point, tcp, unix};
+use crate::scenes::{self, SCENES};
+
+fn page(report: &Report) -> String {
+    let renderer = RENDERERS.iter().find(|renderer| renderer.name == "html").unwrap();
+    let mut out = Vec::new();
+    (renderer.render)(report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The contents of the JSON scripts of this class, by the name that stands in `data-…`.
+fn scripts(page: &str, class: &str) -> BTreeMap<String, Value> {
+    let open = format!("<script type=\"application/json\" class=\"{class}\" data-");
+    page.split(&open)
+        .skip(1)
+        .map(|rest| {
+            let name = rest.split('"').nth(1).unwrap().to_owned();
+            let text = rest.split_once('>').unwrap().1.split("</script>").next().unwrap();
+            (name, serde_json::from_str(text).unwrap())
+        })
+        .collect()
+}
+
+fn charts(report: &Report) -> BTreeMap<String, Value> {
+    scripts(&page(report), "spec")
+}
+
+fn traces(chart: &Value, view: usize) -> Vec<Value> {
+    chart["views"][view]["traces"].as_array().unwrap().clone()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().filter_map(Value::as_f64).collect()
+}
+
+#[test]
+fn every_scene_has_the_charts_that_it_has_data_for() {
+    let wanted: &[(&str, &[&str])] = &[
+        ("single_point", &["ratios", "percentiles", "shift", "cpu", "trials"]),
+        (
+            "connections",
+            &["ratios", "sweep-0-0", "sweep-0-1", "sweep-0-2", "percentiles", "shift", "cpu", "trials"],
+        ),
+        ("ladder", &["ratios", "rates", "percentiles", "shift", "cpu", "trials"]),
+        ("single_arm", &["percentiles", "cpu", "trials"]),
+        ("command", &["ratios", "trials"]),
+    ];
+    for (name, scene) in SCENES {
+        let page = page(&scene());
+        // To be looked at in a browser.
+        std::fs::write(format!("{}/{name}.html", env!("CARGO_TARGET_TMPDIR")), &page).unwrap();
+        let charts = scripts(&page, "spec");
+        if let Some((_, ids)) = wanted.iter().find(|(wanted, _)| wanted == name) {
+            for id in *ids {
+                assert!(charts.contains_key(&format!("r0-{id}")), "{name} lacks {id}: {:?}", charts.keys());
+            }
+        }
+        for (id, chart) in &charts {
+            assert!(page.contains(&format!("id=\"{id}\" role=\"img\"")), "{name}: {id} has its place");
+            for view in 0..chart["views"].as_array().unwrap().len() {
+                let drawn = traces(chart, view).iter().map(|trace| numbers(&trace["x"]).len()).sum::<usize>();
+                assert!(drawn > 0, "{name}: {id}, view {view} is empty");
+            }
+        }
+        for (kind, keys) in [("command", ["cpu", "rates"]), ("single_arm", ["ratios", "shift"])] {
+            let none = *name != kind || keys.iter().all(|key| !charts.contains_key(&format!("r0-{key}")));
+            assert!(none, "{name} has a chart without data");
+        }
+    }
+}
+
+#[test]
+fn the_forest_plot_has_every_ratio_interval_and_floor() {
+    let report = scenes::single_point();
+    let chart = &charts(&report)["r0-ratios"];
+    let traces = traces(chart, 0);
+    let all: Vec<f64> = traces.iter().flat_map(|trace| numbers(&trace["x"])).collect();
+    assert!(!report.comparisons.is_empty());
+    for comparison in &report.comparisons {
+        for value in [Some(comparison.ratio), comparison.ci_low, comparison.ci_high].into_iter().flatten() {
+            assert!(all.contains(&value), "{}: {value}", comparison.metric);
+        }
+    }
+    for floor in report.controls.iter().filter_map(|control| control.noise_floor) {
+        assert!(all.contains(&(1.0 + floor)), "floor {floor}");
+    }
+    let zone = &chart["views"][0]["layout"]["shapes"][0];
+    assert_eq!(zone["x1"].as_f64(), Some(1.0 + report.plan.margin));
+}
+
+#[test]
+fn every_trial_is_shown_with_its_value_and_state() {
+    let report = scenes::client_bound();
+    let chart = &charts(&report)["r0-trials"];
+    let metric = &report.workload.metrics[0];
+    let mut shown = 0;
+    for trace in traces(chart, 0) {
+        for (x, y) in numbers(&trace["x"]).into_iter().zip(numbers(&trace["y"])) {
+            let sample = &report.trials[x as usize - 1];
+            assert_eq!(metric.value(sample), Some(y));
+            let name = trace["name"].as_str().unwrap();
+            assert!(name.starts_with(&report.arm(&sample.arm).unwrap().name));
+            assert_eq!(name.ends_with("set aside"), sample.set_aside, "{name}");
+            shown += 1;
+        }
+    }
+    assert_eq!(shown, report.trials.iter().filter(|s| metric.value(s).is_some()).count());
+}
+
+fn median(report: &Report, arm: &str, read: impl Fn(&samehost_model::Sample) -> Option<f64>) -> f64 {
+    let counted = report.trials.iter().filter(|s| s.arm == arm && !s.control && s.counts());
+    let values: Vec<f64> = counted.filter_map(read).collect();
+    samehost_stats::median(&values).unwrap()
+}
+
+#[test]
+fn sweeps_and_cpu_show_medians() {
+    let report = scenes::connections();
+    let charts = charts(&report);
+    let throughput = traces(&charts["r0-sweep-0-0"], 0);
+    for name in ["tcp", "unix"] {
+        let line = throughput.iter().find(|t| t["name"] == name).unwrap();
+        for (connections, value) in numbers(&line["x"]).into_iter().zip(numbers(&line["y"])) {
+            assert_eq!(value, median(&report, &format!("{name}/c{connections}"), |s| s.throughput_per_s));
+        }
+        assert_eq!(numbers(&line["x"]), [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]);
+        let band = throughput.iter().find(|t| t["name"] == format!("{name} interval")).unwrap();
+        let around = numbers(&band["y"]);
+        for (i, value) in numbers(&line["y"]).into_iter().enumerate() {
+            let (high, low) = (around[i], around[around.len() - 1 - i]);
+            assert!(low <= value && value <= high, "{low} {value} {high}");
+        }
+    }
+    let bars = traces(&charts["r0-cpu"], 0);
+    let client = bars.iter().find(|bar| bar["name"].as_str().unwrap().starts_with("client")).unwrap();
+    assert_eq!(numbers(&client["x"]).len(), report.arms.len());
+}
+
+#[test]
+fn percentiles_and_ladders_are_those_of_the_statistics() {
+    let report = scenes::ladder();
+    let charts = charts(&report);
+    for ladder in samehost_stats::find_ladders(&report) {
+        let rates = traces(&charts["r0-rates"], 0);
+        let line = rates.iter().find(|trace| trace["name"] == ladder.name.as_str()).unwrap();
+        let p99s: Vec<f64> = ladder.steps.iter().filter_map(|step| step.p99_us).collect();
+        assert_eq!(numbers(&line["y"]), p99s, "{}", ladder.name);
+    }
+    let report = scenes::single_point();
+    let charts = self::charts(&report);
+    let of = |name: &str| report.trials.iter().filter(|s| s.arm == name && !s.control).collect::<Vec<_>>();
+    let shifts = samehost_stats::quantiles_for_shift(&of("tcp"), &of("unix"), &[0.5]).unwrap();
+    let lines = traces(&charts["r0-percentiles"], 0);
+    for (name, value) in [("tcp", shifts[0].baseline_us), ("unix", shifts[0].candidate_us)] {
+        let line = lines.iter().find(|trace| trace["name"] == name).unwrap();
+        assert!(numbers(&line["y"]).contains(&value), "{name}");
+    }
+    let shift = &traces(&charts["r0-shift"], 0)[0];
+    assert!(numbers(&shift["y"]).contains(&(shifts[0].candidate_us / shifts[0].baseline_us)));
+}
+
+#[test]
+fn the_raw_report_is_in_the_page() {
+    for scene in [scenes::single_point, scenes::hostile] {
+        let report = scene();
+        let raw = scripts(&page(&report), "report").remove("r0").unwrap();
+        assert_eq!(serde_json::from_value::<Report>(raw).unwrap(), report);
+    }
+}
+
+#[test]
+fn nothing_of_a_report_becomes_markup() {
+    const EVIL: &str =
+        "</script><img src=x onerror=alert(1)>\"'><!--<svg/onload=alert(2)>%{x}\u{2028}\u{e0001}";
+    let mut report = scenes::single_point();
+    report.arms[1].name = EVIL.into();
+    report.workload.title = EVIL.into();
+    report.workload.name = EVIL.into();
+    report.workload.parameters.insert(EVIL.into(), EVIL.into());
+    report.workload.server.kind = EVIL.into();
+    report.command = vec![EVIL.into()];
+    report.host.cpu_model = EVIL.into();
+    report.host.sysctls.insert(EVIL.into(), EVIL.into());
+    report.started_at = EVIL.into();
+    for sample in &mut report.trials {
+        sample.polluted = vec![EVIL.into()];
+    }
+    for evidence in &mut report.evidence {
+        evidence.observed = EVIL.into();
+        evidence.cipher = Some(EVIL.into());
+    }
+    let code = samehost_model::Code::Errors;
+    report.warnings.push(samehost_model::Warning::new(code, "", EVIL));
+    report.warnings.push(samehost_model::Warning::new(samehost_model::Code::Note, "", EVIL));
+    let evil = page(&report);
+    // Characters beyond 16 bits survive the way through JSON.
+    let mut json = Vec::new();
+    (RENDERERS[0].render)(&report, &mut json).unwrap();
+    assert_eq!(serde_json::from_slice::<Report>(&json).unwrap(), report);
+    let plain = page(&scenes::single_point());
+    for tag in ["<img", "<svg", "<!--", "onerror=alert(1)>\""] {
+        assert!(!evil.contains(tag), "{tag}");
+    }
+    let count = |text: &str, tag: &str| text.matches(tag).count();
+    assert_eq!(count(&evil, "<script"), count(&evil, "</script>"));
+    assert_eq!(count(&evil, "<script"), count(&plain, "<script"));
+    assert!(!evil.contains(['\u{2028}', '\u{e0001}']));
+    for chart in scripts(&evil, "spec").values() {
+        assert!(!chart.to_string().contains("<img"), "the library draws no such tag");
+    }
+    let mut several = Vec::new();
+    let notes = [EVIL.to_owned()];
+    render_page(EVIL, &notes, &[(EVIL, &report), (EVIL, &report)], &mut several).unwrap();
+    let several = String::from_utf8(several).unwrap();
+    assert!(!several.contains("<img") && !several.contains("<svg"));
+    assert_eq!(scripts(&several, "report").len(), 2);
+}
+
+/// Eleven levels, three arms, thirty blocks.
+#[test]
+fn a_large_report_stays_under_eight_mebibytes() {
+    let metrics = ["throughput", "latency_p50", "latency_p99", "total_cpu_per_op"];
+    let mut scene = Scene::new("raw", "ping-pong", &metrics);
+    scene.requests = 2000;
+    for level in 0..11 {
+        let at = Point { ..point(1 << level, Some(128)) };
+        let tag = format!("c{}", 1 << level);
+        let time = 20.0 * f64::from(1 << level).sqrt();
+        scene.arm(Side { latency_us: time, ..tcp() }, at.clone(), &tag);
+        scene.arm(Side { latency_us: 0.7 * time, ..unix() }, at.clone(), &tag);
+        scene.arm(Side { name: "other", latency_us: 0.75 * time, ..unix() }, at, &tag);
+    }
+    scene.measure(30);
+    let page = page(&scene.done());
+    std::fs::write(format!("{}/large.html", env!("CARGO_TARGET_TMPDIR")), &page).unwrap();
+    assert!(page.len() < 8 << 20, "{} bytes", page.len());
+}

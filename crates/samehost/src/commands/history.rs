@@ -1,0 +1,131 @@
+//! `samehost history [FILE…]`: stored results in the order of time, each against the run before it of the same
+//! command.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use samehost_model::{Report, Verdict};
+use samehost_report::{Change, Run};
+use serde_json::{Value, json};
+
+use crate::cli::HistoryOptions;
+use crate::exit::{Ending, WrongUse};
+use crate::{output, storage};
+
+/// Options that say nothing about what is measured, and take a value.
+const ASIDE: [&str; 6] = ["--json", "--csv", "--markdown", "--html", "--seed", "--assert"];
+
+pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
+    let named = !options.files.is_empty();
+    let files = if named { options.files.clone() } else { storage::all() };
+    let mut results: Vec<(PathBuf, Report)> = Vec::new();
+    for file in files {
+        match storage::read(&file) {
+            Ok(report) => results.push((file, report)),
+            Err(error) if named => return Err(error),
+            // One damaged file of the store is no reason to hide the others.
+            Err(error) => output::complain(&format!("left out: {error:#}")),
+        }
+    }
+    if results.is_empty() {
+        let text = "nothing is stored yet; run `samehost bench` first, or name files written with --json";
+        return Err(WrongUse(text.into()).into());
+    }
+    results.sort_by(|a, b| a.1.started_at.cmp(&b.1.started_at));
+    let names: Vec<String> = results.iter().map(|(file, _)| file.display().to_string()).collect();
+    let before: Vec<Option<usize>> = (0..results.len()).map(|i| previous(&results, i)).collect();
+    let mut slower = 0;
+    let mut runs = Vec::new();
+    for (index, (_, report)) in results.iter().enumerate() {
+        let change = match before[index] {
+            None => Change::First,
+            Some(old) => match samehost_stats::compare(&results[old].1, report) {
+                Ok(changes) => {
+                    slower += changes.arms.iter().filter(|c| c.verdict == Verdict::Slower).count();
+                    Change::Since(changes)
+                }
+                Err(error) => Change::Unknown(error.to_string()),
+            },
+        };
+        runs.push(Run { file: &names[index], report, change });
+    }
+    let standard_output = options.json.as_deref() == Some(std::path::Path::new("-"));
+    if let Some(path) = &options.json {
+        let all: Vec<Value> =
+            runs.iter().zip(&before).map(|(run, old)| as_json(run, old.map(|i| &names[i]))).collect();
+        let mut bytes = serde_json::to_vec_pretty(&json!({ "schema": "samehost.history/1", "runs": all }))?;
+        bytes.push(b'\n');
+        output::write_to(path, &bytes)?;
+    }
+    if !standard_output {
+        let mut bytes = Vec::new();
+        output::terminal().render_history(&runs, &mut bytes)?;
+        std::io::stdout().write_all(&bytes).context("standard output")?;
+    }
+    if options.fail_on_slower && slower > 0 {
+        output::complain(&format!("{slower} comparisons became slower from one run to the next"));
+        return Ok(Ending::Finding);
+    }
+    Ok(Ending::Done)
+}
+
+/// The newest run before this one that measured the same.
+fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
+    let same = |report: &Report| {
+        let other = &results[index].1;
+        report.workload.name == other.workload.name && measures(&report.command) == measures(&other.command)
+    };
+    (0..index).rev().find(|&i| same(&results[i].1))
+}
+
+/// What of a command line says what is measured: not the program's path, not where results go.
+fn measures(command: &[String]) -> Vec<&str> {
+    let mut words = command.iter().skip(1).map(String::as_str);
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let name = word.split('=').next().unwrap_or(word);
+        match word {
+            "--quiet" | "-q" => {}
+            _ if ASIDE.contains(&word) => {
+                words.next();
+            }
+            _ if ASIDE.contains(&name) => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+fn as_json(run: &Run<'_>, previous: Option<&String>) -> Value {
+    let report = run.report;
+    let headline = report.workload.metrics.first().map(|metric| {
+        let of = report.comparisons.iter().filter(|c| c.metric == metric.name).collect::<Vec<_>>();
+        json!({ "metric": metric, "comparisons": of })
+    });
+    let (changes, reason) = match &run.change {
+        Change::First => (None, None),
+        Change::Since(changes) => (Some(changes), None),
+        Change::Unknown(reason) => (None, Some(reason)),
+    };
+    json!({
+        "file": run.file, "started_at": report.started_at, "command": report.command,
+        "workload": report.workload.name, "host": report.host, "headline": headline,
+        "previous": previous, "changes": changes, "not_comparable": reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_results_go_does_not_tell_runs_apart() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let one = words("/usr/bin/samehost bench raw --size 128 --json a.json --seed=7 -q");
+        let two = words("samehost bench raw --size 128 --html b.html");
+        assert_eq!(measures(&one), ["bench", "raw", "--size", "128"]);
+        assert_eq!(measures(&one), measures(&two));
+        assert_ne!(measures(&one), measures(&words("samehost bench raw --size 256")));
+    }
+}

@@ -1,0 +1,98 @@
+//! HTML reports in a browser: real measurements, opened offline in headless Chromium. Its console stays silent, every
+//! chart is drawn, and what is drawn is what the JSON says.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Home, QUICK};
+
+struct Opened {
+    /// The document after all charts were drawn.
+    document: String,
+    console: String,
+}
+
+/// Opens a page with a profile of its own, which goes with the home.
+fn open(home: &Home, page: &Path, more: &[&str]) -> Opened {
+    let profile = format!("--user-data-dir={}", home.path("chromium").display());
+    let output = Command::new("chromium")
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", &profile])
+        .args(["--enable-logging=stderr", "--v=0", "--disable-dev-shm-usage", "--disable-extensions"])
+        .args(["--virtual-time-budget=20000", "--timeout=60000"])
+        .args(more)
+        .arg(format!("file://{}", page.display()))
+        .env("HOME", home.path("state"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("chromium runs (package chromium)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let console = said.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n");
+    Opened { document: String::from_utf8_lossy(&output.stdout).into_owned(), console }
+}
+
+fn script(document: &str, attribute: &str) -> Value {
+    let at = document.find(attribute).unwrap_or_else(|| panic!("{attribute} is in the page"));
+    let text = document[at..].split_once('>').unwrap().1.split("</script>").next().unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+fn drawn(document: &str, id: &str) -> bool {
+    let Some(at) = document.find(&format!("id=\"{id}\" role=\"img\"")) else { return false };
+    document[at..].split("</figure>").next().unwrap().contains("class=\"main-svg\"")
+}
+
+fn measured(home: &Home, arguments: &[&str]) -> (Value, Opened) {
+    let (json, page) = (home.path("result.json"), home.path("report.html"));
+    let files = ["--quiet", "--json", json.to_str().unwrap(), "--html", page.to_str().unwrap()];
+    let ended = home.run(&[&["bench", "raw"], arguments, &files].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let opened = open(home, &page, &["--dump-dom"]);
+    (serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap(), opened)
+}
+
+fn check(report: &Value, opened: &Opened, charts: &[&str]) {
+    assert_eq!(opened.console, "", "the console is silent");
+    assert!(opened.document.contains("data-ready=\"all\""), "every chart was drawn");
+    for id in charts {
+        assert!(drawn(&opened.document, &format!("r0-{id}")), "{id} is drawn");
+    }
+    assert_eq!(script(&opened.document, "class=\"report\" data-report=\"r0\""), *report);
+    let ratios = script(&opened.document, "class=\"spec\" data-chart=\"r0-ratios\"").to_string();
+    for comparison in report["comparisons"].as_array().unwrap() {
+        assert!(ratios.contains(&comparison["ratio"].to_string()), "{comparison}");
+    }
+}
+
+#[test]
+fn a_sweep_opens_in_a_browser() {
+    let home = Home::new();
+    let (report, opened) = measured(&home, &[&["--connections", "1,2,4"], QUICK].concat());
+    let charts = ["ratios", "sweep-0-0", "sweep-0-1", "percentiles", "shift", "cpu", "trials"];
+    check(&report, &opened, &charts);
+    assert!(!opened.document.contains("id=\"r0-rates\""), "no ladder, no chart of one");
+    let shot = home.path("shot.png");
+    let wanted = format!("--screenshot={}", shot.display());
+    open(&home, &home.path("report.html"), &[&wanted, "--window-size=400,3000"]);
+    assert!(fs::metadata(&shot).unwrap().len() > 10_000, "something is to be seen");
+}
+
+#[test]
+fn a_ladder_opens_in_a_browser() {
+    let home = Home::new();
+    let quick = ["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "30ms", "--budget", "10s"];
+    let (report, opened) = measured(&home, &[&["--ladder", "--connections", "4"], &quick[..]].concat());
+    check(&report, &opened, &["ratios", "rates", "percentiles", "trials"]);
+}
+
+#[test]
+fn a_page_goes_to_standard_output() {
+    let home = Home::new();
+    let ended = home.run(&[&["bench", "raw", "--html", "-"], QUICK].concat());
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("<!doctype html>") && ended.stdout.ends_with("</html>\n"));
+    let both = home.run(&[&["bench", "raw", "--html", "-", "--json", "-"], QUICK].concat());
+    assert_eq!(both.status, 2);
+}
