@@ -209,6 +209,8 @@ fn not_let_in(address: &Address, has_tls: bool, denied: Denied) -> BenchError {
     let endpoint = address.endpoint.to_string();
     let user = address.user.escape_debug();
     match denied {
+        // 1053: it is going down, which is no refusal.
+        Denied::Server(error) if error.code == 1053 => BenchError::lost(&address.endpoint, error.to_string()),
         Denied::Server(error) => {
             let mut try_next = advice(&error).to_owned();
             // The same answer, whether the password is wrong or the account takes TLS only.

@@ -195,6 +195,10 @@ fn unproven(link: &Link, error: &std::io::Error) -> BenchError {
 pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> BenchError {
     let over_tcp = matches!(link.endpoint(), Endpoint::Tcp { .. });
     let answer = refusal.to_string();
+    // It is going down (57P01, 57P02) or not up yet (57P03): no refusal, but a server that is not there.
+    if refusal.code.starts_with("57P0") {
+        return BenchError::lost(link.endpoint(), answer);
+    }
     let try_next = match refusal.code.as_str() {
         "28P01" => PASSWORD,
         // `no encryption` since PostgreSQL 14, `SSL off` before.
