@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, kill, said};
+use caches::{Here, TINY, kill, parsed, said, untimed};
 use serde_json::Value;
 use server::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 
@@ -44,20 +44,9 @@ fn assert_sound(report: &Value, transports: &[&str]) {
     }
 }
 
-/// The same options without a length of trials, which a whole operation has not.
-fn untimed() -> Vec<&'static str> {
-    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
-    [&TINY[..at], &TINY[at + 2..]].concat()
-}
-
 fn measured(here: &Here, arguments: &[&str]) -> Output {
     let mut command = here.bench(&[&["mysql", "--rows", "500"], arguments, TINY].concat());
     command.env_remove("MYSQL_PWD").env("HOME", "/nonexistent").output().unwrap()
-}
-
-fn parsed(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", said(output));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]

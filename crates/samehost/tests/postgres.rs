@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, kill, said};
+use caches::{Here, TINY, kill, parsed, said, untimed};
 use serde_json::Value;
 use server::{Cluster, SECRET, is_root, own_name};
 
@@ -55,11 +55,6 @@ fn measured(here: &Here, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn parsed(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", said(output));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[test]
 fn every_statement_and_protocol_over_every_transport_of_one_process() {
     for statement in ["point-select", "select-1", "update"] {
@@ -73,12 +68,6 @@ fn every_statement_and_protocol_over_every_transport_of_one_process() {
             assert!(!server["version"].as_str().unwrap().is_empty());
         }
     }
-}
-
-/// The same options without a length of trials, which a whole operation has not.
-fn untimed() -> Vec<&'static str> {
-    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
-    [&TINY[..at], &TINY[at + 2..]].concat()
 }
 
 #[test]

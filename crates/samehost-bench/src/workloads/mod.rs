@@ -232,6 +232,20 @@ pub(crate) fn foreign_endpoints(start: &Start) -> Result<Vec<(Transport, Endpoin
     Ok(endpoints)
 }
 
+/// Whether a private server is to be started: where no server is given at all.
+///
+/// # Errors
+/// When some are given and others are not.
+pub(crate) fn needs_private(start: &Start) -> Result<bool, BenchError> {
+    let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
+    if missing && !start.servers.is_empty() {
+        return Err(BenchError::Usage(
+            "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
+        ));
+    }
+    Ok(missing)
+}
+
 /// What is compared for requests and replies, by how they are driven.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     let names: &[&str] = match open_loop {

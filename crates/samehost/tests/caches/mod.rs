@@ -116,6 +116,18 @@ pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// [`TINY`] without a length of trials, which a whole operation has not.
+pub fn untimed() -> Vec<&'static str> {
+    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
+    [&TINY[..at], &TINY[at + 2..]].concat()
+}
+
+/// The report on standard output of a measurement that must have succeeded.
+pub fn parsed(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// Kills by pid, and without mercy.
 pub fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();

@@ -1,6 +1,9 @@
 //! A new connection for each statement: connect, log in, ask as text, say goodbye. What a program without a pool
 //! does, and what shows how much of a difference is negotiation.
 
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use super::address::Address;
 use super::dialogue::{Dialogue, Reply};
 use super::statement::{Statement, Table, digits};
@@ -12,20 +15,20 @@ pub(super) struct MySqlCaller {
     address: Address,
     statement: Statement,
     table: Table,
-    random: u64,
+    random: Xoshiro256PlusPlus,
     observed: Option<String>,
 }
 
 impl MySqlCaller {
-    /// `random` decides which rows are asked for.
+    /// The seed decides which rows are asked for.
     pub(super) fn new(
         address: Address,
         statement: Statement,
         table: Table,
-        random: u64,
+        seed: u64,
         observed: Option<String>,
     ) -> Self {
-        MySqlCaller { address, statement, table, random, observed }
+        MySqlCaller { address, statement, table, random: Xoshiro256PlusPlus::seed_from_u64(seed), observed }
     }
 
     fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
@@ -55,9 +58,7 @@ fn is_row(c: &str, id: u32) -> bool {
 
 impl Caller for MySqlCaller {
     fn call(&mut self) -> Result<(), Bad> {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let id = self.table.id(self.random >> 32);
+        let id = self.random.random_range(1..=self.table.rows);
         let mut dialogue = Dialogue::begin(&self.address).map_err(|error| bad(&error))?;
         let sql = self.statement.sql(&self.table, &digits(id));
         let reply = dialogue.ask(&sql).map_err(|error| bad(&error))?;

@@ -19,7 +19,7 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{MARIADB_USER, MariaDbOptions, MariaDbServer};
-use crate::workloads::{Parameters, Running, Start, foreign_pids};
+use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
 
 /// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
@@ -46,12 +46,7 @@ impl RunningMySql {
                 addresses.insert(*transport, Address::given(*transport, text, &around)?);
             }
         }
-        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
-        if missing && !addresses.is_empty() {
-            return Err(BenchError::Usage(
-                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
-            ));
-        }
+        let missing = needs_private(start)?;
         let server = if missing { Some(private(start, &mut addresses)?) } else { None };
         let identities = addresses.values().map(identity).collect::<Result<Vec<_>, _>>()?;
         let differ = identities.iter().any(|identity| identity.instance != identities[0].instance);
@@ -177,8 +172,13 @@ impl Running for RunningMySql {
             }
             let caller = |number: u32| {
                 let observed = observed.clone();
-                Box::new(MySqlCaller::new(address.clone(), statement, table.clone(), seed(number), observed))
-                    as Box<dyn Caller>
+                Box::new(MySqlCaller::new(
+                    address.clone(),
+                    statement,
+                    table.clone(),
+                    u64::from(number),
+                    observed,
+                )) as Box<dyn Caller>
             };
             return Ok(Job::Callers((0..arm.point.connections).map(caller).collect()));
         }
@@ -217,11 +217,6 @@ impl Running for RunningMySql {
     }
 }
 
-/// Where the random numbers of a connection begin.
-fn seed(number: u32) -> u64 {
-    (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 struct MySqlConnector {
     address: Address,
     statement: Statement,
@@ -245,7 +240,7 @@ impl Connector for MySqlConnector {
             let session = DumpSession::new(&self.table, self.rows, self.table.is_own());
             return Ok((dialogue.into_stream()?, Box::new(session)));
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed) as u32;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let refused = |reason: String| BenchError::Refused {
             endpoint: self.address.endpoint.to_string(),
             what: "the first statement".into(),
@@ -267,15 +262,9 @@ impl Connector for MySqlConnector {
             first.set(known.first().map_or(1, |(id, _)| *id));
         }
         let answer = dialogue.raw(first.payload())?;
-        let session = MySqlSession::new(
-            self.statement,
-            self.protocol,
-            command,
-            &answer,
-            self.ids.clone(),
-            seed(number),
-        )
-        .map_err(refused)?;
+        let session =
+            MySqlSession::new(self.statement, self.protocol, command, &answer, self.ids.clone(), number)
+                .map_err(refused)?;
         Ok((dialogue.into_stream()?, Box::new(session)))
     }
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use super::packet::{self, Answer};
 use super::statement::{C_REPEATS, Command, DIGITS, Protocol, Statement, write_digits};
 use crate::engine::session::{Bad, Progress, Session};
@@ -37,12 +40,12 @@ pub(super) struct MySqlSession {
     /// Where the digits of our own row begin in the awaited bytes.
     digits: Option<usize>,
     ids: Ids,
-    random: u64,
+    random: Xoshiro256PlusPlus,
 }
 
 impl MySqlSession {
-    /// A conversation whose first answer, to the number 1 (or the first known id), has come; `random` decides which
-    /// ids are asked for.
+    /// A conversation whose first answer, to the number 1 (or the first known id), has come; the seed decides
+    /// which ids are asked for.
     ///
     /// # Errors
     /// What is wrong with that answer.
@@ -52,18 +55,17 @@ impl MySqlSession {
         command: Command,
         first_answer: &[u8],
         ids: Ids,
-        random: u64,
+        seed: u64,
     ) -> Result<Self, String> {
         let (judge, digits) = learn(statement, protocol, first_answer, &ids)?;
-        Ok(MySqlSession { command, awaited: first_answer.to_vec(), judge, digits, ids, random })
-    }
-
-    /// A number below `limit`: the upper half of a linear congruential generator (Knuth's MMIX constants), scaled.
-    #[inline]
-    fn below(&mut self, limit: u32) -> u32 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (((self.random >> 32) * u64::from(limit)) >> 32) as u32
+        Ok(MySqlSession {
+            command,
+            awaited: first_answer.to_vec(),
+            judge,
+            digits,
+            ids,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        })
     }
 
     /// An answer that differs from the awaited bytes, or is not whole.
@@ -129,8 +131,7 @@ impl Session for MySqlSession {
     fn request(&mut self, out: &mut Vec<u8>) {
         match &self.ids {
             Ids::Own(rows) if self.command.number.is_some() => {
-                let rows = *rows;
-                let id = self.below(rows) + 1;
+                let id = self.random.random_range(1..=*rows);
                 self.command.set(id);
                 if let Some(at) = self.digits {
                     let (first, rest) = self.awaited[at..at + C_REPEATS * DIGITS].split_at_mut(DIGITS);
@@ -142,7 +143,7 @@ impl Session for MySqlSession {
             }
             Ids::Known(known) if self.command.number.is_some() => {
                 let known = Arc::clone(known);
-                let (id, answer) = &known[self.below(known.len() as u32) as usize];
+                let (id, answer) = &known[self.random.random_range(0..known.len())];
                 self.command.set(*id);
                 self.awaited.clear();
                 self.awaited.extend_from_slice(answer);

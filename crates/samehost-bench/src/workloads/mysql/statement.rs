@@ -108,11 +108,6 @@ impl Table {
         self.columns == "c"
     }
 
-    /// An id that our table has, from 32 random bits.
-    pub(super) fn id(&self, random: u64) -> u32 {
-        1 + (((random & 0xffff_ffff) * u64::from(self.rows)) >> 32) as u32
-    }
-
     /// What makes both tables.
     pub(super) fn definitions(&self) -> [String; 2] {
         let rest = "k INT UNSIGNED NOT NULL DEFAULT 0, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";

@@ -20,7 +20,7 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{PostgresServer, random_hex};
-use crate::workloads::{Parameters, Running, Start, foreign_pids};
+use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
 
 /// Requests of each connection before it is measured. A backend fills its caches at the first, which takes it
 /// milliseconds, and plans a prepared statement anew five times before it keeps a plan: with a thousand connections
@@ -51,12 +51,7 @@ impl RunningPostgres {
         for (transport, text) in &start.servers {
             addresses.insert(*transport, Address::given(*transport, text, &defaults)?);
         }
-        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
-        if missing && !addresses.is_empty() {
-            return Err(BenchError::Usage(
-                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
-            ));
-        }
+        let missing = needs_private(start)?;
         let read_only = !missing && is_read_only(&start.parameters);
         let server = if missing {
             let server = PostgresServer::start(&start.program, start.most_connections, is_ours)?;

@@ -16,7 +16,7 @@ use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::fixtures::{RedisServer, random_hex};
 use crate::workloads::awaited::value;
-use crate::workloads::{Parameters, Running, Start, foreign_pids};
+use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
@@ -44,12 +44,7 @@ impl RunningRedis {
         for (transport, text) in &start.servers {
             addresses.insert(*transport, given(*transport, text)?);
         }
-        let missing = start.transports.iter().any(|transport| !addresses.contains_key(transport));
-        if missing && !addresses.is_empty() {
-            return Err(BenchError::Usage(
-                "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
-            ));
-        }
+        let missing = needs_private(start)?;
         let server = if missing {
             Some(RedisServer::start(&start.program, start.most_connections, is_ours)?)
         } else {
