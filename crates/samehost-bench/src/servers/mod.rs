@@ -3,6 +3,7 @@
 
 mod echo_epoll;
 mod listeners;
+pub(crate) mod rpc;
 mod threads;
 
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub struct Server {
     converse: fn(&mut Stream) -> std::io::Result<()>,
     /// Whether one thread may serve all connections instead.
     has_epoll: bool,
+    /// Serves all connections in its own way, in place of `converse`.
+    run: Option<fn(&Listening, &ServeOptions) -> Result<(), BenchError>>,
 }
 
 /// Every built-in server.
@@ -34,12 +37,21 @@ pub const SERVERS: &[Server] = &[
         about: "Send back every byte that comes",
         converse: threads::echo,
         has_epoll: true,
+        run: None,
     },
     Server {
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
         converse: threads::sink,
         has_epoll: false,
+        run: None,
+    },
+    Server {
+        name: "rpc",
+        about: "Answer gRPC calls of samehost.rpc.v1.Echo (tonic)",
+        converse: |_| Err(std::io::ErrorKind::Unsupported.into()),
+        has_epoll: false,
+        run: Some(rpc::serve),
     },
 ];
 
@@ -78,7 +90,17 @@ impl Server {
     /// # Errors
     /// When one of them cannot be listened on.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
-        listeners::listen(endpoints, options)
+        let is_async = |endpoint: &&Endpoint| {
+            use Transport::{Abstract, Tcp, Tcp6, Unix};
+            matches!(endpoint.transport(), Tcp | Tcp6 | Unix | Abstract)
+        };
+        match endpoints.iter().find(|endpoint| self.run.is_some() && !is_async(endpoint)) {
+            Some(other) => Err(BenchError::Usage(format!(
+                "`serve {}` does not listen on {other}; tcp, unix and abstract endpoints are possible",
+                self.name
+            ))),
+            None => listeners::listen(endpoints, options),
+        }
     }
 
     /// Serves until stopped; the socket files go with `listening`.
@@ -86,6 +108,9 @@ impl Server {
     /// # Errors
     /// When accepting fails for good.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
+        if let Some(run) = self.run {
+            return run(listening, options);
+        }
         match options.model {
             Model::Epoll if self.has_epoll => echo_epoll::serve(listening),
             Model::Epoll => Err(BenchError::Usage(format!("`serve {}` has no --model epoll", self.name))),

@@ -11,6 +11,7 @@ mod noop;
 mod postgres;
 mod raw;
 pub(crate) mod redis;
+mod rpc;
 mod url;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &postgres::Postgres,
     &redis::Redis,
     &memcached::Memcached,
+    &rpc::Rpc,
     &command::Command,
     &noop::Noop,
 ];
