@@ -15,6 +15,9 @@ pub use listeners::{Listening, Stopper};
 
 use crate::BenchError;
 
+/// Serves what is listened on until stopped.
+type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
+
 /// A built-in server.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
@@ -27,7 +30,7 @@ pub struct Server {
     /// Whether one thread may serve all connections instead.
     has_epoll: bool,
     /// Serves all connections in its own way, in place of `converse`.
-    run: Option<fn(&Listening, &ServeOptions) -> Result<(), BenchError>>,
+    run: Option<Run>,
 }
 
 /// Every built-in server.

@@ -37,10 +37,10 @@ impl UnaryService<EchoRequest> for Call {
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<http_types::Response<Body>, Infallible>> + Send>>;
 
-impl Service<http::Request<Body>> for EchoService {
-    type Response = http::Response<Body>;
+impl Service<http_types::Request<Body>> for EchoService {
+    type Response = http_types::Response<Body>;
     type Error = Infallible;
     type Future = Answer;
 
@@ -48,7 +48,7 @@ impl Service<http::Request<Body>> for EchoService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Answer {
+    fn call(&mut self, request: http_types::Request<Body>) -> Answer {
         if request.uri().path() != METHOD {
             let status = Status::unimplemented(format!("this server has {SERVICE} and nothing else"));
             return Box::pin(ready(Ok(status.into_http())));

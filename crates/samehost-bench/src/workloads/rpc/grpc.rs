@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
-use http::uri::PathAndQuery;
+use http_types::Uri;
+use http_types::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::tokio as transport;
