@@ -169,6 +169,30 @@ fn a_go_that_cannot_build_says_why() {
     here.assert_nothing_left();
 }
 
+/// The Go program by itself, as Go users start theirs.
+#[test]
+fn the_go_server_takes_over_a_stale_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("rpc");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-bench/src/fixtures/go");
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).current_dir(sources).env("CGO_ENABLED", "0");
+    let built = with_cache(&mut build).output().expect("Go must be installed: cargo xtask servers");
+    assert!(built.status.success(), "{}", said(&built));
+    let socket = |name: &str| folder.path().join(name);
+    for stale in [false, true] {
+        assert_eq!(socket("gob").exists(), stale, "kill -9 leaves the file");
+        let mut command = Command::new(&program);
+        command.arg("serve").arg("-unix").arg(socket("gob")).arg("-json-unix").arg(socket("json"));
+        let mut server = caches::Server(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+        let lines: Vec<String> = lines.take(4).map_while(Result::ok).collect();
+        assert!(lines.contains(&format!("gob on unix:{}", socket("gob").display())), "{lines:?}");
+        UnixStream::connect(socket("gob")).unwrap();
+        UnixStream::connect(socket("json")).unwrap();
+    }
+}
+
 /// `samehost serve rpc` on a free port and a socket; ended when dropped.
 struct Serving {
     child: Child,
