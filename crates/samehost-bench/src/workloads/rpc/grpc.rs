@@ -209,3 +209,27 @@ impl Caller for GrpcCaller {
 /// Which transports tonic's connections have.
 pub(super) const TRANSPORTS: &[Transport] =
     &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_our_service_gets_advice() {
+        let endpoint: Endpoint = "unix:/run/other.sock".parse().unwrap();
+        let told = |status: &Status| no_answer(&endpoint, status).to_string();
+        let other = told(&Status::unimplemented("unknown service"));
+        assert!(other.contains("UNIMPLEMENTED: unknown service"), "{other}");
+        assert!(other.contains("samehost serve rpc --listen unix:/run/other.sock"), "{other}");
+        let broken = told(&Status::unavailable("broken pipe"));
+        assert!(broken.contains("/run/other.sock") && broken.contains("gRPC without TLS"), "{broken}");
+    }
+
+    #[test]
+    fn what_is_asked_and_awaited_belong_together() {
+        let asked = Asked::new(5, 12).unwrap();
+        assert_eq!(asked.request.payload, "abcde");
+        assert_eq!(asked.awaited, "abcdeabcdeab");
+        assert!(Asked::new(0, 12).is_err());
+    }
+}
