@@ -4,6 +4,7 @@
 
 mod caches;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
@@ -35,6 +36,7 @@ fn assert_sound(report: &Value) {
     assert_eq!(report["outcome"], "complete");
     let trials = report["trials"].as_array().unwrap();
     assert!(trials.len() >= 6);
+    let mut working = BTreeSet::new();
     for trial in trials {
         assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
         let arm = trial["arm"].as_str().unwrap();
@@ -43,16 +45,19 @@ fn assert_sound(report: &Value) {
             tcp if tcp.starts_with("tcp") => "AF_INET stream tcp, 127.0.0.1:",
             _ => "AF_UNIX stream /",
         };
-        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
         assert!(trial["transport_observed"].as_str().unwrap().starts_with(family), "{trial}");
+        // Where other programs had all CPUs, a trial of 50 ms may have seen none, and says so.
+        if trial["operations"] == 0 && trial["polluted"].is_array() {
+            continue;
+        }
+        working.insert(&arm[..arm.find('/').unwrap_or(arm.len())]);
+        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
         for cpu in ["client_cpu_us_per_op", "server_cpu_us_per_op"] {
             assert!(trial[cpu].as_f64().unwrap() > 0.0, "{cpu}: {trial}");
         }
         assert!(trial["latency_us"]["mean"].as_f64().unwrap() > 0.0, "{trial}");
     }
-    for arm in ["tcp", "unix"] {
-        assert!(trials.iter().any(|trial| trial["arm"].as_str().unwrap().starts_with(arm)), "{arm}");
-    }
+    assert_eq!(working.into_iter().collect::<Vec<_>>(), ["tcp", "unix"]);
 }
 
 #[test]

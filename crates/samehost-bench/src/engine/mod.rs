@@ -127,7 +127,7 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Sampl
         Job::Bulk { stream, endpoint, size } => workers::bulk(stream, endpoint, size, load, surroundings),
         Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),
-        Job::Client(job) => workers::client(job, load, surroundings),
+        Job::Client(job) => client::drive(job, load, surroundings),
         Job::Process(job) => workers::process(&job, surroundings),
     }
 }

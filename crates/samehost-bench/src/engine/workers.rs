@@ -14,11 +14,9 @@ use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
 use super::sample::{self, Metered};
 use super::session::{Caller, Connector, Session};
-use super::{
-    Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, client, epoll, process, whole,
-};
+use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
 use crate::BenchError;
-use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families, process_cpu_ns};
+use crate::machine::{MachineMeter, ServerMeter, families, process_cpu_ns};
 
 /// Longest time between looks at whether a signal came.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -31,8 +29,6 @@ struct Meters {
     server_read_at: Nanos,
     machine: MachineMeter,
     own_cpu_ns: u64,
-    /// What a client outside this process used.
-    client_cpu_ns: u64,
 }
 
 impl Meters {
@@ -48,14 +44,12 @@ impl Meters {
             server,
             machine: MachineMeter::begin(),
             own_cpu_ns: own_cpu_ns(),
-            client_cpu_ns: 0,
         }
     }
 
     fn end(self, surroundings: &Surroundings) -> Metered {
         let server = self.server.end();
-        let clients = own_cpu_ns().saturating_sub(self.own_cpu_ns) + self.client_cpu_ns;
-        let own = clients + server.map_or(0, |server| server.cpu_ns);
+        let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + server.map_or(0, |server| server.cpu_ns);
         Metered { server, machine: self.machine.end(own, surroundings.cpus) }
     }
 
@@ -74,20 +68,22 @@ impl Meters {
     }
 }
 
-fn own_cpu_ns() -> u64 {
+pub(super) fn own_cpu_ns() -> u64 {
     process_cpu_ns(std::process::id()).unwrap_or(0)
 }
 
 /// Workers that report over a channel; dropped receivers let stuck threads end by themselves once their
 /// server is gone.
-struct Crew<T> {
+pub(super) struct Crew<T> {
     receiver: mpsc::Receiver<Result<T, BenchError>>,
     size: usize,
-    done: Vec<T>,
+    pub(super) done: Vec<T>,
 }
 
 impl<T: Send + 'static> Crew<T> {
-    fn spawn(work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>) -> Result<Self, BenchError> {
+    pub(super) fn spawn(
+        work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>,
+    ) -> Result<Self, BenchError> {
         let (sender, receiver) = mpsc::channel();
         let size = work.len();
         for work in work {
@@ -108,7 +104,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 
     /// Waits until `until`, or until every worker is done.
-    fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
+    pub(super) fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
         while !self.all_done() {
             if surroundings.interrupted.load(Ordering::Relaxed) {
                 return Err(BenchError::Interrupted);
@@ -258,7 +254,7 @@ fn session_work(
 }
 
 /// Asks for timers that end when they should: by default the kernel may add 50 µs to every sleep.
-fn precise_sleep() {
+pub(super) fn precise_sleep() {
     if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
         tracing::debug!(%error, "timer slack stays as it is");
     }
@@ -378,52 +374,6 @@ pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> 
     })])?;
     crew.wait(now() + nanos(patience), surroundings)?;
     crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
-}
-
-/// Has a client of its own process make the load.
-pub fn client(
-    job: client::ClientJob,
-    load: &Load,
-    surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
-    load.place(surroundings);
-    let (warm_up, length) = (load.warm_up, load.length);
-    let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
-    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
-        // The client inherits where it runs.
-        cpus.place_client();
-        precise_sleep();
-        let mut client = client::ReadyClient::start(&job)?;
-        let pid = client.pid();
-        let (family, observed) = (families(&around.server_pids), client.observed.clone());
-        let window = client.begin(warm_up, length)?;
-        client::sleep_until(window.start);
-        let meters = Meters::begin_with(&around, &family);
-        let used = ServerMeter::begin(&[pid], &[pid]);
-        client::sleep_until(window.end);
-        let used = used.end().unwrap_or_default();
-        let metered = Meters { client_cpu_ns: used.cpu_ns, ..meters }.end_of(window, &around);
-        let mut tally = client.end()?;
-        tally.usage = of_process(used);
-        let mut sample = sample::of_tally(&tally, window.seconds(), None, metered);
-        sample.transport_observed = Some(observed);
-        Ok(sample)
-    })])?;
-    let patience = warm_up + length + surroundings.patience * 2;
-    crew.wait(now() + nanos(patience), surroundings)?;
-    crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
-}
-
-/// A whole process's use in the terms of a thread's, but for its waiting, which is not known.
-fn of_process(used: ServerUse) -> ThreadUse {
-    let micros = |part: f64| (used.cpu_ns as f64 / 1e3 * part) as u64;
-    ThreadUse {
-        cpu_ns: used.cpu_ns,
-        wait_ns: 0,
-        user_us: used.user_part.map_or(0, micros),
-        system_us: used.user_part.map_or(0, |part| micros(1.0 - part)),
-        switches: used.switches.unwrap_or(0),
-    }
 }
 
 /// Runs a command.
