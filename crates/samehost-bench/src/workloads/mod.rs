@@ -168,6 +168,16 @@ pub trait Workload: Sync {
         true
     }
 
+    /// Parameters that differ from the defaults in the checkup, which has a few seconds for a server.
+    fn checkup_parameters(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// The workload that measures a server of this kind that already runs.
+    fn running_workload(&self) -> &'static str {
+        self.name()
+    }
+
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.
     fn blocks_per_start(&self) -> u32 {
         3

@@ -64,7 +64,7 @@ impl RequestParts<'_> {
 
 /// Options of a connection; a certificate is not what is measured.
 fn options() -> ConnectOptions {
-    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
+    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE) }
 }
 
 /// A reply outside the measurement: its head and body.

@@ -266,6 +266,7 @@ impl ReplyReader {
 /// What kind of refusal a status is; none for 2xx. Only those count as done.
 pub(crate) fn refusal(status: u16) -> Option<&'static str> {
     Some(match status {
+        0..=199 => "HTTP 1xx",
         200..=299 => return None,
         300..=399 => "HTTP 3xx (redirect)",
         400 => "HTTP 400",
@@ -280,8 +281,8 @@ pub(crate) fn refusal(status: u16) -> Option<&'static str> {
         502 => "HTTP 502",
         503 => "HTTP 503",
         504 => "HTTP 504",
-        400..=499 => "HTTP 4xx",
-        500..=599 => "HTTP 5xx",
+        other if other < 500 => "HTTP 4xx",
+        other if other < 600 => "HTTP 5xx",
         _ => "HTTP status out of range",
     })
 }
