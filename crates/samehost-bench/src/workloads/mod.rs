@@ -4,6 +4,7 @@
 mod awaited;
 mod command;
 mod connect;
+mod fastcgi;
 mod link;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
@@ -31,6 +32,7 @@ pub use url::with_password;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
+    &fastcgi::FastCgi,
     &mysql::MySql,
     &postgres::Postgres,
     &redis::Redis,
@@ -171,6 +173,15 @@ pub trait Workload: Sync {
         _wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
         Ok(servers.clone())
+    }
+
+    /// The parameters as they are measured, where one value calls for another beside it; `connections` are those
+    /// given, none for the default.
+    ///
+    /// # Errors
+    /// When a value is none.
+    fn propose(&self, parameters: &Parameters, _connections: &[u32]) -> Result<Parameters, BenchError> {
+        Ok(parameters.clone())
     }
 
     /// Starts what it needs.

@@ -1,0 +1,330 @@
+//! PHP-FPM while it is measured: a private one with a pool for each transport and backlog or the given servers, the
+//! script, and a trial's connections.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use samehost_model::{
+    Arm, Code, Endpoint, Sample, ServerInfo, Transport, Warning, parse_count_list, parse_duration,
+};
+use samehost_transport::Stream;
+
+use super::caller::PerRequest;
+use super::record::{self, Ending};
+use super::session::{Expected, FastCgiSession, Reply, whole_reply};
+use super::{backlog, children, is_burst, is_kept, script};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::burst::BurstJob;
+use crate::engine::session::{Caller, Connector, Session};
+use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use crate::workloads::link::Link;
+use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, needs_private};
+
+/// How often a PHP-FPM was started, so that the order of its pools alternates.
+static STARTS: AtomicU32 = AtomicU32::new(0);
+
+/// A running PHP-FPM.
+pub(super) struct RunningFastCgi {
+    private: Option<PhpFpm>,
+    given: BTreeMap<Transport, Endpoint>,
+    foreign_pids: Vec<u32>,
+    parameters: Parameters,
+    version: String,
+    /// The pool of the trial at hand: its children alone are the server then.
+    pool: Option<String>,
+    /// Of the trial at hand: connections and backlog of a burst.
+    burst: Option<(u32, u32)>,
+}
+
+impl RunningFastCgi {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let parameters = start.parameters.clone();
+        let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
+        let private = if needs_private(start)? {
+            check_script(&parameters["script"])?;
+            Some(PhpFpm::start(&start.program, &spec(start)?)?)
+        } else {
+            check_given(&parameters)?;
+            None
+        };
+        Ok(RunningFastCgi {
+            version: if private.is_some() { PhpFpm::version()? } else { String::new() },
+            private,
+            foreign_pids: foreign_pids(given.values()),
+            given,
+            parameters,
+            pool: None,
+            burst: None,
+        })
+    }
+
+    /// Path of the script as PHP-FPM sees it.
+    fn script(&self) -> PathBuf {
+        match (self.parameters["script"].as_str(), &self.private) {
+            ("", Some(private)) => private.scripts().join(script::FILE),
+            (path, _) => path.into(),
+        }
+    }
+
+    fn request(&self, query: &str, ending: Ending) -> Arc<[u8]> {
+        let file = self.script().display().to_string();
+        let name = file.rsplit('/').next().unwrap_or_default();
+        let uri = if query.is_empty() { format!("/{name}") } else { format!("/{name}?{query}") };
+        record::request(&script::parameters(&file, query, &uri), ending).into()
+    }
+
+    /// Asks once or twice before the trial: whether the script runs, and what it prints.
+    fn learn(
+        &self,
+        endpoint: &Endpoint,
+        query: &str,
+        body: Option<Arc<[u8]>>,
+    ) -> Result<Learned, BenchError> {
+        let request = self.request(query, Ending::Closed);
+        let ask = || -> Result<(Vec<u8>, Option<String>), BenchError> {
+            let mut link = Link::connect(endpoint)?;
+            let (reply, body) = link.ask(&request, whole_reply)?;
+            if !(200..=299).contains(&reply.status) {
+                return Err(self.refused(endpoint, &reply, &body));
+            }
+            let stream = link.into_stream()?;
+            Ok((body, stream.observed().ok().map(|observed| observed.to_string())))
+        };
+        let (first, observed) = ask()?;
+        let expected = match body {
+            Some(known) if *known == *first => Expected::Bytes(known),
+            Some(known) => {
+                let reason = format!(
+                    "our script printed {} bytes that are not the {} asked for",
+                    first.len(),
+                    known.len()
+                );
+                return Err(BenchError::lost(endpoint, reason));
+            }
+            None if ask()?.0 == first => Expected::Bytes(first.into()),
+            None => Expected::Anything,
+        };
+        Ok(Learned { expected, observed })
+    }
+
+    fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
+        let said = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
+        let words = [format!("status {}", reply.status), said, reply.complaint.replace('\n', " ")];
+        let answer: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        BenchError::Refused {
+            endpoint: endpoint.to_string(),
+            what: format!("the script {}", self.script().display()),
+            answer: answer.join("; "),
+            try_next: match reply.status {
+                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as www-data or nobody when root starts it: that user must be able to read the script and to pass every directory above it".into(),
+                403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user".into(),
+                _ => "see that the script runs through your web server first".into(),
+            },
+        }
+    }
+}
+
+/// What was learned before a trial.
+struct Learned {
+    expected: Expected,
+    observed: Option<String>,
+}
+
+/// A pool for each transport and backlog; which transport's children are started first alternates.
+fn spec(start: &Start) -> Result<PhpFpmSpec, BenchError> {
+    let children = children(&start.parameters, start.most_connections)?;
+    let mut pools = Vec::new();
+    for backlog in parse_count_list(&start.parameters["backlog"])? {
+        for transport in &start.transports {
+            pools.push(Pool {
+                name: pool(*transport, &backlog.to_string()),
+                transport: *transport,
+                children,
+                backlog,
+                clear_env: true,
+                settings: Vec::new(),
+            });
+        }
+    }
+    if STARTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        pools.reverse();
+    }
+    Ok(PhpFpmSpec { pools, scripts: vec![(script::FILE.into(), script::built_in())] })
+}
+
+fn pool(transport: Transport, backlog: &str) -> String {
+    format!("{transport}-{backlog}")
+}
+
+fn check_script(path: &str) -> Result<(), BenchError> {
+    let wrong = |reason: &str| Err(BenchError::Usage(format!("--script {path}: {reason}")));
+    match Path::new(path) {
+        _ if path.is_empty() => Ok(()),
+        relative if !relative.is_absolute() => wrong("give its absolute path, for PHP-FPM knows no other"),
+        missing if !missing.is_file() => wrong("there is no such file"),
+        _ => Ok(()),
+    }
+}
+
+/// What only a private server can be told.
+fn check_given(parameters: &Parameters) -> Result<(), BenchError> {
+    if parameters["script"].is_empty() {
+        return Err(BenchError::Usage(
+            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over".into(),
+        ));
+    }
+    Ok(())
+}
+
+impl Running for RunningFastCgi {
+    fn server(&self) -> ServerInfo {
+        let pids = match (&self.private, &self.pool) {
+            (Some(private), Some(pool)) => private.pids_of(pool),
+            (Some(private), None) => vec![private.pid()],
+            (None, _) => self.foreign_pids.clone(),
+        };
+        ServerInfo {
+            kind: if self.private.is_some() {
+                "PHP-FPM, a pool for each transport (a pool has one address), started afresh for every block"
+            } else {
+                "PHP-FPM, a different pool for each transport: what differs between them counts as the transport's"
+            }
+            .into(),
+            version: self.version.clone(),
+            managed: self.private.is_some(),
+            pids,
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let backlog = backlog(&arm.point, &self.parameters).to_owned();
+        let name = pool(arm.transport, &backlog);
+        let given = self.given.get(&arm.transport);
+        let endpoint =
+            given.or_else(|| self.private.as_ref()?.endpoint(&name)).cloned().ok_or_else(|| {
+                BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
+            })?;
+        self.pool = Some(name);
+        let burst = is_burst(&self.parameters);
+        let (query, body) = if self.parameters["script"].is_empty() {
+            let size = arm.point.size_bytes.unwrap_or(128);
+            let nap = if burst { parse_duration(&self.parameters["nap"])? } else { Duration::ZERO };
+            (script::query(size, nap), Some(script::body(size)))
+        } else {
+            (self.parameters["query"].clone(), None)
+        };
+        let Learned { expected, observed } = self.learn(&endpoint, &query, body)?;
+        self.burst = None;
+        if burst {
+            self.burst = Some((arm.point.connections, backlog.parse().unwrap_or(u32::MAX)));
+            let request = self.request(&query, Ending::Closed);
+            return Ok(Job::Burst(BurstJob {
+                endpoint,
+                connects: arm.point.connections,
+                session: Box::new(move || {
+                    Box::new(FastCgiSession::new(Arc::clone(&request), expected.clone()))
+                }),
+                patience: parse_duration(&self.parameters["patience"])?,
+            }));
+        }
+        if is_kept(&self.parameters) {
+            let request = self.request(&query, Ending::Kept);
+            return Ok(Job::Sessions {
+                connector: Arc::new(FastCgiConnector { endpoint, request, expected }),
+                small: true,
+            });
+        }
+        let request = self.request(&query, Ending::Closed);
+        let caller = |_| {
+            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
+            Box::new(PerRequest::new(&endpoint, session, observed.clone())) as Box<dyn Caller>
+        };
+        Ok(Job::Callers((0..arm.point.connections).map(caller).collect()))
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let first = self.parameters["backlog"].split(',').next().unwrap_or_default();
+        let private = self.private.as_ref().and_then(|private| private.endpoint(&pool(transport, first)));
+        self.given.get(&transport).or(private).cloned()
+    }
+
+    fn said(&self) -> String {
+        self.private.as_ref().map(PhpFpm::said).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
+            sample.warnings.extend(advise(connections, backlog, somaxconn()));
+        }
+    }
+}
+
+/// The most that the kernel lets a backlog be.
+fn somaxconn() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
+}
+
+/// What to say of a backlog that is shorter than the burst. While no child accepts, each connect but the first needs
+/// a place in it; the kernel takes one more than the backlog.
+fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
+    let effective = somaxconn.map_or(backlog, |most| backlog.min(most));
+    if connections <= effective {
+        return None;
+    }
+    let cap = match somaxconn {
+        Some(most) if most < connections => format!(
+            "; net.core.somaxconn is {most} and caps it: raise that first (`sysctl net.core.somaxconn={connections}`)"
+        ),
+        _ => String::new(),
+    };
+    Some(Warning::new(
+        Code::Note,
+        "",
+        format!(
+            "a backlog of {effective} is shorter than the burst: listen.backlog = {connections} holds all of it{cap}"
+        ),
+    ))
+}
+
+struct FastCgiConnector {
+    endpoint: Endpoint,
+    request: Arc<[u8]>,
+    expected: Expected,
+}
+
+impl Connector for FastCgiConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let stream = Link::connect(&self.endpoint)?.into_stream()?;
+        let session = FastCgiSession::new(Arc::clone(&self.request), self.expected.clone());
+        Ok((stream, Box::new(session)))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_backlog_is_told_with_the_one_that_is_enough() {
+        let said = advise(128, 16, Some(4096)).unwrap().message;
+        assert!(said.contains("listen.backlog = 128") && !said.contains("somaxconn"), "{said}");
+        assert_eq!(advise(128, 128, Some(4096)), None);
+        let capped = advise(500, 511, Some(128)).unwrap().message;
+        assert!(capped.contains("a backlog of 128") && capped.contains("net.core.somaxconn=500"), "{capped}");
+    }
+
+    #[test]
+    fn a_script_is_a_file_with_an_absolute_path() {
+        assert!(check_script("").is_ok() && check_script("/etc/passwd").is_ok());
+        assert!(check_script("a.php").unwrap_err().to_string().contains("absolute"));
+        assert!(check_script("/no/such.php").unwrap_err().to_string().contains("no such file"));
+    }
+}
