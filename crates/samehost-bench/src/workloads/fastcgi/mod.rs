@@ -93,8 +93,8 @@ impl Workload for FastCgi {
             },
             Parameter {
                 name: "patience",
-                help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
-                default: "3500ms",
+                help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
+                default: "10s",
                 kind: Kind::Duration,
             },
         ]
@@ -115,11 +115,11 @@ impl Workload for FastCgi {
 
     fn title(&self, parameters: &Parameters) -> String {
         let what = match parameters["script"].as_str() {
-            "" => "a script of ours",
-            path => path,
+            "" => "GET of our script".to_owned(),
+            path => format!("GET of {path}"),
         };
         if is_burst(parameters) {
-            format!("burst of requests for {what}")
+            format!("{what}, all at once")
         } else if is_kept(parameters) {
             format!("{what}, kept connections")
         } else {
@@ -164,15 +164,20 @@ impl Workload for FastCgi {
 
     fn propose(&self, parameters: &Parameters, connections: &[u32]) -> Result<Parameters, BenchError> {
         let mut parameters = parameters.clone();
+        let default = parse_count_list(if is_burst(&parameters) { BURST } else { "1" })?;
+        let connections = if connections.is_empty() { &default } else { connections };
+        let most = connections.iter().copied().max().unwrap_or(1);
+        parameters.insert("children".into(), children(&parameters, most)?.to_string());
         if is_burst(&parameters) {
-            let default = parse_count_list(BURST)?;
-            let connections = if connections.is_empty() { &default } else { connections };
-            let enough = connections.iter().copied().max().unwrap_or(1);
-            let list = format!("{},{enough}", parameters["backlog"]);
-            let given = parse_count_list(&parameters["backlog"])?;
             // Where what was asked for holds the burst already, there is nothing to add.
-            if given.iter().all(|backlog| *backlog < enough) {
+            if parse_count_list(&parameters["backlog"])?.iter().all(|backlog| *backlog < most) {
+                let list = format!("{},{most}", parameters["backlog"]);
                 parameters.insert("backlog".into(), list);
+            }
+            parameters.insert("connect".into(), String::new());
+        } else {
+            for unused in ["nap", "patience"] {
+                parameters.insert(unused.into(), String::new());
             }
         }
         Ok(parameters)
@@ -249,6 +254,7 @@ mod tests {
         assert_eq!(proposed("64", &[64]), "64");
         assert_eq!(proposed("511", &[]), "511");
         let cycle = parameters(&[]);
-        assert_eq!(FastCgi.propose(&cycle, &[600]).unwrap(), cycle);
+        let proposed = FastCgi.propose(&cycle, &[600]).unwrap();
+        assert_eq!((proposed["backlog"].as_str(), proposed["children"].as_str()), ("511", "16"));
     }
 }

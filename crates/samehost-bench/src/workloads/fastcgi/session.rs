@@ -59,12 +59,16 @@ impl FastCgiSession {
 
 impl Session for FastCgiSession {
     fn request(&mut self, out: &mut Vec<u8>) {
-        self.reading = Reading::default();
+        self.reading.begin();
         out.extend_from_slice(&self.request);
     }
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
-        let (reply, consumed) = self.reading.take(input, |from, part| self.expected.compare(from, part))?;
+        let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
+            // What a refusal says is not compared.
+            Some(_) => Ok(()),
+            None => self.expected.compare(from, part),
+        })?;
         let Some(reply) = reply else { return Ok(Progress::More { consumed }) };
         match refusal(reply.status) {
             Some(kind) => Ok(Progress::Rejected { consumed, kind }),
@@ -95,12 +99,21 @@ impl Expected {
 }
 
 impl Reading {
-    /// Takes more bytes; those of a body that is no refusal's go to `body` with their place. The reply, once it is
-    /// whole, and the bytes used up.
+    /// Gets ready for the next reply; what is allocated stays.
+    fn begin(&mut self) {
+        self.records = RecordReader::default();
+        self.head.clear();
+        self.status = None;
+        self.length = 0;
+        self.complaint.clear();
+    }
+
+    /// Takes more bytes; those of a body go to `body` with the status and their place. The reply, once it is whole,
+    /// and the bytes used up.
     fn take(
         &mut self,
         input: &[u8],
-        mut body: impl FnMut(usize, &[u8]) -> Result<(), Bad>,
+        mut body: impl FnMut(u16, usize, &[u8]) -> Result<(), Bad>,
     ) -> Result<(Option<Reply>, usize), Bad> {
         let mut at = 0;
         loop {
@@ -112,8 +125,8 @@ impl Reading {
                     if self.status.is_none() {
                         part = self.take_head(part)?;
                     }
-                    if self.status.is_some_and(|status| refusal(status).is_none()) {
-                        body(self.length, part)?;
+                    if let Some(status) = self.status {
+                        body(status, self.length, part)?;
                     }
                     self.length += part.len();
                 }
@@ -196,7 +209,7 @@ fn protocol_refusal(protocol: u8) -> &'static str {
 pub(super) fn whole_reply(input: &[u8]) -> Result<Option<((Reply, Vec<u8>), usize)>, String> {
     let mut body = Vec::new();
     let mut reading = Reading::default();
-    let taken = reading.take(input, |_, part| {
+    let taken = reading.take(input, |_, _, part| {
         body.extend_from_slice(part);
         Ok(())
     });
