@@ -174,8 +174,8 @@ fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventDa
         Err(_) => return Err("connection reset".into()),
     }
     match attempt.session.response(&attempt.pending).map_err(|bad| bad.kind)? {
-        Progress::Complete { .. } => Ok(true),
-        Progress::Rejected { kind, .. } => Err(kind.into()),
+        Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(true),
+        Progress::Rejected { kind, .. } | Progress::Last { rejected: Some(kind), .. } => Err(kind.into()),
         Progress::More { consumed } => {
             attempt.pending.drain(..consumed);
             Ok(false)

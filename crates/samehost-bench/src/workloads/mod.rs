@@ -5,6 +5,7 @@ mod awaited;
 mod command;
 mod connect;
 mod fastcgi;
+pub(crate) mod http;
 mod link;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
-use samehost_transport::Stream;
+use samehost_transport::{ConnectError, Stream};
 
 use crate::BenchError;
 use crate::engine::Job;
@@ -33,6 +34,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
     &fastcgi::FastCgi,
+    &http::Http,
     &mysql::MySql,
     &postgres::Postgres,
     &redis::Redis,
@@ -157,6 +159,11 @@ pub trait Workload: Sync {
         None
     }
 
+    /// Whether `--size` means anything for servers that already run.
+    fn foreign_sizes(&self) -> bool {
+        true
+    }
+
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.
     fn blocks_per_start(&self) -> u32 {
         3
@@ -204,6 +211,11 @@ pub enum OpenOrClosed {
 pub trait Running {
     /// The server.
     fn server(&self) -> ServerInfo;
+
+    /// The processes of what stands between client and server, such as nginx.
+    fn proxy_pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The job of one trial.
     ///
@@ -288,6 +300,18 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
     pids.sort_unstable();
     pids.dedup();
     pids
+}
+
+/// A connect error's kind for the count.
+pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
+    match error {
+        ConnectError::Refused { .. } => "connection refused",
+        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
+        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
+        ConnectError::TooManyFiles { .. } => "too many open files",
+        ConnectError::TimedOut { .. } => "connect timed out",
+        _ => "connect failed",
+    }
 }
 
 /// The kernel's word that a stream is what was asked for.

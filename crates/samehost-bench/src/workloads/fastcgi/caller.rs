@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 
 use samehost_model::Endpoint;
-use samehost_transport::{ConnectError, ConnectOptions, connect};
+use samehost_transport::{ConnectOptions, connect};
 
 use super::session::FastCgiSession;
 use crate::engine::session::{Bad, Caller, Progress, Session};
+use crate::workloads::connect_failure;
 
 /// Bytes read at once.
 const BUFFER: usize = 64 * 1024;
@@ -56,7 +57,7 @@ impl Caller for PerRequest {
                 }
                 Progress::Complete { consumed } if consumed == filled => return Ok(()),
                 Progress::Rejected { kind, .. } => return Err(Bad::new(kind, "the server's answer")),
-                Progress::Complete { .. } => {
+                Progress::Complete { .. } | Progress::Last { .. } => {
                     return Err(Bad::new("unasked bytes", "behind the end of the reply"));
                 }
             }
@@ -65,17 +66,5 @@ impl Caller for PerRequest {
 
     fn observed(&self) -> Option<String> {
         self.observed.clone()
-    }
-}
-
-/// A connect error's kind for the count.
-fn connect_failure(error: &ConnectError) -> &'static str {
-    match error {
-        ConnectError::Refused { .. } => "connection refused",
-        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
-        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
-        ConnectError::TooManyFiles { .. } => "too many open files",
-        ConnectError::TimedOut { .. } => "connect timed out",
-        _ => "connect failed",
     }
 }

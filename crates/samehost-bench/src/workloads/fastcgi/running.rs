@@ -14,13 +14,14 @@ use samehost_transport::Stream;
 
 use super::caller::PerRequest;
 use super::record::{self, Ending};
-use super::session::{Expected, FastCgiSession, Reply, whole_reply};
+use super::session::{FastCgiSession, Reply, whole_reply};
 use super::{backlog, children, is_burst, is_kept, script};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use crate::workloads::http::Expected;
 use crate::workloads::link::Link;
 use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, needs_private};
 

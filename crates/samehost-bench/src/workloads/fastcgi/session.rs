@@ -5,20 +5,12 @@ use std::sync::Arc;
 
 use super::record::{Piece, RecordReader};
 use crate::engine::session::{Bad, Progress, Session};
+use crate::workloads::http::{Expected, refusal};
 
 /// Longest head of a script's output.
 const LONGEST_HEAD: usize = 64 * 1024;
 /// How much of a complaint is kept for a message.
 const MOST_COMPLAINT: usize = 2048;
-
-/// What a right body is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// These bytes.
-    Bytes(Arc<[u8]>),
-    /// Any: the script's replies differ from one another.
-    Anything,
-}
 
 /// What a reply said, beyond being right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,34 +59,32 @@ impl Session for FastCgiSession {
         let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
             // What a refusal says is not compared.
             Some(_) => Ok(()),
-            None => self.expected.compare(from, part),
+            None => compare(&self.expected, from, part),
         })?;
         let Some(reply) = reply else { return Ok(Progress::More { consumed }) };
         match refusal(reply.status) {
             Some(kind) => Ok(Progress::Rejected { consumed, kind }),
-            None => self.expected.whole(reply.length).map(|()| Progress::Complete { consumed }),
+            None => whole(&self.expected, reply.length).map(|()| Progress::Complete { consumed }),
         }
     }
 }
 
-impl Expected {
-    /// Whether these bytes of a body may stand behind so many others.
-    fn compare(&self, from: usize, part: &[u8]) -> Result<(), Bad> {
-        match self {
-            Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
-                Err(Bad::new("wrong body", "a body differs from the one before"))
-            }
-            _ => Ok(()),
+/// Whether these bytes of a body may stand behind so many others.
+fn compare(expected: &Expected, from: usize, part: &[u8]) -> Result<(), Bad> {
+    match expected {
+        Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
+            Err(Bad::new("wrong body", "a body differs from the one before"))
         }
+        _ => Ok(()),
     }
+}
 
-    fn whole(&self, length: usize) -> Result<(), Bad> {
-        match self {
-            Expected::Bytes(bytes) if bytes.len() != length => {
-                Err(Bad::new("wrong body", format!("{length} bytes instead of {}", bytes.len())))
-            }
-            _ => Ok(()),
+fn whole(expected: &Expected, length: usize) -> Result<(), Bad> {
+    match expected {
+        Expected::Bytes(bytes) if bytes.len() != length => {
+            Err(Bad::new("wrong body", format!("{length} bytes instead of {}", bytes.len())))
         }
+        _ => Ok(()),
     }
 }
 
@@ -177,23 +167,6 @@ fn status(head: &[u8]) -> Result<u16, Bad> {
     Ok(200)
 }
 
-/// What kind of refusal a status is; none for 2xx.
-fn refusal(status: u16) -> Option<&'static str> {
-    Some(match status {
-        200..=299 => return None,
-        300..=399 => "HTTP 3xx (redirect)",
-        403 => "HTTP 403",
-        404 => "HTTP 404",
-        500 => "HTTP 500",
-        502 => "HTTP 502",
-        503 => "HTTP 503",
-        504 => "HTTP 504",
-        400..=499 => "HTTP 4xx",
-        500..=599 => "HTTP 5xx",
-        _ => "HTTP status out of range",
-    })
-}
-
 /// Why the server did not take a request (section 5.5).
 fn protocol_refusal(protocol: u8) -> &'static str {
     match protocol {
@@ -205,8 +178,11 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-/// Reads one reply outside the hot path: what it said and its body, with the bytes it took.
-pub(super) fn whole_reply(input: &[u8]) -> Result<Option<((Reply, Vec<u8>), usize)>, String> {
+/// A reply with its body, and how many bytes it took.
+pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
+
+/// Reads one reply outside the hot path.
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, String> {
     let mut body = Vec::new();
     let mut reading = Reading::default();
     let taken = reading.take(input, |_, _, part| {
