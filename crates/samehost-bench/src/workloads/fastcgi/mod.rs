@@ -3,6 +3,7 @@
 //! of its own in one PHP-FPM, whose children are forked from one process.
 
 mod caller;
+mod front;
 mod record;
 mod running;
 mod script;
@@ -35,6 +36,10 @@ fn is_burst(parameters: &Parameters) -> bool {
     parameters["pattern"] == "burst"
 }
 
+fn is_via_nginx(parameters: &Parameters) -> bool {
+    parameters["via"] == "nginx"
+}
+
 fn is_kept(parameters: &Parameters) -> bool {
     parameters["connect"] == "keep" && !is_burst(parameters)
 }
@@ -65,6 +70,18 @@ impl Workload for FastCgi {
                 help: "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
                 default: "per-request",
                 kind: Kind::Choice(&["per-request", "keep"]),
+            },
+            Parameter {
+                name: "via",
+                help: "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
+                default: "none",
+                kind: Kind::Choice(&["none", "nginx"]),
+            },
+            Parameter {
+                name: "front",
+                help: "The transport in front of nginx, the same for all arms",
+                default: "tcp",
+                kind: Kind::Choice(&["tcp", "unix"]),
             },
             Parameter {
                 name: "script",
@@ -118,6 +135,7 @@ impl Workload for FastCgi {
             "" => "GET of our script".to_owned(),
             path => format!("GET of {path}"),
         };
+        let what = if is_via_nginx(parameters) { format!("{what} through nginx") } else { what };
         if is_burst(parameters) {
             format!("{what}, all at once")
         } else if is_kept(parameters) {
@@ -129,7 +147,12 @@ impl Workload for FastCgi {
 
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if !is_burst(parameters) {
-            return super::request_metrics(open_loop);
+            let mut metrics = super::request_metrics(open_loop);
+            if is_via_nginx(parameters) {
+                let at = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
+                metrics.insert(at.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
+            }
+            return metrics;
         }
         let mut metrics = vec![
             MetricInfo::own("served_percent", "percent", Better::Higher),
@@ -153,7 +176,8 @@ impl Workload for FastCgi {
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
             )));
         }
-        if !is_burst(parameters) && connections > 1024 {
+        let threads = !is_burst(parameters) && !is_kept(parameters) && !is_via_nginx(parameters);
+        if threads && connections > 1024 {
             return Err(BenchError::Usage(
                 "a connection for each request has a thread for each of --connections; at most 1024 of them"
                     .into(),
@@ -168,6 +192,9 @@ impl Workload for FastCgi {
         let connections = if connections.is_empty() { &default } else { connections };
         let most = connections.iter().copied().max().unwrap_or(1);
         parameters.insert("children".into(), children(&parameters, most)?.to_string());
+        if !is_via_nginx(&parameters) {
+            parameters.insert("front".into(), String::new());
+        }
         if is_burst(&parameters) {
             // Where what was asked for holds the burst already, there is nothing to add.
             if parse_count_list(&parameters["backlog"])?.iter().all(|backlog| *backlog < most) {

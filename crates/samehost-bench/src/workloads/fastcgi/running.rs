@@ -13,15 +13,16 @@ use samehost_model::{
 use samehost_transport::Stream;
 
 use super::caller::PerRequest;
+use super::front::{Front, FrontSpec, request_for};
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, Reply, whole_reply};
-use super::{backlog, children, is_burst, is_kept, script};
+use super::{backlog, children, is_burst, is_kept, is_via_nginx, script};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
-use crate::workloads::http::Expected;
+use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
 use crate::workloads::link::Link;
 use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, needs_private};
 
@@ -31,12 +32,15 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 /// A running PHP-FPM.
 pub(super) struct RunningFastCgi {
     private: Option<PhpFpm>,
+    front: Option<Front>,
     given: BTreeMap<Transport, Endpoint>,
     foreign_pids: Vec<u32>,
     parameters: Parameters,
     version: String,
     /// The pool of the trial at hand: its children alone are the server then.
     pool: Option<String>,
+    /// Of the trial at hand: where PHP-FPM is.
+    asked: Option<Endpoint>,
     /// Of the trial at hand: connections and backlog of a burst.
     burst: Option<(u32, u32)>,
 }
@@ -52,15 +56,48 @@ impl RunningFastCgi {
             check_given(&parameters)?;
             None
         };
-        Ok(RunningFastCgi {
+        let mut running = RunningFastCgi {
             version: if private.is_some() { PhpFpm::version()? } else { String::new() },
             private,
+            front: None,
             foreign_pids: foreign_pids(given.values()),
             given,
             parameters,
             pool: None,
+            asked: None,
             burst: None,
-        })
+        };
+        if is_via_nginx(&running.parameters) {
+            running.front = Some(running.start_front(start)?);
+        }
+        Ok(running)
+    }
+
+    /// nginx in front of every pool that a trial may ask.
+    fn start_front(&self, start: &Start) -> Result<Front, BenchError> {
+        let mut pools = Vec::new();
+        for backlog in parse_count_list(&self.parameters["backlog"])? {
+            for transport in &start.transports {
+                let name = pool(*transport, &backlog.to_string());
+                if let Some(endpoint) = self.endpoint_of(*transport, &name) {
+                    pools.push((name, endpoint));
+                }
+            }
+        }
+        let kept = children(&self.parameters, start.most_connections)?;
+        let spec = FrontSpec {
+            transport: self.parameters["front"].parse()?,
+            pools: &pools,
+            script: &self.script(),
+            connections: start.most_connections,
+            kept: is_kept(&self.parameters).then_some(kept),
+        };
+        Front::start(&start.program, &spec)
+    }
+
+    fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
+        let private = self.private.as_ref().and_then(|private| private.endpoint(pool));
+        self.given.get(&transport).or(private).cloned()
     }
 
     /// Path of the script as PHP-FPM sees it.
@@ -86,30 +123,76 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Learned, BenchError> {
         let request = self.request(query, Ending::Closed);
-        let ask = || -> Result<(Vec<u8>, Option<String>), BenchError> {
+        let mut observed = None;
+        let ask = || -> Result<Vec<u8>, BenchError> {
             let mut link = Link::connect(endpoint)?;
             let (reply, body) = link.ask(&request, whole_reply)?;
-            if !(200..=299).contains(&reply.status) {
+            if refusal(reply.status).is_some() {
                 return Err(self.refused(endpoint, &reply, &body));
             }
-            let stream = link.into_stream()?;
-            Ok((body, stream.observed().ok().map(|observed| observed.to_string())))
+            observed = link.into_stream()?.observed().ok().map(|observed| observed.to_string());
+            Ok(body)
         };
-        let (first, observed) = ask()?;
-        let expected = match body {
-            Some(known) if *known == *first => Expected::Bytes(known),
+        let expected = self.expected(endpoint, body, ask)?;
+        Ok(Learned { expected, observed })
+    }
+
+    /// The job of a trial through nginx: the connections in front stay open, but for those of a burst.
+    fn job_through(
+        &self,
+        front: &Front,
+        arm: &Arm,
+        pool: &str,
+        query: &str,
+        body: Option<Arc<[u8]>>,
+    ) -> Result<Job, BenchError> {
+        let (endpoint, request) = (front.endpoint().clone(), request_for(pool, query));
+        let ask = || -> Result<Vec<u8>, BenchError> {
+            let (head, body) = fetch(&endpoint, &request)?;
+            match refusal(head.status) {
+                None => Ok(body),
+                Some(_) => {
+                    let reply = Reply { status: head.status, complaint: front.said(), ..Reply::default() };
+                    Err(self.refused(&endpoint, &reply, &body))
+                }
+            }
+        };
+        let expected = self.expected(&endpoint, body, ask)?;
+        if is_burst(&self.parameters) {
+            return Ok(Job::Burst(BurstJob {
+                endpoint,
+                connects: arm.point.connections,
+                session: Box::new(move || {
+                    Box::new(HttpSession::new(Arc::clone(&request), 1, expected.clone()))
+                }),
+                patience: parse_duration(&self.parameters["patience"])?,
+            }));
+        }
+        let connector = HttpConnector { endpoint, request, pipeline: 1, expected };
+        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
+    }
+
+    /// What a right body is: that of our script is known; of another, what it prints twice.
+    fn expected(
+        &self,
+        endpoint: &Endpoint,
+        body: Option<Arc<[u8]>>,
+        mut ask: impl FnMut() -> Result<Vec<u8>, BenchError>,
+    ) -> Result<Expected, BenchError> {
+        let first = ask()?;
+        match body {
+            Some(known) if *known == *first => Ok(Expected::Bytes(known)),
             Some(known) => {
                 let reason = format!(
                     "our script printed {} bytes that are not the {} asked for",
                     first.len(),
                     known.len()
                 );
-                return Err(BenchError::lost(endpoint, reason));
+                Err(BenchError::lost(endpoint, reason))
             }
-            None if ask()?.0 == first => Expected::Bytes(first.into()),
-            None => Expected::Anything,
-        };
-        Ok(Learned { expected, observed })
+            None if ask()? == first => Ok(Expected::Bytes(first.into())),
+            None => Ok(Expected::Anything),
+        }
     }
 
     fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
@@ -201,15 +284,17 @@ impl Running for RunningFastCgi {
         }
     }
 
+    fn proxy_pids(&self) -> Vec<u32> {
+        self.front.iter().map(Front::pid).collect()
+    }
+
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let backlog = backlog(&arm.point, &self.parameters).to_owned();
         let name = pool(arm.transport, &backlog);
-        let given = self.given.get(&arm.transport);
-        let endpoint =
-            given.or_else(|| self.private.as_ref()?.endpoint(&name)).cloned().ok_or_else(|| {
-                BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
-            })?;
-        self.pool = Some(name);
+        let endpoint = self.endpoint_of(arm.transport, &name).ok_or_else(|| {
+            BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
+        })?;
+        self.pool = Some(name.clone());
         let burst = is_burst(&self.parameters);
         let (query, body) = if self.parameters["script"].is_empty() {
             let size = arm.point.size_bytes.unwrap_or(128);
@@ -218,10 +303,13 @@ impl Running for RunningFastCgi {
         } else {
             (self.parameters["query"].clone(), None)
         };
+        self.burst = burst.then(|| (arm.point.connections, backlog.parse().unwrap_or(u32::MAX)));
+        self.asked = Some(endpoint.clone());
+        if let Some(front) = &self.front {
+            return self.job_through(front, arm, &name, &query, body);
+        }
         let Learned { expected, observed } = self.learn(&endpoint, &query, body)?;
-        self.burst = None;
         if burst {
-            self.burst = Some((arm.point.connections, backlog.parse().unwrap_or(u32::MAX)));
             let request = self.request(&query, Ending::Closed);
             return Ok(Job::Burst(BurstJob {
                 endpoint,
@@ -249,15 +337,25 @@ impl Running for RunningFastCgi {
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
         let first = self.parameters["backlog"].split(',').next().unwrap_or_default();
-        let private = self.private.as_ref().and_then(|private| private.endpoint(&pool(transport, first)));
-        self.given.get(&transport).or(private).cloned()
+        self.endpoint_of(transport, &pool(transport, first))
     }
 
     fn said(&self) -> String {
-        self.private.as_ref().map(PhpFpm::said).unwrap_or_default()
+        let behind = self.private.as_ref().map(PhpFpm::said).unwrap_or_default();
+        match &self.front {
+            Some(front) => format!("{behind}\n{}", front.said()).trim().to_owned(),
+            None => behind,
+        }
     }
 
     fn after(&mut self, sample: &mut Sample) {
+        if let (Some(front), Some(asked)) = (&self.front, &self.asked) {
+            let seen = sample.transport_observed.take().unwrap_or_default();
+            sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
+            if sample.errors.contains_key("HTTP 502") {
+                sample.warnings.extend(explain(&front.said()));
+            }
+        }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
             sample.warnings.extend(advise(connections, backlog, somaxconn()));
         }
@@ -291,6 +389,13 @@ fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warn
     ))
 }
 
+/// Why nginx answered 502, in the words of its error log.
+fn explain(log: &str) -> Option<Warning> {
+    let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed ")?;
+    let reason = reason.split_once(')')?.0.to_owned() + ")";
+    Some(Warning::new(Code::Errors, "", format!("nginx answered 502, for its connect() failed {reason}")))
+}
+
 struct FastCgiConnector {
     endpoint: Endpoint,
     request: Arc<[u8]>,
@@ -320,6 +425,14 @@ mod tests {
         assert_eq!(advise(128, 128, Some(4096)), None);
         let capped = advise(500, 511, Some(128)).unwrap().message;
         assert!(capped.contains("a backlog of 128") && capped.contains("net.core.somaxconn=500"), "{capped}");
+    }
+
+    #[test]
+    fn a_bad_gateway_is_explained_by_nginx() {
+        let log = "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1";
+        let said = explain(log).unwrap().message;
+        assert!(said.ends_with("failed (11: Resource temporarily unavailable)"), "{said}");
+        assert_eq!(explain("all is well"), None);
     }
 
     #[test]

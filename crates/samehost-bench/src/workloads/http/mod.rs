@@ -14,7 +14,7 @@ use crate::BenchError;
 pub(crate) use exchange::{HttpConnector, OneShot, RequestParts, fetch};
 pub(crate) use reply::refusal;
 use running::RunningHttp;
-pub(crate) use session::Expected;
+pub(crate) use session::{Expected, HttpSession};
 
 /// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
