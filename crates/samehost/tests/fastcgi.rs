@@ -164,6 +164,49 @@ fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
 }
 
 #[test]
+fn through_nginx_the_hop_behind_it_is_compared() {
+    for connect in ["per-request", "keep"] {
+        let report =
+            Here::new().report(&["fastcgi", "--via", "nginx", "--connect", connect, "--connections", "4"]);
+        assert_eq!(report["outcome"], "complete");
+        for arm in ["tcp", "unix"] {
+            for trial in trials(&report, arm) {
+                assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
+                assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+                for part in ["client_cpu_us_per_op", "proxy_cpu_us_per_op", "server_cpu_us_per_op"] {
+                    assert!(trial[part].as_f64().unwrap() > 0.0, "{part}: {trial}");
+                }
+                let observed = trial["transport_observed"].as_str().unwrap();
+                assert!(observed.starts_with(&format!("nginx passes on to {arm}:")), "{observed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nginx_turns_a_full_backlog_into_502_on_one_side_only() {
+    let here = Here::new();
+    let burst = ["fastcgi", "--via", "nginx", "--pattern", "burst", "--connections", "40", "--backlog", "8"];
+    let once = ["--nap", "5ms", "--patience", "60s", "--min-blocks", "1", "--max-blocks", "1"];
+    let output = here
+        .bench(&[&burst[..], &once, &["--no-control", "--budget", "1s", "--json", "-"]].concat())
+        .output();
+    let report = parsed(&output.unwrap());
+    let only = |arm: &str| trials(&report, arm).next().unwrap().clone();
+    let unix = only("unix/backlog=8");
+    assert!(unix["errors"]["HTTP 502"].as_u64().unwrap() >= 15, "{unix}");
+    assert!(
+        unix["warnings"].to_string().contains("(11: Resource temporarily unavailable)"),
+        "nginx says why: {unix}"
+    );
+    for arm in ["tcp/backlog=8", "tcp/backlog=40", "unix/backlog=40"] {
+        let trial = only(arm);
+        assert_eq!((&trial["operations"], trial["errors"].as_object().unwrap().len()), (&40.into(), 0));
+    }
+    here.assert_nothing_left();
+}
+
+#[test]
 fn a_server_that_runs_is_asked_for_a_script_of_its_own() {
     let pool = |name: &str, transport| Pool {
         name: name.into(),
