@@ -53,6 +53,10 @@ impl RunningFastCgi {
             check_script(&parameters["script"])?;
             Some(PhpFpm::start(&start.program, &spec(start)?)?)
         } else {
+            // A server that is not there is the first thing to know.
+            for endpoint in given.values() {
+                Link::connect(endpoint)?;
+            }
             check_given(&parameters)?;
             None
         };
