@@ -2,6 +2,7 @@
 //! connections; and the burst that fills its backlog. A pool listens on one address only: each transport has a pool
 //! of its own in one PHP-FPM, whose children are forked from one process.
 
+mod advice;
 mod caller;
 mod front;
 mod record;
