@@ -23,7 +23,8 @@ pub fn bench(
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
-    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    let proposed = workload.propose(&request.parameters, &request.connections)?;
+    let (parameters, swept) = sweep(workload, &proposed)?;
     let axes = workload.axes(&parameters);
     let servers = if request.servers.is_empty() {
         BTreeMap::new()

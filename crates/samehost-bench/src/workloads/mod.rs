@@ -4,6 +4,7 @@
 mod awaited;
 mod command;
 mod connect;
+mod fastcgi;
 pub(crate) mod http;
 mod link;
 pub(crate) mod memcached;
@@ -34,6 +35,7 @@ pub use url::with_password;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
+    &fastcgi::FastCgi,
     &http::Http,
     &mysql::MySql,
     &postgres::Postgres,
@@ -194,6 +196,15 @@ pub trait Workload: Sync {
         _wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
         Ok(servers.clone())
+    }
+
+    /// The parameters as they are measured, where one value calls for another beside it; `connections` are those
+    /// given, none for the default.
+    ///
+    /// # Errors
+    /// When a value is none.
+    fn propose(&self, parameters: &Parameters, _connections: &[u32]) -> Result<Parameters, BenchError> {
+        Ok(parameters.clone())
     }
 
     /// Starts what it needs.

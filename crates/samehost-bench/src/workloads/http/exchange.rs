@@ -8,7 +8,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
-use super::reply::{Got, Head, ReplyReader};
+use super::head::Head;
+use super::reply::{Got, ReplyReader};
 use super::session::{BodyCheck, Expected, HttpSession};
 use crate::BenchError;
 use crate::engine::session::{Bad, Caller, Connector, Session};
