@@ -235,3 +235,11 @@ pub struct ClaimOutcome {
     /// What was found, or why it cannot be told; may be empty.
     pub why: String,
 }
+
+impl ClaimOutcome {
+    /// Whether the published size is outside the interval.
+    #[must_use]
+    pub fn is_of_other_size(&self) -> bool {
+        matches!(self.size, Some(EffectSize::Larger | EffectSize::Smaller))
+    }
+}

@@ -56,8 +56,10 @@ fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<Effec
     })
 }
 
+/// Why there is no verdict, without what follows as advice for a longer measurement.
 fn reason(found: &Comparison) -> String {
-    found.warnings.first().map_or_else(|| "the interval does not decide".to_owned(), |w| w.message.clone())
+    let reason = found.warnings.first().map(|warning| warning.message.split("; ").next().unwrap_or_default());
+    reason.unwrap_or("the interval does not decide").to_owned()
 }
 
 /// Judges a claim about a ratio by the comparison that answers it.
@@ -91,7 +93,7 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
         Verdict::Faster | Verdict::Slower => at_least(expected, size, found).unwrap_or_else(|| Judged {
             judgement: Judgement::Holds,
             size,
-            why: size.map_or("", in_words).to_owned(),
+            why: String::new(),
         }),
         Verdict::Equivalent => {
             Judged { judgement: Judgement::DoesNotHold, size, why: "no difference that matters here".into() }
@@ -119,14 +121,6 @@ fn at_least(expected: &Expected, size: Option<EffectSize>, found: &Comparison) -
         (Judgement::CannotTell, "the published bound is inside the interval".to_owned())
     };
     Some(Judged { judgement, size, why })
-}
-
-fn in_words(size: EffectSize) -> &'static str {
-    match size {
-        EffectSize::Inside => "the published size is inside the interval",
-        EffectSize::Larger => "the effect is larger here",
-        EffectSize::Smaller => "the effect is smaller here",
-    }
 }
 
 fn span(found: &Comparison) -> String {

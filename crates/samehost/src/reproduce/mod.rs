@@ -1,0 +1,11 @@
+//! The published experiments, made again: the registry of what was published, the run, what it says of each claim, and
+//! the results kept for an interrupted run to go on with.
+
+mod claims;
+mod experiments;
+mod run;
+mod store;
+
+pub use experiments::{Published, chosen};
+pub use run::{Reproducer, planned};
+pub use store::Store;
