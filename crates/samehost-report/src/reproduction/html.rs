@@ -9,6 +9,10 @@ use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, why};
 use crate::grid::{Align, Column, Grid};
 use crate::html::{Front, escape, render_with, table};
 use crate::line::{Span, Tone};
+use crate::notes::sentence;
+
+/// Most characters of a reason in the table.
+const LONGEST: usize = 48;
 
 /// Writes the reproduction as one HTML page that opens offline.
 ///
@@ -41,7 +45,10 @@ fn front(reproduction: &Reproduction) -> String {
         let name = || Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {
             let empty = Span::default;
-            grid.push(vec![name(), empty(), empty(), empty(), Span::new(Tone::Doubt, reason)]);
+            // Cells are not broken into lines; a long reason stands below.
+            let short =
+                reason.split(": this").next().filter(|text| text.len() <= LONGEST).unwrap_or("failed");
+            grid.push(vec![name(), empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);
             continue;
         }
         for (index, claim) in experiment.claims.iter().enumerate() {
@@ -67,6 +74,7 @@ fn front(reproduction: &Reproduction) -> String {
     for experiment in &reproduction.experiments {
         let published = format!("{}: {}.", experiment.source, experiment.setup);
         let mut sentences = vec![escape::html(&published)];
+        sentences.extend(unmeasured(experiment).map(|reason| escape::html(&sentence(&reason))));
         sentences.extend(why(experiment).iter().map(|text| escape::html(text)));
         let _ = writeln!(
             html,

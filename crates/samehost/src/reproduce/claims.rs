@@ -20,14 +20,22 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     }
 }
 
-/// The claim with what a report says of it.
-pub fn judge(claim: &Claim, report: &Report) -> ClaimOutcome {
-    let unanswered = |why: &str| ClaimOutcome {
-        judgement: Judgement::CannotTell,
-        why: why.to_owned(),
-        ..not_measured(claim)
-    };
+/// The claim with what the experiment's reports say of it: the first that answers it, or all of them together.
+pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
+    let by_one = || reports.iter().find_map(|report| by_figure(claim, report));
     let outcome = match claim.find {
+        Find::Works => Some(works(claim, reports)),
+        _ => by_one(),
+    };
+    outcome.unwrap_or_else(|| ClaimOutcome {
+        judgement: Judgement::CannotTell,
+        why: "nothing was measured that answers it".into(),
+        ..not_measured(claim)
+    })
+}
+
+fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
+    match claim.find {
         Find::Transports(metric, at) => {
             transports(report, metric).find(|c| at.is(&c.point)).map(|found| answer(claim, found, report))
         }
@@ -36,9 +44,8 @@ pub fn judge(claim: &Claim, report: &Report) -> ClaimOutcome {
         Find::Points(metric, transport, [from, to]) => {
             points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
         }
-        Find::Works => Some(works(claim, report)),
-    };
-    outcome.unwrap_or_else(|| unanswered("nothing was measured that answers it"))
+        Find::Works => None,
+    }
 }
 
 impl At {
@@ -145,20 +152,24 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     Some(least)
 }
 
-/// Exchanges over either transport and no error in any.
-fn works(claim: &Claim, report: &Report) -> ClaimOutcome {
+/// Exchanges over every transport and no error in any.
+fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let mut told = Vec::new();
-    let mut judgement = Judgement::Holds;
-    for arm in report.arms.iter().filter(|arm| arm.transport != Transport::None) {
-        let trials = || report.trials.iter().filter(|sample| sample.arm == arm.id);
-        let good: u64 = trials().map(|sample| sample.operations).sum();
-        let bad: u64 = trials().map(samehost_model::Sample::error_count).sum();
-        if bad > 0 {
-            judgement = Judgement::DoesNotHold;
-        } else if good == 0 && judgement == Judgement::Holds {
-            judgement = Judgement::CannotTell;
+    let mut judgement = if reports.is_empty() { Judgement::CannotTell } else { Judgement::Holds };
+    for report in reports {
+        let mut counts = Vec::new();
+        for arm in report.arms.iter().filter(|arm| arm.transport != Transport::None) {
+            let trials = || report.trials.iter().filter(|sample| sample.arm == arm.id);
+            let good: u64 = trials().map(|sample| sample.operations).sum();
+            let bad: u64 = trials().map(samehost_model::Sample::error_count).sum();
+            if bad > 0 {
+                judgement = Judgement::DoesNotHold;
+            } else if good == 0 && judgement == Judgement::Holds {
+                judgement = Judgement::CannotTell;
+            }
+            counts.push(format!("{good} exchanges over {}, {bad} errors", arm.name));
         }
-        told.push(format!("{} {good} exchanges, {bad} errors", arm.name));
+        told.push(format!("{}: {}", report.workload.server.kind, counts.join(", ")));
     }
     ClaimOutcome { judgement, why: told.join("; "), ..not_measured(claim) }
 }
@@ -238,7 +249,7 @@ mod tests {
     #[test]
     fn a_claim_is_answered_at_its_point() {
         let report = report(&[(1, 1.2), (8, 0.8)]);
-        let at = |at| judge(&claim(UP_TO, Find::Transports("throughput", at)), &report);
+        let at = |at| judge(&claim(UP_TO, Find::Transports("throughput", at)), &[&report]);
         let one = at(ONE);
         assert_eq!((one.judgement, one.size), (Judgement::Holds, Some(EffectSize::Inside)), "{one:?}");
         assert_eq!(one.here.as_ref().unwrap().of, "unix ÷ tcp");
@@ -251,21 +262,21 @@ mod tests {
     #[test]
     fn every_point_has_to_agree() {
         let every = claim(UP_TO, Find::EveryPoint("throughput"));
-        let all = judge(&every, &report(&[(1, 1.3), (2, 1.2), (8, 1.4)]));
+        let all = judge(&every, &[&report(&[(1, 1.3), (2, 1.2), (8, 1.4)])]);
         assert_eq!(all.judgement, Judgement::Holds);
         assert!(all.why.starts_with("it holds at 3 of 3 points; least at c2"), "{}", all.why);
-        let not_all = judge(&every, &report(&[(1, 1.3), (2, 0.7), (8, 1.4)]));
+        let not_all = judge(&every, &[&report(&[(1, 1.3), (2, 0.7), (8, 1.4)])]);
         assert_eq!(not_all.judgement, Judgement::DoesNotHold);
         assert!(not_all.why.starts_with("it holds at 2 of 3 points; least at c2"), "{}", not_all.why);
         let below = claim(Expected::Below, Find::EveryPoint("throughput"));
-        let least = judge(&below, &report(&[(1, 0.7), (2, 0.9)]));
+        let least = judge(&below, &[&report(&[(1, 0.7), (2, 0.9)])]);
         assert!(least.why.contains("least at c2"), "{}", least.why);
     }
 
     #[test]
     fn the_peak_is_where_both_do_most() {
         let report = report(&[(1, 1.3), (8, 1.1), (2, 1.4)]);
-        let peak = judge(&claim(UP_TO, Find::Peak("throughput")), &report).here.unwrap();
+        let peak = judge(&claim(UP_TO, Find::Peak("throughput")), &[&report]).here.unwrap();
         assert!((peak.value - 1.1).abs() < 0.01, "{peak:?}");
     }
 
@@ -273,19 +284,19 @@ mod tests {
     fn points_are_held_against_each_other() {
         let report = report(&[(1, 1.0), (8, 1.0)]);
         let find = Find::Points("throughput", Transport::Unix, [ONE, EIGHT]);
-        let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &report);
+        let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
         assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
-        assert_eq!(judge(&claim(Expected::Below, find), &report).judgement, Judgement::DoesNotHold);
+        assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);
     }
 
     #[test]
     fn works_counts_errors_in_either() {
         let mut report = report(&[(1, 1.0)]);
         let works = claim(Expected::Works, Find::Works);
-        assert_eq!(judge(&works, &report).judgement, Judgement::Holds);
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::Holds);
         report.trials[0].errors.insert("closed".into(), 1);
-        assert_eq!(judge(&works, &report).judgement, Judgement::DoesNotHold);
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::DoesNotHold);
         report.trials.clear();
-        assert_eq!(judge(&works, &report).judgement, Judgement::CannotTell);
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::CannotTell);
     }
 }

@@ -73,7 +73,7 @@ pub struct Claim {
     pub find: Find,
 }
 
-/// Which figure of the experiment's first report answers a claim.
+/// Which figure of the experiment's reports answers a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Find {
     /// Unix socket ÷ TCP at a point.

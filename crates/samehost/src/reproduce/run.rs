@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use samehost_bench::{BenchError, Request, Wishes};
-use samehost_model::{Arm, Experiment, ExperimentState, Judgement, Measurement, Mode, Report, Transport};
+use samehost_model::{
+    Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Mode, Report, Transport,
+};
 
 use super::claims;
 use super::experiments::{Command, Planned, Published};
@@ -195,18 +197,15 @@ fn blank(published: &Published) -> Experiment {
 fn conclude(experiment: &mut Experiment, published: &Published, reports: Vec<(&Planned, Report)>) {
     experiment.state = ExperimentState::Measured;
     experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    if let Some((_, report)) = reports.first() {
-        experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, report)).collect();
-        experiment.differs.extend(scaled(report));
-        // A claim that simply holds needs no explanation.
-        if experiment
-            .claims
-            .iter()
-            .any(|claim| claim.judgement != Judgement::Holds || claim.is_of_other_size())
-        {
-            experiment.explanations.extend(published.explanations.iter().map(|&text| text.to_owned()));
-            experiment.explanations.extend(cores(published, report));
-        }
+    let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
+    experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
+    experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
+    // A claim that holds as it was published needs no explanation.
+    let as_published =
+        |claim: &ClaimOutcome| claim.judgement == Judgement::Holds && !claim.is_of_other_size();
+    if !experiment.claims.iter().all(as_published) {
+        experiment.explanations.extend(published.explanations.iter().map(|&text| text.to_owned()));
+        experiment.explanations.extend(all.first().and_then(|report| cores(published, report)));
     }
     let measurement =
         |(planned, report): (&Planned, Report)| Measurement { label: planned.label.into(), report };
