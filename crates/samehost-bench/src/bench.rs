@@ -133,9 +133,13 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
         (_, None) => return Err(no("--connections")),
         (given, Some(_)) => given.to_vec(),
     };
-    let sizes = match (request.sizes.as_slice(), axes.sizes) {
+    let own_sizes = axes.sizes.filter(|_| request.servers.is_empty() || workload.foreign_sizes());
+    let sizes = match (request.sizes.as_slice(), own_sizes) {
         ([], None) => vec![None],
         ([], Some(default)) => samehost_model::parse_size_list(default)?.into_iter().map(Some).collect(),
+        (_, None) if axes.sizes.is_some() => {
+            return Err(no("--size: the size of a reply is up to a server that already runs"));
+        }
         (_, None) => return Err(no("--size")),
         (given, Some(_)) => given.iter().copied().map(Some).collect(),
     };

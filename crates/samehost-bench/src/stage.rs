@@ -64,6 +64,7 @@ impl<'a> Stage<'a> {
         let running = workload.start(&start)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
+            proxy_pids: running.proxy_pids(),
             interrupted: Arc::clone(&request.interrupted),
             cpus,
             patience: PATIENCE,
@@ -114,6 +115,7 @@ impl<'a> Stage<'a> {
         let job = if is_floor { noop_job(1) } else { self.running.job(arm)? };
         if !is_floor {
             self.surroundings.server_pids = self.running.server().pids;
+            self.surroundings.proxy_pids = self.running.proxy_pids();
         }
         let result = engine::drive(job, &load, &self.surroundings);
         let mut sample = result.map_err(|error| match error {
@@ -180,7 +182,8 @@ impl Measurer for Stage<'_> {
 
     fn name_stranger(&mut self) -> Option<String> {
         let mut own = family(std::process::id());
-        own.extend(self.surroundings.server_pids.iter().flat_map(|pid| family(*pid)));
+        let around = &self.surroundings;
+        own.extend(around.server_pids.iter().chain(&around.proxy_pids).flat_map(|pid| family(*pid)));
         busiest_stranger(&own, Duration::from_millis(30))
     }
 

@@ -43,8 +43,9 @@ const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
     ("service_mean", "mean service", "us", Better::Lower, |s| s.service_us.as_ref()?.mean),
     ("client_cpu_per_op", "client CPU/op", "us", Better::Lower, |s| s.client_cpu_us_per_op),
     ("server_cpu_per_op", "server CPU/op", "us", Better::Lower, |s| s.server_cpu_us_per_op),
+    ("proxy_cpu_per_op", "proxy CPU/op", "us", Better::Lower, |s| s.proxy_cpu_us_per_op),
     ("total_cpu_per_op", "total CPU/op", "us", Better::Lower, |s| {
-        Some(s.client_cpu_us_per_op? + s.server_cpu_us_per_op?)
+        Some(s.client_cpu_us_per_op? + s.server_cpu_us_per_op? + s.proxy_cpu_us_per_op.unwrap_or(0.0))
     }),
     ("wall_time", "wall time", "s", Better::Lower, |s| Some(s.seconds)),
     ("cpu_time", "CPU time", "s", Better::Lower, |s| s.cpu_s),

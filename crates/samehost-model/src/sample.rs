@@ -118,6 +118,15 @@ pub struct Sample {
     /// Part of it in user space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_user_us_per_op: Option<f64>,
+    /// CPU time per operation of what stands between client and server, such as nginx, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_cpu_us_per_op: Option<f64>,
+    /// Part of it in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_user_us_per_op: Option<f64>,
+    /// Its CPU time ÷ window, in CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_utilization: Option<f64>,
     /// Client CPU time ÷ (window × client threads): 1 is a client that never rested.
     pub client_utilization: Option<f64>,
     /// Server CPU time ÷ window, in CPUs: 1.5 is one and a half CPUs.

@@ -14,6 +14,8 @@ const BUFFER: usize = 64 * 1024;
 enum Reply {
     Right,
     Rejected(&'static str),
+    /// Right or not, and the server closes the connection.
+    Last(Option<&'static str>),
 }
 
 /// Drives one connection until the window is over.
@@ -42,6 +44,23 @@ pub fn drive(
                 recorder.failed(kind);
                 begun = now();
                 recorder.advance(begun)
+            }
+            Ok(Reply::Last(rejected)) => {
+                let done = now();
+                let inside = match rejected {
+                    None => recorder.complete(done, done - begun),
+                    Some(kind) => {
+                        recorder.failed(kind);
+                        recorder.advance(done)
+                    }
+                };
+                if inside {
+                    (stream, session) =
+                        connector.connect().map_err(|e| connector.lost("connection closed", &e))?;
+                }
+                // Connecting again is the price of the next request.
+                begun = done;
+                inside
             }
             Err(kind) => {
                 recorder.failed(kind);
@@ -87,7 +106,10 @@ fn exchange(
                 input.copy_within(consumed..filled, 0);
                 filled -= consumed;
             }
-            Progress::Complete { .. } | Progress::Rejected { .. } => return Err("unasked bytes"),
+            Progress::Last { consumed, rejected } if consumed == filled => return Ok(Reply::Last(rejected)),
+            Progress::Complete { .. } | Progress::Rejected { .. } | Progress::Last { .. } => {
+                return Err("unasked bytes");
+            }
         }
     }
 }

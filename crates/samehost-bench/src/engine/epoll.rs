@@ -291,7 +291,16 @@ impl<'a> Driver<'a> {
                     self.recorder.failed(kind);
                     self.proceed(index, now())?;
                 }
-                Progress::Complete { .. } | Progress::Rejected { .. } => return Err("unasked bytes"),
+                Progress::Last { consumed, rejected } if consumed == shown => {
+                    match rejected {
+                        None => self.count(index, now()),
+                        Some(kind) => self.recorder.failed(kind),
+                    }
+                    return self.renew(index);
+                }
+                Progress::Complete { .. } | Progress::Rejected { .. } | Progress::Last { .. } => {
+                    return Err("unasked bytes");
+                }
             }
             // Plain sockets wake us again; bytes that TLS has already decrypted would not.
             if !self.connections[index].stream.has_buffered() {
@@ -303,13 +312,18 @@ impl<'a> Driver<'a> {
     #[inline]
     fn completed(&mut self, index: usize) -> Result<(), Broken> {
         let at = now();
+        self.count(index, at);
+        self.proceed(index, at)
+    }
+
+    #[inline]
+    fn count(&mut self, index: usize, at: Nanos) {
         let connection = &self.connections[index];
         if self.closed {
             self.inside = self.recorder.complete(at, at - connection.due);
         } else {
             self.recorder.complete_due(at, connection.due, connection.sent);
         }
-        self.proceed(index, at)
     }
 
     /// After an operation: the next request at once (closed loop), or back among the idle (open loop).
@@ -326,6 +340,25 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Puts a fresh connection in the place of one that the server closes, as it said, and goes on with it.
+    #[cold]
+    fn renew(&mut self, index: usize) -> Result<(), Broken> {
+        self.replace(index).map_err(|error| {
+            tracing::debug!(%error, "connecting anew");
+            "connecting anew failed"
+        })?;
+        self.proceed(index, now())
+    }
+
+    fn replace(&mut self, index: usize) -> Result<(), BenchError> {
+        let fresh = self.connector.connect()?;
+        let connection = &mut self.connections[index];
+        (connection.stream, connection.session) = fresh;
+        connection.pending.clear();
+        connection.waits_to_write = false;
+        self.register(&self.connections[index], index).map_err(|error| BenchError::io("epoll", error))
+    }
+
     /// Counts the failure and puts a fresh connection in the broken one's place.
     #[cold]
     fn reconnect(&mut self, index: usize, first_kind: Broken) -> Result<(), BenchError> {
@@ -337,14 +370,8 @@ impl<'a> Driver<'a> {
             if !self.inside {
                 return Ok(());
             }
-            let fresh = self.connector.connect().map_err(|error| self.connector.lost(kind, &error))?;
-            let connection = &mut self.connections[index];
-            (connection.stream, connection.session) = fresh;
-            connection.pending.clear();
-            connection.busy = false;
-            connection.waits_to_write = false;
-            let failed = |error| BenchError::io("epoll", error);
-            self.register(&self.connections[index], index).map_err(failed)?;
+            self.replace(index).map_err(|error| self.connector.lost(kind, &error))?;
+            self.connections[index].busy = false;
             let at = now();
             if !self.closed {
                 // An idle connection that broke still stands in the line of the idle.

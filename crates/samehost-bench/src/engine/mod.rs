@@ -83,6 +83,7 @@ impl Load {
     fn place(&self, surroundings: &Surroundings) {
         if self.places_server {
             self.cpus.place_server(&surroundings.server_pids);
+            self.cpus.place_server(&surroundings.proxy_pids);
         }
     }
 }
@@ -105,6 +106,8 @@ pub struct OpenLoop {
 pub struct Surroundings {
     /// The server's processes; empty when they are not ours to see.
     pub server_pids: Vec<u32>,
+    /// The processes of what stands between client and server, such as nginx; empty where nothing does.
+    pub proxy_pids: Vec<u32>,
     /// Set by a signal.
     pub interrupted: Arc<AtomicBool>,
     /// CPUs of the machine.

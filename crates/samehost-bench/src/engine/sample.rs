@@ -24,6 +24,8 @@ const SATURATED: f64 = 0.9;
 pub struct Metered {
     /// The server's CPU; absent when its processes are not ours to see.
     pub server: Option<ServerUse>,
+    /// The CPU of what stands between client and server; absent where nothing does.
+    pub proxy: Option<ServerUse>,
     /// What else the machine did.
     pub machine: MachineUse,
 }
@@ -65,6 +67,12 @@ fn add_usage(sample: &mut Sample, client: ThreadUse, threads: u32, metered: Mete
         sample.server_utilization = Some(server.cpu_ns as f64 / window_ns);
         sample.context_switches_per_op =
             server.switches.and_then(|switches| per_op((switches + client.switches) as f64));
+    }
+    if let Some(proxy) = metered.proxy {
+        sample.proxy_cpu_us_per_op = per_op(proxy.cpu_ns as f64 / 1e3);
+        sample.proxy_user_us_per_op =
+            proxy.user_part.and_then(|part| per_op(proxy.cpu_ns as f64 / 1e3 * part));
+        sample.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
     sample.warnings.extend(doubt_clock(&metered.machine));
     sample.machine = metered.machine;

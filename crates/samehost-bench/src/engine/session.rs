@@ -19,6 +19,14 @@ pub enum Progress {
         /// What kind of refusal, for the count of errors.
         kind: &'static str,
     },
+    /// The reply is whole, and the server closes the connection after it, as it said: no failure, but the next
+    /// request needs a new one.
+    Last {
+        /// Bytes used up.
+        consumed: usize,
+        /// What kind of refusal the reply was; none where it was right.
+        rejected: Option<&'static str>,
+    },
     /// More bytes are needed; `consumed` of those shown are used up already.
     More {
         /// Bytes used up.

@@ -71,7 +71,8 @@ pub fn drive(
         bytes += read as u64;
         match session.response(&input[..filled]) {
             Ok(Progress::Complete { consumed }) if consumed == filled => break None,
-            Ok(Progress::Complete { .. }) => break Some("unasked bytes"),
+            Ok(Progress::Last { consumed, rejected }) if consumed == filled => break rejected,
+            Ok(Progress::Complete { .. } | Progress::Last { .. }) => break Some("unasked bytes"),
             Ok(Progress::Rejected { kind, .. }) => break Some(kind),
             Ok(Progress::More { consumed }) => {
                 input.copy_within(consumed..filled, 0);

@@ -27,6 +27,7 @@ type Opened = Vec<(Stream, Box<dyn Session>)>;
 struct Meters {
     server: ServerMeter,
     server_read_at: Nanos,
+    proxy: Option<ServerMeter>,
     machine: MachineMeter,
     own_cpu_ns: u64,
 }
@@ -39,7 +40,10 @@ impl Meters {
     fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
         let begun = now();
         let server = ServerMeter::begin(&surroundings.server_pids, family);
+        let proxies = &surroundings.proxy_pids;
+        let proxy = (!proxies.is_empty()).then(|| ServerMeter::begin(proxies, &families(proxies)));
         Meters {
+            proxy,
             server_read_at: begun + nanos(server.delay()),
             server,
             machine: MachineMeter::begin(),
@@ -48,9 +52,10 @@ impl Meters {
     }
 
     fn end(self, surroundings: &Surroundings) -> Metered {
-        let server = self.server.end();
-        let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + server.map_or(0, |server| server.cpu_ns);
-        Metered { server, machine: self.machine.end(own, surroundings.cpus) }
+        let (server, proxy) = (self.server.end(), self.proxy.and_then(|proxy| proxy.end()));
+        let theirs: u64 = [server, proxy].iter().flatten().map(|used| used.cpu_ns).sum();
+        let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + theirs;
+        Metered { server, proxy, machine: self.machine.end(own, surroundings.cpus) }
     }
 
     /// The same for a window of which the first part went by before the server's clocks were read, on a machine so
@@ -59,10 +64,12 @@ impl Meters {
         let missed = self.server_read_at.saturating_sub(window.start) as f64;
         let length = (window.end - window.start) as f64;
         let mut metered = self.end(surroundings);
-        if missed > length / 2.0 {
-            metered.server = None;
-        } else if let Some(server) = &mut metered.server {
-            server.cpu_ns = (server.cpu_ns as f64 * length / (length - missed)) as u64;
+        for used in [&mut metered.server, &mut metered.proxy] {
+            if missed > length / 2.0 {
+                *used = None;
+            } else if let Some(used) = used {
+                used.cpu_ns = (used.cpu_ns as f64 * length / (length - missed)) as u64;
+            }
         }
         metered
     }

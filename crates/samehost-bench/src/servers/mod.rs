@@ -1,8 +1,10 @@
 //! The built-in servers behind `samehost serve`: useful by themselves, and the other side of the workloads that
 //! need no foreign server.
 
-mod echo_epoll;
+mod epoll;
+mod http;
 mod listeners;
+mod responder;
 mod threads;
 
 use std::time::Duration;
@@ -10,7 +12,10 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::{ListenOptions, Stream};
 
+use http::HttpResponder;
+pub(crate) use http::body as http_body;
 pub use listeners::{Listening, Stopper};
+use responder::Echo;
 
 use crate::BenchError;
 
@@ -23,8 +28,8 @@ pub struct Server {
     pub about: &'static str,
     /// Talks to one connection, blocking, until it ends.
     converse: fn(&mut Stream) -> std::io::Result<()>,
-    /// Whether one thread may serve all connections instead.
-    has_epoll: bool,
+    /// Serves all connections in one thread instead, by epoll.
+    epoll: Option<fn(&Listening) -> Result<(), BenchError>>,
 }
 
 /// Every built-in server.
@@ -32,14 +37,20 @@ pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
         about: "Send back every byte that comes",
-        converse: threads::echo,
-        has_epoll: true,
+        converse: threads::converse::<Echo>,
+        epoll: Some(epoll::serve::<Echo>),
+    },
+    Server {
+        name: "http",
+        about: "HTTP/1: `/bytes/N` (GET or POST) is a reply of N bytes, `/` one of 4096",
+        converse: threads::converse::<HttpResponder>,
+        epoll: Some(epoll::serve::<HttpResponder>),
     },
     Server {
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
         converse: threads::sink,
-        has_epoll: false,
+        epoll: None,
     },
 ];
 
@@ -87,8 +98,10 @@ impl Server {
     /// When accepting fails for good.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
         match options.model {
-            Model::Epoll if self.has_epoll => echo_epoll::serve(listening),
-            Model::Epoll => Err(BenchError::Usage(format!("`serve {}` has no --model epoll", self.name))),
+            Model::Epoll => match self.epoll {
+                Some(serve) => serve(listening),
+                None => Err(BenchError::Usage(format!("`serve {}` has no --model epoll", self.name))),
+            },
             Model::Threads => listeners::serve(listening, self.converse, options.accept_delay),
         }
     }

@@ -4,23 +4,28 @@ use std::io::{self, Read, Write};
 
 use samehost_transport::Stream;
 
+use super::responder::Responder;
 use crate::engine::bulk::{HEADER, parse_header};
 
-/// Bytes read at once by the echo server.
+/// Bytes read at once by a responder.
 const BUFFER: usize = 64 * 1024;
 /// The most that the sink reads at once, whatever the sender asks for.
 const MOST_READ: u64 = 64 * 1024 * 1024;
 
-/// Sends back what comes until the other side ends.
-pub(super) fn echo(stream: &mut Stream) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
+/// Responds to what comes until either side ends.
+pub(super) fn converse<R: Responder>(stream: &mut Stream) -> io::Result<()> {
+    let (mut buffer, mut responder) = (vec![0; BUFFER], R::default());
     loop {
         let read = stream.read(&mut buffer)?;
         if read == 0 {
             return Ok(());
         }
-        stream.write_all(&buffer[..read])?;
+        let (reply, goes_on) = responder.respond(&buffer[..read]);
+        stream.write_all(reply)?;
         stream.flush()?;
+        if !goes_on {
+            return Ok(());
+        }
     }
 }
 

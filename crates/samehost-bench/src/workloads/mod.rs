@@ -4,6 +4,7 @@
 mod awaited;
 mod command;
 mod connect;
+pub(crate) mod http;
 mod link;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
-use samehost_transport::Stream;
+use samehost_transport::{ConnectError, Stream};
 
 use crate::BenchError;
 use crate::engine::Job;
@@ -31,6 +32,7 @@ pub use url::with_password;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
+    &http::Http,
     &mysql::MySql,
     &postgres::Postgres,
     &redis::Redis,
@@ -155,6 +157,11 @@ pub trait Workload: Sync {
         None
     }
 
+    /// Whether `--size` means anything for servers that already run.
+    fn foreign_sizes(&self) -> bool {
+        true
+    }
+
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.
     fn blocks_per_start(&self) -> u32 {
         3
@@ -193,6 +200,11 @@ pub enum OpenOrClosed {
 pub trait Running {
     /// The server.
     fn server(&self) -> ServerInfo;
+
+    /// The processes of what stands between client and server, such as nginx.
+    fn proxy_pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The job of one trial.
     ///
@@ -277,6 +289,18 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
     pids.sort_unstable();
     pids.dedup();
     pids
+}
+
+/// A connect error's kind for the count.
+pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
+    match error {
+        ConnectError::Refused { .. } => "connection refused",
+        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
+        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
+        ConnectError::TooManyFiles { .. } => "too many open files",
+        ConnectError::TimedOut { .. } => "connect timed out",
+        _ => "connect failed",
+    }
 }
 
 /// The kernel's word that a stream is what was asked for.

@@ -4,11 +4,11 @@
 use std::io::{Read, Write};
 
 use samehost_model::{Endpoint, Transport};
-use samehost_transport::{ConnectError, ConnectOptions, TlsTrust, connect};
+use samehost_transport::{ConnectOptions, TlsTrust, connect};
 
 use crate::BenchError;
 use crate::engine::session::{Bad, Caller};
-use crate::workloads::prove;
+use crate::workloads::{connect_failure, prove};
 
 /// Makes a new connection for each request.
 pub(super) struct Cycle {
@@ -42,10 +42,8 @@ impl Cycle {
 
 impl Caller for Cycle {
     fn call(&mut self) -> Result<(), Bad> {
-        let mut stream = connect(&self.endpoint, &self.options).map_err(|error| {
-            let kind = kind(&error);
-            Bad::new(kind, error.to_string())
-        })?;
+        let mut stream = connect(&self.endpoint, &self.options)
+            .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
         stream.write_all(self.request).map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.flush().map_err(|error| Bad::new("write failed", error.to_string()))?;
         stream.read_exact(&mut self.reply).map_err(|error| Bad::new("read failed", error.to_string()))?;
@@ -58,17 +56,5 @@ impl Caller for Cycle {
 
     fn observed(&self) -> Option<String> {
         self.observed.clone()
-    }
-}
-
-/// A connect error's kind for the count.
-fn kind(error: &ConnectError) -> &'static str {
-    match error {
-        ConnectError::Refused { .. } => "connection refused",
-        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
-        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
-        ConnectError::TooManyFiles { .. } => "too many open files",
-        ConnectError::TimedOut { .. } => "connect timed out",
-        _ => "connect failed",
     }
 }

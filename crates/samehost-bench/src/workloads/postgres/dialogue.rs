@@ -143,7 +143,7 @@ impl Dialogue {
                 Ok(Some(((), consumed)))
             }
             Ok(Progress::More { consumed: 0 }) => Ok(None),
-            Ok(Progress::More { .. }) => Err("a reply in parts".into()),
+            Ok(Progress::More { .. } | Progress::Last { .. }) => Err("a reply in parts".into()),
             Err(wrong) => {
                 bad = Err(wrong);
                 Ok(Some(((), input.len())))

@@ -1,5 +1,5 @@
-//! The echo server with one thread for all connections, by epoll, as event-driven servers do it. Bytes that the
-//! other side does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile.
+//! A server with one thread for all connections, by epoll, as event-driven servers do it. Bytes that the other side
+//! does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -8,19 +8,23 @@ use rustix::fd::OwnedFd;
 use samehost_transport::{Listener, Stream};
 
 use super::listeners::{Listening, is_passing};
+use super::responder::Responder;
 use crate::BenchError;
 
 const BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 256;
 
-struct Peer {
+struct Peer<R> {
     stream: Stream,
+    responder: R,
     unsent: Vec<u8>,
     waits_to_write: bool,
+    /// Nothing more is to be read; it ends when all is sent.
+    ends: bool,
 }
 
 /// Serves until stopped.
-pub(super) fn serve(listening: &Listening) -> Result<(), BenchError> {
+pub(super) fn serve<R: Responder>(listening: &Listening) -> Result<(), BenchError> {
     let failed = |error: io::Error| BenchError::io("epoll", error);
     let listeners = &listening.listeners;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
@@ -28,7 +32,7 @@ pub(super) fn serve(listening: &Listening) -> Result<(), BenchError> {
         listener.set_nonblocking(true).map_err(failed)?;
         add(&epoll, listener, index).map_err(failed)?;
     }
-    let mut peers: Vec<Option<Peer>> = Vec::new();
+    let mut peers: Vec<Option<Peer<R>>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut buffer = vec![0; BUFFER];
     let mut events = Vec::with_capacity(EVENTS);
@@ -62,10 +66,10 @@ fn add(epoll: &OwnedFd, source: &impl rustix::fd::AsFd, token: usize) -> io::Res
     Ok(epoll::add(epoll, source, data, epoll::EventFlags::IN)?)
 }
 
-fn accept(
+fn accept<R: Responder>(
     listener: &Listener,
     epoll: &OwnedFd,
-    peers: &mut Vec<Option<Peer>>,
+    peers: &mut Vec<Option<Peer<R>>>,
     free: &mut Vec<usize>,
     first: usize,
 ) -> io::Result<()> {
@@ -81,21 +85,42 @@ fn accept(
             peers.len() - 1
         });
         add(epoll, &stream, first + index)?;
-        peers[index] = Some(Peer { stream, unsent: Vec::new(), waits_to_write: false });
+        peers[index] = Some(Peer {
+            stream,
+            responder: R::default(),
+            unsent: Vec::new(),
+            waits_to_write: false,
+            ends: false,
+        });
     }
 }
 
-/// Writes what waits, then reads and echoes; false when the connection has ended.
-fn step(peer: &mut Peer, epoll: &OwnedFd, event: &epoll::Event, buffer: &mut [u8]) -> io::Result<bool> {
+/// Writes what waits, then reads and responds; false when the connection has ended.
+fn step<R: Responder>(
+    peer: &mut Peer<R>,
+    epoll: &OwnedFd,
+    event: &epoll::Event,
+    buffer: &mut [u8],
+) -> io::Result<bool> {
     let flags = event.flags;
     if flags.contains(epoll::EventFlags::OUT) {
-        let unsent = std::mem::take(&mut peer.unsent);
-        send(peer, &unsent)?;
+        let waiting = std::mem::take(&mut peer.unsent);
+        send(&mut peer.stream, &mut peer.unsent, &waiting)?;
     }
     while peer.unsent.is_empty() {
+        if peer.ends {
+            return Ok(false);
+        }
         match peer.stream.read(buffer) {
             Ok(0) => return Ok(false),
-            Ok(read) => send(peer, &buffer[..read])?,
+            Ok(read) => {
+                let (reply, goes_on) = peer.responder.respond(&buffer[..read]);
+                peer.ends = !goes_on;
+                send(&mut peer.stream, &mut peer.unsent, reply)?;
+                if peer.ends {
+                    continue;
+                }
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
@@ -112,19 +137,19 @@ fn step(peer: &mut Peer, epoll: &OwnedFd, event: &epoll::Event, buffer: &mut [u8
     Ok(true)
 }
 
-fn send(peer: &mut Peer, bytes: &[u8]) -> io::Result<()> {
+fn send(stream: &mut Stream, unsent: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
-        match peer.stream.write(&bytes[sent..]) {
+        match stream.write(&bytes[sent..]) {
             Ok(written) => sent += written,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                peer.unsent.extend_from_slice(&bytes[sent..]);
+                unsent.extend_from_slice(&bytes[sent..]);
                 break;
             }
             Err(error) => return Err(error),
         }
     }
-    match peer.stream.flush() {
+    match stream.flush() {
         Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
         _ => Ok(()),
     }

@@ -1,0 +1,125 @@
+//! Where an HTTP server is and what is asked there, from a URL as its users write it or from a plain endpoint.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use samehost_model::{Endpoint, Transport};
+
+use crate::BenchError;
+use crate::workloads::url::{unescape, with_port};
+
+const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
+
+/// A server, and what is asked there.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) endpoint: Endpoint,
+    /// Path and query; none where only an endpoint was given.
+    pub(crate) target: Option<String>,
+    /// The Host field.
+    pub(crate) host: String,
+    /// The Authorization field, where the URL has a login.
+    pub(crate) authorization: Option<String>,
+}
+
+impl Address {
+    /// What the command line gave for a transport.
+    ///
+    /// # Errors
+    /// When it is no address, or one of another transport.
+    pub(crate) fn given(transport: Transport, text: &str) -> Result<Self, BenchError> {
+        let address = parse(text)?;
+        let known = address.endpoint.transport();
+        if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
+            Ok(address)
+        } else {
+            Err(BenchError::Usage(format!(
+                "--{transport} names a server reached over {known}: {}",
+                address.endpoint
+            )))
+        }
+    }
+
+    /// A server of our own.
+    pub(crate) fn own(endpoint: Endpoint) -> Self {
+        Address { endpoint, target: None, host: "localhost".into(), authorization: None }
+    }
+}
+
+fn parse(text: &str) -> Result<Address, BenchError> {
+    let wrong = |reason: &str| BenchError::Usage(format!("{reason}; {FORMS}"));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Ok(Address::own(text.parse()?));
+    };
+    let (authority, target) = match rest.find(['/', '?']) {
+        Some(at) if rest[at..].starts_with('/') => (&rest[..at], rest[at..].to_owned()),
+        Some(at) => (&rest[..at], format!("/{}", &rest[at..])),
+        None => (rest, "/".to_owned()),
+    };
+    let target = target.split('#').next().unwrap_or_default().to_owned();
+    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(wrong("the path has blanks or bytes that are no ASCII: percent-encode them"));
+    }
+    let (login, place) = match authority.rsplit_once('@') {
+        Some((login, place)) => (Some(login), place),
+        None => (None, authority),
+    };
+    let authorization = match login {
+        None => None,
+        Some(login) => {
+            let login = unescape(login).ok_or_else(|| wrong("a wrong `%` in the login"))?;
+            Some(format!("Basic {}", STANDARD.encode(login)))
+        }
+    };
+    match scheme {
+        "http" if place.is_empty() => Err(wrong("the URL names no host")),
+        "http" => {
+            let endpoint = format!("tcp:{}", with_port(place, 80)).parse()?;
+            Ok(Address { endpoint, target: Some(target), host: place.to_owned(), authorization })
+        }
+        "http+unix" if place.is_empty() => {
+            Err(wrong("the socket's path stands where a host would, with %2F for each `/`"))
+        }
+        "http+unix" => {
+            let path = unescape(place).ok_or_else(|| wrong("a wrong `%` in the socket's path"))?;
+            let endpoint = format!("unix:{path}").parse()?;
+            Ok(Address { endpoint, target: Some(target), host: "localhost".into(), authorization })
+        }
+        "https" => Err(wrong("TLS to a server that already runs is not measured")),
+        other => Err(wrong(&format!("`{other}://` is no URL of HTTP"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn urls_and_endpoints() {
+        for (text, endpoint, target, host) in [
+            ("http://127.0.0.1:8080/a?b=c#d", "tcp:127.0.0.1:8080", Some("/a?b=c"), "127.0.0.1:8080"),
+            ("http://localhost", "tcp:localhost:80", Some("/"), "localhost"),
+            ("http://[::1]:81?x", "tcp:[::1]:81", Some("/?x"), "[::1]:81"),
+            ("http+unix://%2Frun%2Fa.sock/p", "unix:/run/a.sock", Some("/p"), "localhost"),
+            ("unix:/run/a.sock", "unix:/run/a.sock", None, "localhost"),
+        ] {
+            let address = parse(text).unwrap();
+            assert_eq!(address.endpoint.to_string(), endpoint);
+            assert_eq!((address.target.as_deref(), address.host.as_str()), (target, host));
+        }
+        let login = parse("http://bob:p%40w@h:1/").unwrap().authorization;
+        assert_eq!(login.as_deref(), Some("Basic Ym9iOnBAdw=="));
+        for text in ["http:///x", "http+unix:///run/a.sock", "https://h/", "ftp://h/", "http://h/ü", "h:80"]
+        {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(Address::given(Transport::Unix, "http://h:1/").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(http|http\\+unix)://.{0,30}") {
+            let _ = parse(&text);
+        }
+    }
+}

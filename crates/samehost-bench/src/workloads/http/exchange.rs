@@ -1,0 +1,235 @@
+//! What is asked of an HTTP server: the bytes of a request, and connections that ask it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use samehost_model::Endpoint;
+use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
+
+use super::reply::{Got, Head, ReplyReader};
+use super::session::{BodyCheck, Expected, HttpSession};
+use crate::BenchError;
+use crate::engine::session::{Bad, Caller, Connector, Session};
+use crate::workloads::{connect_failure, prove};
+
+/// How long to wait for a reply.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The parts of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestParts<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) target: &'a str,
+    pub(crate) host: &'a str,
+    /// `1.0` or `1.1`.
+    pub(crate) version: &'a str,
+    /// Whether the connection is to stay open.
+    pub(crate) keeps: bool,
+    pub(crate) authorization: Option<&'a str>,
+    /// Bytes of the body; none for no body.
+    pub(crate) body: Option<&'a [u8]>,
+    /// Fill a field with letters until the request has so many bytes.
+    pub(crate) length: usize,
+}
+
+impl RequestParts<'_> {
+    /// The request's bytes.
+    pub(crate) fn bytes(&self) -> Arc<[u8]> {
+        let mut head =
+            format!("{} {} HTTP/{}\r\nHost: {}\r\n", self.method, self.target, self.version, self.host);
+        match (self.version, self.keeps) {
+            ("1.0", true) => head.push_str("Connection: keep-alive\r\n"),
+            ("1.1", false) => head.push_str("Connection: close\r\n"),
+            _ => {}
+        }
+        if let Some(authorization) = self.authorization {
+            head.push_str(&format!("Authorization: {authorization}\r\n"));
+        }
+        if let Some(body) = self.body {
+            head.push_str(&format!(
+                "Content-Type: application/octet-stream\r\nContent-Length: {}\r\n",
+                body.len()
+            ));
+        }
+        let filled = head.len() + "X: \r\n\r\n".len() + self.body.map_or(0, <[u8]>::len);
+        if filled <= self.length {
+            head.push_str(&format!("X: {}\r\n", "x".repeat(self.length - filled)));
+        }
+        head.push_str("\r\n");
+        [head.as_bytes(), self.body.unwrap_or_default()].concat().into()
+    }
+}
+
+/// Options of a connection; a certificate is not what is measured.
+fn options() -> ConnectOptions {
+    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
+}
+
+/// A reply outside the measurement: its head and body.
+///
+/// # Errors
+/// When nobody answers, or not in HTTP.
+pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>), BenchError> {
+    let mut stream = connect(endpoint, &options())?;
+    prove(&stream, endpoint.transport())?;
+    set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))
+        .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
+    let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());
+    let outcome = exchange(&mut stream, request, &mut reader, &mut pending, |_, bytes| {
+        whole.extend_from_slice(bytes);
+        Ok(())
+    });
+    match outcome {
+        Ok(head) => Ok((head, whole)),
+        Err(bad) if bad.kind == "no answer in time" => {
+            Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: PATIENCE.as_secs_f64() })
+        }
+        Err(bad) => Err(BenchError::lost(endpoint, bad.to_string())),
+    }
+}
+
+/// One request and its whole reply on a connection.
+fn exchange(
+    stream: &mut Stream,
+    request: &[u8],
+    reader: &mut ReplyReader,
+    pending: &mut Vec<u8>,
+    mut body: impl FnMut(u16, &[u8]) -> Result<(), Bad>,
+) -> Result<Head, Bad> {
+    let failed = |kind| move |error: std::io::Error| Bad::new(kind, error.to_string());
+    let sent = stream.write_all(request).and_then(|()| stream.flush());
+    // A server that refuses early may close while we still send; what it said decides.
+    let unsent = sent.err();
+    pending.clear();
+    let mut input = [0; 16 * 1024];
+    loop {
+        let read = match stream.read(&mut input) {
+            Ok(read) => read,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(Bad::new("no answer in time", error.to_string()));
+            }
+            Err(error) => return Err(failed("read failed")(error)),
+        };
+        if read == 0 {
+            return match unsent {
+                Some(error) => Err(failed("write failed")(error)),
+                None => reader.closed(),
+            };
+        }
+        pending.extend_from_slice(&input[..read]);
+        match reader.take(pending, &mut body)? {
+            Got::Whole { consumed, head } if consumed == pending.len() => return Ok(head),
+            Got::Whole { .. } => return Err(Bad::new("unasked bytes", "behind a reply")),
+            Got::Part { consumed } => drop(pending.drain(..consumed)),
+        }
+    }
+}
+
+/// Opens connections that stay.
+pub(crate) struct HttpConnector {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) request: Arc<[u8]>,
+    pub(crate) pipeline: u32,
+    pub(crate) expected: Expected,
+}
+
+impl Connector for HttpConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let stream = connect(&self.endpoint, &options())?;
+        prove(&stream, self.endpoint.transport())?;
+        let session = HttpSession::new(Arc::clone(&self.request), self.pipeline, self.expected.clone());
+        Ok((stream, Box::new(session)))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
+}
+
+/// Makes a new connection for each request.
+pub(crate) struct OneShot {
+    endpoint: Endpoint,
+    options: ConnectOptions,
+    request: Arc<[u8]>,
+    check: BodyCheck,
+    pending: Vec<u8>,
+    observed: Option<String>,
+}
+
+impl OneShot {
+    /// Callers of this number, after one connection that proves over what they talk.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub(crate) fn several(
+        number: u32,
+        endpoint: &Endpoint,
+        request: &Arc<[u8]>,
+        expected: &Expected,
+    ) -> Result<Vec<Box<dyn Caller>>, BenchError> {
+        let stream = connect(endpoint, &options())?;
+        prove(&stream, endpoint.transport())?;
+        let observed = stream.observed().ok().map(|observed| observed.to_string());
+        let one = |_| {
+            Box::new(OneShot {
+                endpoint: endpoint.clone(),
+                // A limit on waiting would cost each connection two system calls more.
+                options: ConnectOptions { timeout: None, ..options() },
+                request: Arc::clone(request),
+                check: BodyCheck::new(expected.clone()),
+                pending: Vec::new(),
+                observed: observed.clone(),
+            }) as Box<dyn Caller>
+        };
+        Ok((0..number).map(one).collect())
+    }
+}
+
+impl Caller for OneShot {
+    fn call(&mut self) -> Result<(), Bad> {
+        let mut stream = connect(&self.endpoint, &self.options)
+            .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
+        let (mut reader, check) = (ReplyReader::new(), &mut self.check);
+        let head = exchange(&mut stream, &self.request, &mut reader, &mut self.pending, |status, bytes| {
+            check.more(status, bytes)
+        })?;
+        match self.check.whole(&head)? {
+            None => Ok(()),
+            Some(kind) => Err(Bad::new(kind, "refused")),
+        }
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_both_versions() {
+        let parts = RequestParts {
+            method: "GET",
+            target: "/",
+            host: "h",
+            version: "1.1",
+            keeps: true,
+            authorization: None,
+            body: None,
+            length: 0,
+        };
+        let text = |parts: &RequestParts<'_>| String::from_utf8(parts.bytes().to_vec()).unwrap();
+        assert_eq!(text(&parts), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let old = RequestParts { version: "1.0", ..parts.clone() };
+        assert_eq!(text(&old), "GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n");
+        let once = RequestParts { keeps: false, ..parts.clone() };
+        assert!(text(&once).contains("Connection: close"));
+        let post = RequestParts { method: "POST", body: Some(b"abc"), ..parts.clone() };
+        assert!(text(&post).ends_with("Content-Length: 3\r\n\r\nabc"));
+        assert_eq!(RequestParts { length: 75, ..parts }.bytes().len(), 75);
+    }
+}

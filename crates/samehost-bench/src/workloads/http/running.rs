@@ -1,0 +1,175 @@
+//! An HTTP server while it is measured: the built-in one, or those given by URL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+
+use super::address::Address;
+use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
+use super::reply::refusal;
+use super::session::Expected;
+use super::{is_per_request, pipeline, post_size};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::fixtures::{BuiltIn, BuiltInSpec};
+use crate::servers::http_body;
+use crate::workloads::awaited::value;
+use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
+
+/// A running HTTP server.
+pub(super) struct RunningHttp {
+    /// The built-in one; none where servers were given.
+    server: Option<BuiltIn>,
+    addresses: BTreeMap<Transport, Address>,
+    parameters: Parameters,
+    pids: Vec<u32>,
+    /// What the server calls itself.
+    version: String,
+    /// How the bodies of the trial at hand are judged, for the evidence.
+    judged: String,
+}
+
+impl RunningHttp {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let mut addresses = BTreeMap::new();
+        for (transport, text) in &start.servers {
+            addresses.insert(*transport, Address::given(*transport, text)?);
+        }
+        let mut server = None;
+        if needs_private(start)? {
+            if !start.parameters["path"].is_empty() {
+                return Err(BenchError::Usage(
+                    "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
+                ));
+            }
+            // One thread for all connections: a thread for each would cost more than the hop.
+            let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
+            let spec = BuiltInSpec { program: start.program.clone(), server: "http", arguments };
+            let started = BuiltIn::start(spec, &start.transports)?;
+            for transport in &start.transports {
+                if let Some(endpoint) = started.endpoint(*transport) {
+                    addresses.insert(*transport, Address::own(endpoint.clone()));
+                }
+            }
+            server = Some(started);
+        }
+        let pids = match &server {
+            Some(server) => server.pids(),
+            None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
+        };
+        let mut running = RunningHttp {
+            server,
+            addresses,
+            parameters: start.parameters.clone(),
+            pids,
+            version: String::new(),
+            judged: String::new(),
+        };
+        if running.server.is_some() {
+            running.version = env!("CARGO_PKG_VERSION").into();
+        }
+        Ok(running)
+    }
+
+    fn request(&self, address: &Address, arm: &Arm) -> Result<Arc<[u8]>, BenchError> {
+        let sized =
+            arm.point.size_bytes.filter(|_| self.server.is_some()).map(|size| format!("/bytes/{size}"));
+        let path = Some(self.parameters["path"].clone()).filter(|path| !path.is_empty());
+        let target = address.target.clone().or(path).or(sized).unwrap_or_else(|| "/".into());
+        let body = match self.parameters["method"].as_str() {
+            "post" => Some(value(usize::try_from(post_size(&self.parameters)?).unwrap_or(usize::MAX))),
+            _ => None,
+        };
+        let host = Some(self.parameters["host"].as_str()).filter(|host| !host.is_empty());
+        let parts = RequestParts {
+            method: if body.is_some() { "POST" } else { "GET" },
+            target: &target,
+            host: host.unwrap_or(&address.host),
+            version: &self.parameters["http"],
+            keeps: !is_per_request(&self.parameters),
+            authorization: address.authorization.as_deref(),
+            body: body.as_deref(),
+            length: 0,
+        };
+        Ok(parts.bytes())
+    }
+
+    /// What a right body is: ours is known; of others, what they say twice in the same words.
+    fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
+        if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
+            self.judged = "bodies compared byte for byte".into();
+            return Ok(Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()));
+        }
+        let (head, first) = fetch(endpoint, request)?;
+        if let Some(kind) = refusal(head.status) {
+            return Err(BenchError::Refused {
+                endpoint: endpoint.to_string(),
+                what: "the request".into(),
+                answer: format!("status {} ({kind})", head.status),
+                try_next: "only 2xx counts as done: give the URL of a page that is there (--path, --host)"
+                    .into(),
+            });
+        }
+        let (_, second) = fetch(endpoint, request)?;
+        if first == second {
+            self.judged = format!("bodies of {} bytes compared byte for byte", first.len());
+            Ok(Expected::Bytes(first.into()))
+        } else {
+            self.judged = "bodies differ from reply to reply: their status and length are checked".into();
+            Ok(Expected::Anything)
+        }
+    }
+}
+
+impl Running for RunningHttp {
+    fn server(&self) -> ServerInfo {
+        let differ = self.server.is_none() && self.pids.len() > 1;
+        ServerInfo {
+            kind: match &self.server {
+                Some(_) => "samehost serve http".into(),
+                None if differ => "an HTTP server that already runs, in several processes".into(),
+                None => "an HTTP server that already runs".into(),
+            },
+            version: self.version.clone(),
+            managed: self.server.is_some(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
+            BenchError::Usage(format!("no HTTP server listens on {} for this trial", arm.transport))
+        })?;
+        let request = self.request(&address, arm)?;
+        let endpoint = address.endpoint;
+        let expected = self.expected(&endpoint, &request, arm)?;
+        if is_per_request(&self.parameters) {
+            return Ok(Job::Callers(OneShot::several(
+                arm.point.connections,
+                &endpoint,
+                &request,
+                &expected,
+            )?));
+        }
+        let pipeline = pipeline(&arm.point, &self.parameters)?;
+        let small = request.len() * pipeline as usize <= 16 * 1024;
+        let connector = Arc::new(HttpConnector { endpoint, request, pipeline, expected });
+        Ok(Job::Sessions { connector, small })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.addresses.get(&transport).map(|address| address.endpoint.clone())
+    }
+
+    fn said(&self) -> String {
+        self.server.as_ref().map(BuiltIn::said).unwrap_or_default()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        if let Some(observed) = &mut sample.transport_observed {
+            observed.push_str("; ");
+            observed.push_str(&self.judged);
+        }
+    }
+}
