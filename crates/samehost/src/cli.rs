@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::parameter_values;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
@@ -292,10 +293,8 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
             Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
             _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
         }),
-        Kind::Counts => argument.value_name("LIST").value_parser(|text: &str| {
-            samehost_model::parse_count_list(text).map(|_| text.to_owned()).map_err(|error| {
-                format!("`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)", error.text)
-            })
+        Kind::Counts | Kind::Choices(_) => argument.value_name("LIST").value_parser(move |text: &str| {
+            parameter_values(parameter.kind, text).transpose().map(|_| text.to_owned())
         }),
         Kind::Duration => argument
             .value_name("TIME")
