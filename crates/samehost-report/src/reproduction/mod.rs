@@ -122,7 +122,7 @@ fn how(reproduction: &Reproduction) -> Vec<String> {
 }
 
 /// How the columns are to be read.
-const LEGEND: &str = "Ratios are unix ÷ tcp, with 95 % intervals. “holds” is about the direction, beyond margin and \
+const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond margin and \
                       noise floor; “larger” and “smaller” say that the published size is outside the interval.";
 
 const TITLE: &str = "Published experiments on this machine";

@@ -5,6 +5,7 @@ use samehost_model::{
 };
 use samehost_stats::{Judged, compare_arms, judge_ratio};
 
+use super::busy;
 use super::experiments::{At, Claim, Find};
 
 /// The claim without an answer.
@@ -25,6 +26,7 @@ pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let by_one = || reports.iter().find_map(|report| by_figure(claim, report));
     let outcome = match claim.find {
         Find::Works => Some(works(claim, reports)),
+        Find::Busy => reports.first().and_then(|report| busy::judge(claim, report)),
         _ => by_one(),
     };
     outcome.unwrap_or_else(|| ClaimOutcome {
@@ -44,7 +46,7 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Points(metric, transport, [from, to]) => {
             points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
         }
-        Find::Works => None,
+        Find::Works | Find::Busy => None,
     }
 }
 
@@ -88,16 +90,22 @@ fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
 
 fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
     let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
-    if let Some(encrypted) = against_tls(found, report) {
-        why = [why, encrypted].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    for more in [against_tls(found, report), busy::of(found, report)].into_iter().flatten() {
+        why = [why, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     }
     ClaimOutcome { here: Some(here(found, report)), judgement, size, why, ..not_measured(claim) }
 }
 
 fn here(found: &Comparison, report: &Report) -> Here {
     let name = |id: &str| report.arm(id).map_or(id, |arm| arm.name.as_str()).to_owned();
+    let (above, below) = (name(&found.candidate), name(&found.baseline));
+    let of = if above == below {
+        format!("{} ÷ {}", found.candidate, found.baseline)
+    } else {
+        format!("{above} ÷ {below}")
+    };
     Here {
-        of: format!("{} ÷ {}", name(&found.candidate), name(&found.baseline)),
+        of,
         metric: found.metric.clone(),
         value: found.ratio,
         low: found.ci_low,

@@ -1,6 +1,7 @@
 //! The published experiments, made again: the registry of what was published, the run, what it says of each claim, and
 //! the results kept for an interrupted run to go on with.
 
+mod busy;
 mod claims;
 mod experiments;
 mod run;

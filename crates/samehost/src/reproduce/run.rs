@@ -97,7 +97,14 @@ impl Reproducer {
                 Ok(report) => reports.push((planned, report)),
                 Err(error) => {
                     self.excuse(&mut experiment, &error);
-                    return Ok(experiment);
+                    // A part that lacks a program leaves the parts before it as they are.
+                    if reports.is_empty() || experiment.state != ExperimentState::NotInstalled {
+                        return Ok(experiment);
+                    }
+                    let package = experiment.package.take().unwrap_or_default();
+                    experiment.reason = None;
+                    experiment.differs.push(format!("Not measured: {} needs {package}", planned.label));
+                    break;
                 }
             }
         }
