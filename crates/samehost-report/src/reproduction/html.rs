@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use samehost_model::{Report, Reproduction};
 
-use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, why};
+use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
 use crate::grid::{Align, Column, Grid};
 use crate::html::{Front, escape, render_with, table};
 use crate::line::{Span, Tone};
@@ -71,11 +71,11 @@ fn front(reproduction: &Reproduction) -> String {
     }
     let _ = writeln!(html, "{}<p class=\"about\">{}</p>", table(&grid, "Claims"), escape::html(LEGEND));
     html.push_str("<h2>Why</h2>\n<dl>\n");
-    for experiment in &reproduction.experiments {
+    for (experiment, found) in reproduction.experiments.iter().zip(whys(reproduction)) {
         let published = format!("{}: {}.", experiment.source, experiment.setup);
         let mut sentences = vec![escape::html(&published)];
         sentences.extend(unmeasured(experiment).map(|reason| escape::html(&sentence(&reason))));
-        sentences.extend(why(experiment).iter().map(|text| escape::html(text)));
+        sentences.extend(found.iter().map(|text| escape::html(text)));
         let _ = writeln!(
             html,
             "<dt>{}</dt><dd>{}</dd>",

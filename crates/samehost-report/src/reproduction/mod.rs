@@ -67,19 +67,50 @@ fn unmeasured(experiment: &Experiment) -> Option<String> {
     })
 }
 
-/// Why its claims came out as they did, in sentences: what was found, what is different here, what may explain it.
-fn why(experiment: &Experiment) -> Vec<String> {
-    let told = experiment.claims.iter().filter(|claim| !claim.why.is_empty());
-    let mut sentences: Vec<String> =
-        told.map(|claim| sentence(&format!("{} – {}", claim.claim, claim.why))).collect();
-    if experiment.state == ExperimentState::Measured {
-        sentences.extend(experiment.differs.iter().map(|text| sentence(text)));
+/// Why claims came out as they did, experiment by experiment: what was found, what is different here, what may explain
+/// it. What explains several experiments is said once.
+fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
+    let mut said: Vec<(&str, &str)> = Vec::new();
+    reproduction
+        .experiments
+        .iter()
+        .map(|experiment| {
+            let mut sentences = found(experiment);
+            if experiment.state == ExperimentState::Measured {
+                sentences.extend(experiment.differs.iter().map(|text| sentence(text)));
+            }
+            let mut before: Vec<&str> = Vec::new();
+            for text in &experiment.explanations {
+                match said.iter().find(|(_, known)| known == text) {
+                    Some((id, _)) if before.contains(id) => {}
+                    Some((id, _)) => before.push(id),
+                    None => {
+                        said.push((&experiment.id, text));
+                        sentences.push(sentence(text));
+                    }
+                }
+            }
+            if !before.is_empty() {
+                sentences.push(format!("What may explain {} may explain this too.", before.join(" and ")));
+            }
+            if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
+                sentences.push(format!("Measured at {at}, by an earlier call."));
+            }
+            sentences
+        })
+        .collect()
+}
+
+/// What was found of its claims; those of which the same is said stand together.
+fn found(experiment: &Experiment) -> Vec<String> {
+    let mut told: Vec<(Vec<&str>, &str)> = Vec::new();
+    for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
+        match told.iter_mut().find(|(_, why)| *why == claim.why) {
+            Some((claims, _)) => claims.push(&claim.claim),
+            None => told.push((vec![&claim.claim], &claim.why)),
+        }
     }
-    sentences.extend(experiment.explanations.iter().map(|text| sentence(text)));
-    if let (true, Some(at)) = (experiment.kept, &experiment.measured_at) {
-        sentences.push(format!("Measured at {at}, by an earlier call."));
-    }
-    sentences
+    told.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
 }
 
 /// The answer in a sentence.
@@ -215,6 +246,7 @@ mod tests {
             assert!(crate::text::width(line) <= 80, "{line}");
         }
         assert!(!text.contains('…'), "nothing is cut: {text}");
+        assert_eq!(text.matches("It had more cores").count(), 1, "said once: {text}");
         for wanted in [
             "2 of 7 published claims hold on this machine, 1 does not, 1 cannot be told, 3",
             "1.13 (1.02–1.24)  holds, smaller",
@@ -226,6 +258,7 @@ mod tests {
             "not measured: interrupted",
             "MariaDB in place of MySQL.",
             "Measured at 2026-01-01T00:00:00Z, by an earlier call.",
+            "What may explain P1 may explain this too.",
         ] {
             assert!(text.contains(wanted), "`{wanted}` in\n{text}");
         }
@@ -239,7 +272,7 @@ mod tests {
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
         assert_eq!(rows.len(), 2 + 4 + 3, "{text}");
         let columns = |row: &str| row.replace("\\|", "").matches('|').count();
-        assert!(rows.iter().all(|row| columns(row) == 7), "{text}");
+        assert!(rows.iter().all(|row| columns(row) == 6), "{text}");
         assert!(text.contains("needs mariadb-server") && text.contains("&lt;that&gt;"), "{text}");
     }
 

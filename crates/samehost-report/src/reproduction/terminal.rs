@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use samehost_model::Reproduction;
 
-use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, why};
+use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
 use crate::Terminal;
 use crate::grid::{Align, Column, Grid};
 use crate::head;
@@ -36,9 +36,9 @@ impl Terminal {
         page.section(table);
         page.section(wrap_spans(&[Span::dim(LEGEND)], measure));
         let mut lines = Vec::new();
-        for experiment in &reproduction.experiments {
+        for (experiment, sentences) in reproduction.experiments.iter().zip(whys(reproduction)) {
             let mut label = Span::new(Tone::Bold, &experiment.id);
-            for sentence in why(experiment) {
+            for sentence in sentences {
                 lines.extend(labelled(&label, INDENT, &[Span::plain(sentence)], measure));
                 label = Span::default();
             }
