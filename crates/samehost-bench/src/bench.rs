@@ -68,6 +68,8 @@ pub fn bench(
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        effects: Vec::new(),
+        limits: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     };

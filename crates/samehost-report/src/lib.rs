@@ -9,6 +9,7 @@ mod changes;
 mod checkup;
 mod conditions;
 mod csv;
+mod effects;
 mod figures;
 mod grid;
 mod head;

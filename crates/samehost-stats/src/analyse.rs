@@ -2,11 +2,14 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Report, Verdict, Warning, metric_title,
+    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Report, Verdict, Warning,
+    metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
+use crate::effects::effects;
 use crate::judge::{Case, Terms, doubt_precision, judge};
+use crate::limits::limits;
 use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
 use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median};
@@ -36,6 +39,10 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// Baseline ÷ baseline, by point and metric.
     pub controls: Vec<Control>,
+    /// What each factor does over all the others.
+    pub effects: Vec<Effect>,
+    /// Who was the limit of each arm.
+    pub limits: Vec<Limit>,
     /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
     /// About the whole; errors first.
@@ -56,6 +63,8 @@ impl Analysis {
         report.warnings = warnings;
         report.comparisons = self.comparisons;
         report.controls = self.controls;
+        report.effects = self.effects;
+        report.limits = self.limits;
         report.evidence = self.evidence;
     }
 }
@@ -81,7 +90,14 @@ pub fn analyse(report: &Report) -> Analysis {
         tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
     let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
-    Analysis { comparisons, controls, evidence: gather_evidence(report), warnings }
+    Analysis {
+        comparisons,
+        controls,
+        effects: effects(report),
+        limits: limits(report),
+        evidence: gather_evidence(report),
+        warnings,
+    }
 }
 
 /// Two arms of any points, compared as arms of one point are: paired by block, held against the larger of both points'

@@ -221,6 +221,8 @@ mod tests {
             trials: Vec::new(),
             comparisons: vec![comparison],
             controls: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         }

@@ -98,6 +98,8 @@ mod tests {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -100,6 +100,8 @@ impl Scene {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -42,6 +42,8 @@ fn head(connections: &[u32]) -> Report {
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        effects: Vec::new(),
+        limits: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

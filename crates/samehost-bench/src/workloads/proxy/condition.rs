@@ -10,6 +10,10 @@ use crate::workloads::Parameters;
 /// Connections to the backends that nginx keeps open, as published.
 const KEPT: u32 = 48;
 
+/// The page that tells whom nginx asked, and the field in which it does.
+pub(super) const WHERE: &str = "/where";
+pub(super) const ASKED: &str = "X-Asked";
+
 /// How nginx reaches its backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
@@ -83,7 +87,8 @@ impl Condition {
         };
         format!(
             "  upstream {host} {{\n{servers}{kept}  }}\n  server {{\n    listen {listen};\n    server_name {host};\n    \
-             location / {{ {version} proxy_next_upstream off; proxy_pass http://{host}; }}\n  }}\n"
+             {version}\n    proxy_next_upstream off;\n    location / {{ proxy_pass http://{host}; }}\n    \
+             location = {WHERE} {{ rewrite ^ /bytes/64 break; add_header {ASKED} $upstream_addr; proxy_pass http://{host}; }}\n  }}\n"
         )
     }
 }

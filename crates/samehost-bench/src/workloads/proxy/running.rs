@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
 
-use super::condition::{Condition, front};
+use super::condition::{ASKED, Condition, WHERE, front};
 use super::kind;
 use crate::BenchError;
 use crate::engine::Job;
 use crate::fixtures::{Backend, BackendKind, Nginx, NginxSpec};
 use crate::servers::http_body;
-use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, refusal};
+use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
 use crate::workloads::{Parameters, Running, Start};
 
 /// Requests that each fresh process answers before anything is measured: the first ones of Ruby are slow.
@@ -30,6 +30,8 @@ pub(super) struct RunningProxy {
     parameters: Parameters,
     /// The condition of the trial at hand.
     current: Option<Condition>,
+    /// Whom nginx says that it asks.
+    asked: String,
 }
 
 impl RunningProxy {
@@ -58,7 +60,16 @@ impl RunningProxy {
             (0..conditions.len()).try_for_each(|number| ask(&endpoint, &Condition::host(number)))
         })?;
         let (_, front) = front(&front_transport, nginx.directory(), nginx.port());
-        Ok(RunningProxy { kind, nginx, front, backends, conditions, parameters, current: None })
+        Ok(RunningProxy {
+            kind,
+            nginx,
+            front,
+            backends,
+            conditions,
+            parameters,
+            current: None,
+            asked: String::new(),
+        })
     }
 
     /// The processes of the condition at hand, or all.
@@ -179,6 +190,15 @@ impl Running for RunningProxy {
             self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
                 BenchError::Usage(format!("nginx was not told of the condition of {}", arm.id))
             })?;
+        let asked = fetch_field(&self.front, &request(WHERE, &Condition::host(number)), ASKED)?;
+        self.asked = asked.unwrap_or_default();
+        let is_unix = self.asked.starts_with("unix:");
+        if is_unix != (arm.transport == Transport::Unix) {
+            return Err(BenchError::WrongTransport {
+                asked: arm.transport,
+                observed: format!("nginx says that it asked {}", self.asked),
+            });
+        }
         self.current = Some(wanted);
         let size = arm.point.size_bytes.unwrap_or(4096);
         let connector = Arc::new(HttpConnector {
@@ -206,9 +226,7 @@ impl Running for RunningProxy {
         // Each has one thread that works at a time.
         sample.server_most_cpus = Some(f64::from(condition.backends));
         if let Some(observed) = &mut sample.transport_observed {
-            let places = behind(&self.backends, condition);
-            let first = places.first().map_or_else(String::new, ToString::to_string);
-            *observed = format!("in front {observed}; nginx was told {first}");
+            *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);
         }
     }
 }
