@@ -42,6 +42,14 @@ fn is_barred(found: &Comparison) -> bool {
     found.verdict == Verdict::Inconclusive && found.warnings.first().is_some_and(|w| !by_width(w.code))
 }
 
+/// Whether the whole interval lies on the other side.
+fn is_other(side: Side, found: &Comparison) -> bool {
+    match side {
+        Side::Above => found.ci_high.is_some_and(|high| high < 1.0),
+        Side::Below => found.ci_low.is_some_and(|low| low > 1.0),
+    }
+}
+
 /// The published sizes against the interval. An effect is larger the further it is from 1.
 fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<EffectSize> {
     let (from, to) = (found.ci_low?, found.ci_high?);
@@ -230,6 +238,10 @@ mod tests {
         let judged = judge_ratio(&HALF_MORE, &wide);
         assert_eq!((judged.judgement, judged.size), (Judgement::CannotTell, Some(EffectSize::Smaller)));
         assert!(judged.why.contains("as large as published it is not"), "{}", judged.why);
+        let other = found(Verdict::Inconclusive, 0.9, 0.85, 0.97, Some(Code::NoiseFloor));
+        let judged = judge_ratio(&HALF_MORE, &other);
+        assert_eq!(judged.judgement, Judgement::CannotTell);
+        assert!(judged.why.contains("the other way"), "{}", judged.why);
         let wider = found(Verdict::Inconclusive, 1.2, 0.9, 1.7, Some(Code::Imprecise));
         assert_eq!(outcome(&HALF_MORE, &wider), (Judgement::CannotTell, Some(EffectSize::Inside)));
         assert_eq!(outcome(&Expected::Same, &wider).0, Judgement::CannotTell);

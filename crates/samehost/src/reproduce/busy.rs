@@ -1,77 +1,49 @@
-//! Who was the limit: how busy client, proxy and server were at a point, where something stands between the two.
+//! Who was the limit, in words and as a claim, where something stands between client and server. Who it was is the
+//! report's.
 
-use samehost_model::{Arm, ClaimOutcome, Comparison, Judgement, Report, Sample, Transport};
-use samehost_stats::median;
+use samehost_model::{ClaimOutcome, Comparison, Judgement, Limit, LimitedBy, Report};
 
 use super::claims::not_measured;
 use super::experiments::Claim;
 
-/// From here on a side is full: what it needs besides is what any program waits for.
-const FULL: f64 = 0.95;
-
-/// How busy each side was, as a part of what it could use.
-struct Busy {
-    client: f64,
-    /// Proxy and server; absent where it is not known what they can use.
-    others: Vec<(&'static str, f64)>,
-}
-
-impl Busy {
-    fn of(report: &Report, arm: &Arm) -> Option<Self> {
-        let of = |read: &dyn Fn(&Sample) -> Option<f64>| {
-            let trials = report.trials.iter().filter(|sample| sample.arm == arm.id && sample.counts());
-            median(&trials.filter_map(read).collect::<Vec<f64>>())
-        };
-        let proxy = of(&|sample| Some(sample.proxy_utilization? / sample.proxy_most_cpus?));
-        let server = of(&|sample| Some(sample.server_utilization? / sample.server_most_cpus?));
-        let others = [("proxy", proxy?), ("server", server?)];
-        Some(Busy { client: of(&|sample| sample.client_utilization)?, others: others.into() })
-    }
-
-    /// The side that was full, where one was.
-    fn limit(&self) -> Option<&'static str> {
-        let full = self.others.iter().find(|(_, part)| *part >= FULL).map(|(name, _)| *name);
-        full.or((self.client >= FULL).then_some("client"))
-    }
-
-    fn in_words(&self) -> String {
-        let percent = |part: f64| format!("{:.0} %", 100.0 * part);
-        let others = self.others.iter().map(|(name, part)| format!("{name} {}", percent(*part)));
-        let sides: Vec<String> =
-            [format!("client {}", percent(self.client))].into_iter().chain(others).collect();
-        sides.join(", ")
-    }
-}
-
-/// How busy everybody was in both arms of a comparison, and who was the limit.
-pub fn of(found: &Comparison, report: &Report) -> Option<String> {
-    let of = |id: &str| Some((report.arm(id)?, Busy::of(report, report.arm(id)?)?));
-    let told = |(arm, busy): (&Arm, Busy)| {
-        let limit =
-            busy.limit().map_or("nobody was full".to_owned(), |side| format!("the {side} was the limit"));
-        format!("{}: {}, {limit}", arm.name, busy.in_words())
+fn in_words(limit: &Limit) -> String {
+    let who = match limit.by {
+        LimitedBy::Client => "the client was the limit",
+        LimitedBy::Proxy => "the proxy was the limit",
+        LimitedBy::Server => "the server was the limit",
+        LimitedBy::Machine => "the machine was full",
+        LimitedBy::Waiting => "nobody was the limit",
     };
-    Some(format!("busy over {}; {}", told(of(&found.baseline)?), told(of(&found.candidate)?)))
+    let Limit { client_cpus, proxy_cpus, server_cpus, .. } = limit;
+    format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")
 }
 
-/// The claim that the client was the limit, at every point: all of them, or none.
+/// How busy everybody was in both arms of a comparison at one point, and who was the limit.
+pub fn of(found: &Comparison, report: &Report) -> Option<String> {
+    if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
+        return None;
+    }
+    let told = |id: &str| {
+        let limit = report.limits.iter().find(|limit| limit.arm == id)?;
+        let name = report.arm(id).map_or(id, |arm| arm.name.as_str());
+        Some(format!("{name}: {}", in_words(limit)))
+    };
+    Some(format!("{}; {}", told(&found.baseline)?, told(&found.candidate)?))
+}
+
+/// The claim that the client was the limit, in every condition: all of them, or none.
 pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
-    let compared = report.arms.iter().filter(|arm| arm.transport != Transport::None);
-    let all: Vec<Busy> = compared.filter_map(|arm| Busy::of(report, arm)).collect();
-    let limited = all.iter().filter(|busy| busy.limit() == Some("client")).count();
-    let (least, most) = all.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), busy| {
-        (least.min(busy.client), most.max(busy.client))
-    });
+    let all = &report.limits;
+    let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();
+    let busy = || all.iter().map(|limit| 100.0 * limit.client_cpus);
+    let (least, most) = (busy().reduce(f64::min)?, busy().reduce(f64::max)?);
     let judgement = match limited {
-        _ if all.is_empty() => return None,
         0 => Judgement::DoesNotHold,
         some if some == all.len() => Judgement::Holds,
         _ => Judgement::CannotTell,
     };
     let why = format!(
-        "the client was {:.0} to {:.0} % busy here, and the limit in {limited} of {} conditions",
-        100.0 * least,
-        100.0 * most,
+        "the client used {least:.0} to {most:.0} % of a CPU here, and was the limit in {limited} of {} conditions",
         all.len()
     );
     Some(ClaimOutcome { judgement, why, ..not_measured(claim) })
@@ -80,17 +52,35 @@ pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::experiments::Find;
+    use samehost_model::Expected;
 
-    fn busy(client: f64, proxy: f64, server: f64) -> Busy {
-        Busy { client, others: vec![("proxy", proxy), ("server", server)] }
+    fn report(limits: &[(LimitedBy, f64)]) -> Report {
+        let limits = limits.iter().enumerate().map(|(arm, (by, client_cpus))| Limit {
+            arm: arm.to_string(),
+            by: *by,
+            client_cpus: *client_cpus,
+            proxy_cpus: 0.25,
+            server_cpus: 0.5,
+        });
+        Report { limits: limits.collect(), ..crate::reproduce::claims::tests::report(&[(1, 1.0)]) }
     }
 
     #[test]
-    fn the_limit_is_who_is_full_and_the_client_only_where_nobody_else_is() {
-        assert_eq!(busy(0.3, 0.4, 0.5).limit(), None);
-        assert_eq!(busy(0.99, 0.4, 0.2).limit(), Some("client"));
-        assert_eq!(busy(0.99, 0.4, 0.97).limit(), Some("server"));
-        assert_eq!(busy(0.5, 0.98, 0.3).limit(), Some("proxy"));
-        assert_eq!(busy(0.305, 0.4, 0.5).in_words(), "client 30 %, proxy 40 %, server 50 %");
+    fn the_client_was_the_limit_in_all_conditions_or_in_none() {
+        let claim = Claim {
+            text: "the client was the limit",
+            published: "~ 100 %",
+            expected: Expected::ClientLimit,
+            find: Find::Busy,
+        };
+        let of = |limits: &[(LimitedBy, f64)]| judge(&claim, &report(limits)).map(|found| found.judgement);
+        let (client, waiting) = ((LimitedBy::Client, 0.99), (LimitedBy::Waiting, 0.2));
+        assert_eq!(of(&[client, client]), Some(Judgement::Holds));
+        assert_eq!(of(&[waiting, (LimitedBy::Server, 0.3)]), Some(Judgement::DoesNotHold));
+        assert_eq!(of(&[client, waiting]), Some(Judgement::CannotTell));
+        assert_eq!(of(&[]), None);
+        let told = judge(&claim, &report(&[client, waiting])).unwrap().why;
+        assert!(told.contains("20 to 99 % of a CPU") && told.contains("1 of 2 conditions"), "{told}");
     }
 }

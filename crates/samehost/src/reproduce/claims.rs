@@ -1,9 +1,11 @@
 //! A claim held against a report: which figure answers it, and what `samehost-stats` says of that.
 
+use std::collections::BTreeMap;
+
 use samehost_model::{
     Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
 };
-use samehost_stats::{Judged, compare_arms, judge_ratio};
+use samehost_stats::{Judged, compare_arms, estimate, judge_ratio, judge_value, pairing};
 
 use super::busy;
 use super::experiments::{At, Claim, Find};
@@ -46,6 +48,7 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Points(metric, transport, [from, to]) => {
             points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
         }
+        Find::Share { part, whole, transport } => share(claim, report, part, whole, transport),
         Find::Works | Find::Busy => None,
     }
 }
@@ -160,6 +163,48 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     Some(least)
 }
 
+/// A time as a part of another, block by block: the typical block's, with the signed-rank interval.
+fn share(
+    claim: &Claim,
+    report: &Report,
+    part: &str,
+    whole: &str,
+    transport: Transport,
+) -> Option<ClaimOutcome> {
+    let Expected::Value { low, high } = claim.expected else { return None };
+    let arm = report.arms.iter().find(|arm| arm.transport == transport)?;
+    let times = |name: &str| {
+        let metric = metric_of(report, name)?;
+        let unit = microseconds(&metric.unit)?;
+        let values = pairing::values(&report.trials, metric, pairing::Side::Arm(&arm.id));
+        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
+    };
+    let (parts, wholes) = (times(part)?, times(whole)?);
+    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
+    let found = estimate(&percents.collect::<Vec<f64>>(), report.plan.confidence)?;
+    let Judged { judgement, size, why } = judge_value(low, high, &found);
+    let here = Here {
+        of: arm.name.clone(),
+        metric: format!("{part} of {whole}"),
+        value: found.ratio,
+        low: found.interval.map(|interval| interval.low),
+        high: found.interval.map(|interval| interval.high),
+        unit: "percent".into(),
+        blocks: found.n,
+    };
+    Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
+}
+
+/// How many microseconds a unit of time has.
+fn microseconds(unit: &str) -> Option<f64> {
+    match unit {
+        "us" => Some(1.0),
+        "ms" => Some(1e3),
+        "s" => Some(1e6),
+        _ => None,
+    }
+}
+
 /// Exchanges over every transport and no error in any.
 fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let mut told = Vec::new();
@@ -183,12 +228,12 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use samehost_model::{EffectSize, Host, Outcome, Plan, SCHEMA, Sample, WorkloadInfo};
 
     /// A report of throughput at these numbers of connections: TCP does 100, the Unix socket `factor` times that.
-    fn report(factors: &[(u32, f64)]) -> Report {
+    pub fn report(factors: &[(u32, f64)]) -> Report {
         let mut arms = Vec::new();
         let mut trials = Vec::new();
         for (connections, factor) in factors {
@@ -239,6 +284,8 @@ mod tests {
             trials,
             comparisons: Vec::new(),
             controls: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };
@@ -295,6 +342,26 @@ mod tests {
         let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
         assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
         assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_of_the_whole_in_one_unit() {
+        let mut report = report(&[(1, 1.0)]);
+        let metrics = &mut report.workload.metrics;
+        metrics.push(MetricInfo::own("query_ms", "ms", samehost_model::Better::Lower));
+        metrics.push(MetricInfo::own("page_us", "us", samehost_model::Better::Lower));
+        for sample in &mut report.trials {
+            let wobble = 1.0 + 0.01 * f64::from(sample.block % 3);
+            sample.measurements.insert("query_ms".into(), 5.0 * wobble);
+            sample.measurements.insert("page_us".into(), 100_000.0);
+        }
+        let find = Find::Share { part: "query_ms", whole: "page_us", transport: Transport::Tcp };
+        let of = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);
+        let found = of(3.0, 6.0);
+        assert_eq!(found.judgement, Judgement::Holds, "{found:?}");
+        let here = found.here.unwrap();
+        assert!((here.value - 5.05).abs() < 0.06 && here.unit == "percent", "{here:?}");
+        assert_eq!(of(10.0, 20.0).judgement, Judgement::DoesNotHold);
     }
 
     #[test]

@@ -25,6 +25,11 @@ const LEAST_PART: f64 = 0.5;
 /// Shortest trial that measures anything.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
+/// A workload that an experiment needs and this version has not.
+#[derive(Debug, thiserror::Error)]
+#[error("this version has no workload `{0}`")]
+struct NoWorkload(String);
+
 /// The time that experiments take, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
     (1.0 + AROUND) * measuring(experiments, mode)
@@ -87,23 +92,26 @@ impl Reproducer {
                 experiment.state = ExperimentState::Interrupted;
                 return Ok(experiment);
             }
-            let Some(bench) = parse(command.line)? else {
-                experiment.state = ExperimentState::NoWorkload;
-                let name = command.line.split(' ').nth(1).unwrap_or_default();
-                experiment.reason = Some(format!("this version has no workload `{name}`"));
-                return Ok(experiment);
+            let made = match parse(command.line)? {
+                Some(bench) => self.measure(published, planned, command, &bench, share),
+                None => {
+                    let name = command.line.split(' ').nth(1).unwrap_or_default();
+                    Err(NoWorkload(name.to_owned()).into())
+                }
             };
-            match self.measure(published, planned, command, &bench, share) {
+            match made {
                 Ok(report) => reports.push((planned, report)),
                 Err(error) => {
                     self.excuse(&mut experiment, &error);
-                    // A part that lacks a program leaves the parts before it as they are.
-                    if reports.is_empty() || experiment.state != ExperimentState::NotInstalled {
+                    let lacks = [ExperimentState::NotInstalled, ExperimentState::NoWorkload];
+                    if reports.is_empty() || !lacks.contains(&experiment.state) {
                         return Ok(experiment);
                     }
-                    let package = experiment.package.take().unwrap_or_default();
-                    experiment.reason = None;
-                    experiment.differs.push(format!("Not measured: {} needs {package}", planned.label));
+                    // What a part lacks leaves the parts before it as they are.
+                    let reason = experiment.reason.take().unwrap_or_default();
+                    let package =
+                        experiment.package.take().map_or(String::new(), |name| format!(" (package {name})"));
+                    experiment.differs.push(format!("{} was not measured: {reason}{package}", planned.label));
                     break;
                 }
             }
@@ -164,6 +172,10 @@ impl Reproducer {
                 experiment.state = ExperimentState::NotInstalled;
                 experiment.package = Some((*package).to_owned());
                 experiment.reason = Some(format!("{program} is not installed"));
+            }
+            _ if error.downcast_ref::<NoWorkload>().is_some() => {
+                experiment.state = ExperimentState::NoWorkload;
+                experiment.reason = Some(error.to_string());
             }
             _ if self.interrupted.load(Ordering::Relaxed) => experiment.state = ExperimentState::Interrupted,
             _ => experiment.reason = Some(format!("{error:#}")),
@@ -281,7 +293,7 @@ mod tests {
             for (planned, mode) in one.measurements.iter().flat_map(|p| MODES.map(|mode| (p, mode))) {
                 let command = planned.command(mode);
                 let Some(bench) = parse(command.line).unwrap() else {
-                    assert!(["W", "N"].contains(&one.id), "{}: `{}`", one.id, command.line);
+                    assert!(["W", "G3"].contains(&one.id), "{}: `{}`", one.id, command.line);
                     continue;
                 };
                 let request = bench_request(&bench, Arc::default()).unwrap();
