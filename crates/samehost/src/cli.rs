@@ -306,7 +306,7 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
 
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// The server: echo sends back every byte, sink takes rounds of bytes and acknowledges each
+    /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(
         samehost_bench::servers::SERVERS.iter().map(|server| server.name)))]
     pub server: String,

@@ -13,6 +13,7 @@ mod postgres;
 mod proxy;
 mod raw;
 pub(crate) mod redis;
+mod rpc;
 mod url;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &redis::Redis,
     &memcached::Memcached,
     &proxy::Proxy,
+    &rpc::Rpc,
     &command::Command,
     &noop::Noop,
 ];
