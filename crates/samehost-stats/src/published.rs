@@ -110,6 +110,7 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
             .filter(|j| j.judgement == Judgement::DoesNotHold)
             .unwrap_or_else(|| {
                 let besides = match size {
+                    _ if is_other(side, found) => "; if anything, it goes the other way",
                     Some(EffectSize::Smaller) => "; as large as published it is not",
                     _ => "",
                 };

@@ -4,7 +4,7 @@
 use samehost_model::{ClaimOutcome, Comparison, Judgement, Limit, LimitedBy, Report};
 
 use super::claims::not_measured;
-use super::experiments::Claim;
+use super::published::Claim;
 
 fn in_words(limit: &Limit) -> String {
     let who = match limit.by {
@@ -52,7 +52,7 @@ pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::experiments::Find;
+    use crate::reproduce::published::Find;
     use samehost_model::Expected;
 
     fn report(limits: &[(LimitedBy, f64)]) -> Report {

@@ -8,7 +8,7 @@ use samehost_model::{
 use samehost_stats::{Judged, compare_arms, estimate, judge_ratio, judge_value, pairing};
 
 use super::busy;
-use super::experiments::{At, Claim, Find};
+use super::published::{At, Claim, Find};
 
 /// The claim without an answer.
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {

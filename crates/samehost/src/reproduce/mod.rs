@@ -4,9 +4,11 @@
 mod busy;
 mod claims;
 mod experiments;
+mod published;
 mod run;
 mod store;
 
-pub use experiments::{Published, chosen};
+pub use experiments::chosen;
+pub use published::Published;
 pub use run::{Reproducer, planned};
 pub use store::Store;

@@ -13,7 +13,7 @@ use samehost_model::{
 };
 
 use super::claims;
-use super::experiments::{Command, Planned, Published};
+use super::published::{Command, Planned, Published};
 use crate::cli::{Bench, Cli, Verb};
 use crate::commands::bench_request;
 use crate::progress::Watcher;
