@@ -77,6 +77,20 @@ pub fn bench(
     Ok(stage.measure(report, request, observer))
 }
 
+/// The arms of a request, as far as they follow from it alone. Nothing is started.
+///
+/// # Errors
+/// When an option is none of the workload's, a point makes no sense, or the budget is too short.
+pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
+    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    let axes = workload.axes(&parameters);
+    let request = &Request { parameters, ..request.clone() };
+    let matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
+    let arms = matrix.arms(workload, &request.parameters)?;
+    points::plan(&request.wishes, &axes, &arms)?;
+    Ok(arms)
+}
+
 fn floor_arm(axes: &Axes, workload: &dyn Workload) -> Option<Arm> {
     (axes.timed && workload.name() != FLOOR).then(points::floor_arm)
 }

@@ -11,6 +11,7 @@ mod endpoint;
 mod metric;
 mod quantity;
 mod report;
+mod reproduction;
 mod sample;
 pub mod scan;
 #[cfg(feature = "schema")]
@@ -29,6 +30,10 @@ pub use quantity::{
 };
 pub use report::{
     Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, WorkloadInfo,
+};
+pub use reproduction::{
+    ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,
+    REPRODUCTION_SCHEMA, Reproduction,
 };
 pub use sample::{Latency, MachineUse, Sample, Trial};
 pub use transport::{Transport, UnknownTransport};
