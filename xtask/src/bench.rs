@@ -1,6 +1,7 @@
 //! Our client against its yardsticks: minimal C loops on the same server, alternated trial by trial, with
 //! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
 
+mod http;
 mod mysql;
 mod postgres;
 mod redis;
@@ -44,6 +45,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "postgres",
         about: "a prepared point select on PostgreSQL, against a minimal C epoll loop and pgbench",
         run: postgres::postgres,
+    },
+    Yardstick {
+        name: "http",
+        about: "64 connections that stay: client CPU per request through nginx (at most 0.9 of wrk's), and requests per second over a Unix socket (at least twice wrk's over TCP)",
+        run: http::http,
     },
     Yardstick {
         name: "scan",
