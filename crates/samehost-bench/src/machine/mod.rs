@@ -14,6 +14,6 @@ pub use listener::listener_pids;
 pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
-pub use proc::family;
+pub use proc::{command_line, family};
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use thread_use::{ThreadUse, process_cpu_ns};

@@ -70,6 +70,12 @@ pub fn family(root: u32) -> Vec<u32> {
     family
 }
 
+/// The process' command line with spaces between its words; some servers put what they do in its place.
+pub fn command_line(pid: u32) -> Option<String> {
+    let line = text(format!("/proc/{pid}/cmdline"))?;
+    Some(line.trim_end_matches('\0').replace('\0', " "))
+}
+
 /// Children of all of a process' threads. The kernel's list may leave some out while others end (proc(5)), so it is
 /// read until it reads the same twice, or often enough.
 fn children(pid: u32) -> Vec<u32> {
