@@ -8,6 +8,7 @@ mod arm;
 mod comparison;
 mod endpoint;
 mod metric;
+mod prediction;
 mod quantity;
 mod report;
 mod sample;
@@ -21,6 +22,7 @@ pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Verdict};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
+pub use prediction::{Bounds, Part, Prediction};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,

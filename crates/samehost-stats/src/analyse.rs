@@ -2,12 +2,14 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Report, Verdict, Warning, metric_title,
+    Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Prediction, Report, Verdict, Warning,
+    metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
 use crate::judge::{Case, Terms, doubt_precision, judge};
 use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
+use crate::prediction::predict;
 use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median};
 
@@ -36,6 +38,8 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// Baseline ÷ baseline, by point and metric.
     pub controls: Vec<Control>,
+    /// What parts' gains predict for their wholes.
+    pub predictions: Vec<Prediction>,
     /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
     /// About the whole; errors first.
@@ -56,6 +60,7 @@ impl Analysis {
         report.warnings = warnings;
         report.comparisons = self.comparisons;
         report.controls = self.controls;
+        report.predictions = self.predictions;
         report.evidence = self.evidence;
     }
 }
@@ -81,7 +86,13 @@ pub fn analyse(report: &Report) -> Analysis {
         tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
     let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
-    Analysis { comparisons, controls, evidence: gather_evidence(report), warnings }
+    Analysis {
+        comparisons,
+        controls,
+        predictions: predict(report),
+        evidence: gather_evidence(report),
+        warnings,
+    }
 }
 
 /// One comparison before its verdict.

@@ -221,6 +221,7 @@ mod tests {
             trials: Vec::new(),
             comparisons: vec![comparison],
             controls: Vec::new(),
+            predictions: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         }

@@ -16,6 +16,7 @@ mod ladder;
 mod machine;
 pub mod normal;
 pub mod pairing;
+mod prediction;
 mod processor;
 pub mod serial;
 pub mod signed_rank;

@@ -13,11 +13,12 @@ mod postgres;
 mod raw;
 pub(crate) mod redis;
 mod url;
+mod wordpress;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport};
 use samehost_transport::{ConnectError, Stream};
 
 use crate::BenchError;
@@ -33,6 +34,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
     &http::Http,
+    &wordpress::WordPress,
     &mysql::MySql,
     &postgres::Postgres,
     &redis::Redis,
@@ -137,6 +139,12 @@ pub trait Workload: Sync {
 
     /// What is compared, the most important first.
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo>;
+
+    /// Metrics that are a part of another one of its metrics, in whole: what the part gains predicts what the whole
+    /// gains.
+    fn parts(&self, _parameters: &Parameters) -> Vec<Part> {
+        Vec::new()
+    }
 
     /// Whether a point makes sense; called before anything is started.
     ///

@@ -98,6 +98,7 @@ mod tests {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            predictions: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

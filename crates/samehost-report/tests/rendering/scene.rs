@@ -100,6 +100,7 @@ impl Scene {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            predictions: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -42,6 +42,7 @@ fn head(connections: &[u32]) -> Report {
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        predictions: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

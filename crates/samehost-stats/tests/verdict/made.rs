@@ -56,6 +56,7 @@ pub(crate) fn empty() -> Report {
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        predictions: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }
