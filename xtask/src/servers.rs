@@ -33,6 +33,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
+    Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];

@@ -70,6 +70,8 @@ pub fn bench(
         comparisons: Vec::new(),
         controls: Vec::new(),
         predictions: Vec::new(),
+        effects: Vec::new(),
+        limits: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     };

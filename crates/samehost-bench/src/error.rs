@@ -100,6 +100,18 @@ pub enum BenchError {
         /// The Debian package that has it.
         package: &'static str,
     },
+    /// A program that a server of ours is built with is not here.
+    #[error(
+        "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
+    )]
+    ToolMissing {
+        /// The program.
+        program: String,
+        /// The Debian package that has it.
+        package: &'static str,
+        /// What else can be done.
+        instead: &'static str,
+    },
     /// A server said no to something without which nothing can be measured.
     #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
     Refused {
@@ -192,6 +204,7 @@ impl BenchError {
             | BenchError::Hung { .. }
             | BenchError::Start { .. }
             | BenchError::NotInstalled { .. }
+            | BenchError::ToolMissing { .. }
             | BenchError::Io { .. }
             | BenchError::OneCpu
             | BenchError::NoCpu => Fault::Missing,

@@ -22,5 +22,6 @@ pub mod workloads;
 
 pub use bench::bench;
 pub use error::{BenchError, Fault};
+pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};
 pub use request::{Benched, Recorder, Request};

@@ -184,21 +184,45 @@ pub fn sweep(
 ) -> Result<(Parameters, Vec<Swept>), BenchError> {
     let mut parameters = parameters.clone();
     let mut swept = Vec::new();
-    for parameter in workload.parameters().iter().filter(|parameter| parameter.kind == Kind::Counts) {
+    for parameter in workload.parameters() {
         let Some(text) = parameters.get(parameter.name).filter(|text| !text.is_empty()) else { continue };
-        let values = parse_count_list(text).map_err(|error| {
-            BenchError::Usage(format!(
-                "--{}: `{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)",
-                parameter.name, error.text
-            ))
-        })?;
-        let values: Vec<String> = distinct(values).iter().map(u32::to_string).collect();
+        let Some(values) = values(parameter.kind, text) else { continue };
+        let values =
+            distinct(values.map_err(|reason| BenchError::Usage(format!("--{}: {reason}", parameter.name)))?);
         parameters.insert(parameter.name.to_owned(), values.join(","));
         if values.len() > 1 {
             swept.push(Swept { name: parameter.name.to_owned(), values });
         }
     }
     Ok((parameters, swept))
+}
+
+/// The values of a parameter that may have several; none for a kind that has one.
+///
+/// # Errors
+/// With what is wrong and what to write.
+pub fn values(kind: Kind, text: &str) -> Option<Result<Vec<String>, String>> {
+    match kind {
+        Kind::Counts => {
+            Some(parse_count_list(text).map(|counts| counts.iter().map(u32::to_string).collect()).map_err(
+                |error| {
+                    format!(
+                        "`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)",
+                        error.text
+                    )
+                },
+            ))
+        }
+        Kind::Choices(words) => {
+            let known = |word: &str| {
+                let word = word.trim();
+                let unknown = || format!("`{word}` is none of {}", words.join(", "));
+                words.contains(&word).then(|| word.to_owned()).ok_or_else(unknown)
+            };
+            Some(text.split(',').map(known).collect())
+        }
+        Kind::Choice(_) | Kind::Count | Kind::Duration | Kind::Text => None,
+    }
 }
 
 /// Each value once, in the order of first appearance: a point measured twice would be two arms of one id.

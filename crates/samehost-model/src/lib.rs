@@ -6,6 +6,7 @@
 
 mod arm;
 mod comparison;
+mod effect;
 mod endpoint;
 mod metric;
 mod prediction;
@@ -20,6 +21,7 @@ mod warning;
 
 pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Verdict};
+pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
 pub use prediction::{Bounds, Part, Prediction};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Arm, Comparison, Control, MetricInfo, Part, Prediction, Sample, Warning};
+use crate::{Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Prediction, Sample, Warning};
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";
@@ -183,6 +183,12 @@ pub struct Report {
     /// What a part's gain predicts for its whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub predictions: Vec<Prediction>,
+    /// What each factor does over all the others, where axes of the matrix have two levels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+    /// Who was the limit of each arm, where something stands between client and server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// Which transport was seen in use.
     pub evidence: Vec<Evidence>,
     /// What to keep in mind about the whole.

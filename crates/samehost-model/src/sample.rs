@@ -131,6 +131,12 @@ pub struct Sample {
     pub client_utilization: Option<f64>,
     /// Server CPU time ÷ window, in CPUs: 1.5 is one and a half CPUs.
     pub server_utilization: Option<f64>,
+    /// CPUs that the server can use at most, where the workload knows: its processes of one thread each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_most_cpus: Option<f64>,
+    /// The same of what stands between client and server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_most_cpus: Option<f64>,
     /// Part of the window in which a client thread was ready to run and waited for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_wait: Option<f64>,

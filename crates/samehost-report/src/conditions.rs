@@ -161,6 +161,9 @@ fn evidence(view: &View<'_>) -> Vec<String> {
 /// Who was the limit: how busy client and server were, a row for each arm; CPU per operation where no metric
 /// of a table tells it.
 pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
+    if !view.report.limits.is_empty() {
+        return Some(crate::effects::limits(view.report));
+    }
     type Read = fn(&Sample) -> Option<f64>;
     let told = |name: &str| !view.is_sweep() && view.metric(name).is_some();
     let columns: Vec<(&str, Read, &str)> = [

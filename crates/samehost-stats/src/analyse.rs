@@ -2,12 +2,14 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Evidence, MetricInfo, Point, Prediction, Report, Verdict, Warning,
-    metric_title,
+    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction, Report, Verdict,
+    Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
+use crate::effects::effects;
 use crate::judge::{Case, Terms, doubt_precision, judge};
+use crate::limits::limits;
 use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
 use crate::prediction::predict;
 use crate::wording::{percent, shape};
@@ -40,6 +42,10 @@ pub struct Analysis {
     pub controls: Vec<Control>,
     /// What parts' gains predict for their wholes.
     pub predictions: Vec<Prediction>,
+    /// What each factor does over all the others.
+    pub effects: Vec<Effect>,
+    /// Who was the limit of each arm.
+    pub limits: Vec<Limit>,
     /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
     /// About the whole; errors first.
@@ -61,6 +67,8 @@ impl Analysis {
         report.comparisons = self.comparisons;
         report.controls = self.controls;
         report.predictions = self.predictions;
+        report.effects = self.effects;
+        report.limits = self.limits;
         report.evidence = self.evidence;
     }
 }
@@ -90,6 +98,8 @@ pub fn analyse(report: &Report) -> Analysis {
         comparisons,
         controls,
         predictions: predict(report),
+        effects: effects(report),
+        limits: limits(report),
         evidence: gather_evidence(report),
         warnings,
     }

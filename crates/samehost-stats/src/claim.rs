@@ -222,6 +222,8 @@ mod tests {
             comparisons: vec![comparison],
             controls: Vec::new(),
             predictions: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         }

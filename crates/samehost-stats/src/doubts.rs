@@ -72,7 +72,7 @@ pub(crate) struct ArmTrials<'a> {
 }
 
 impl<'a> ArmTrials<'a> {
-    fn of(arm: &'a Arm, report: &'a Report) -> Self {
+    pub(crate) fn of(arm: &'a Arm, report: &'a Report) -> Self {
         let kept: Vec<&Sample> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
         let counted = kept.iter().copied().filter(|s| s.counts()).collect();
         ArmTrials { arm, kept, counted }

@@ -1,18 +1,18 @@
 //! Doubts about the CPU: was the client the limit, did it wait for a CPU, was there only one?
 
-use samehost_model::{Code, Report, Transport, Warning};
+use samehost_model::{Code, Report, Sample, Transport, Warning};
 
 use crate::doubts::{ArmTrials, Bar, Doubt, shares_core};
 use crate::wording::percent;
 
 /// Above this part of its time a client is called saturated.
-const SATURATED: f64 = 0.95;
+pub(crate) const SATURATED: f64 = 0.95;
 /// Above this part of a CPU a server's thread is: its counter covers the edges of the window as well.
-const SERVER_SATURATED: f64 = 0.9;
+pub(crate) const SERVER_SATURATED: f64 = 0.9;
 /// Waiting for a CPU longer than this part of the window bars verdicts about time.
 const STARVED: f64 = 0.25;
 /// From this part of all CPUs on, client and server together leave the machine nothing.
-const MACHINE_FULL: f64 = 0.75;
+pub(crate) const MACHINE_FULL: f64 = 0.75;
 /// Waiting this long does so too, where using and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;
 
@@ -62,7 +62,8 @@ fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
         return None;
     }
     let id = &trials.arm.id;
-    let server = trials.median(|s| s.server_utilization);
+    // What stands between the two works for the server's side.
+    let server = trials.median(|s| Some(s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)));
     let (bar, message) = match server {
         Some(server) if is_server_saturated(server, cpus) => (
             Bar::Nothing,
@@ -96,7 +97,11 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
         return None;
     }
     let threads = report.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    let used = trials.median(|s| Some(s.client_utilization? * threads + s.server_utilization?))?;
+    // Callers have a thread for each connection, which the operations' CPU time knows.
+    let in_all = |s: &Sample| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
+    let client = |s: &Sample| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
+    let used =
+        trials.median(|s| Some(client(s)? + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)))?;
     (used >= MACHINE_FULL * f64::from(report.host.cpus_allowed)).then_some(used)
 }
 

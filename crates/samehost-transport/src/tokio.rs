@@ -108,6 +108,28 @@ impl Stream {
     }
 }
 
+impl TryFrom<crate::Stream> for Stream {
+    type Error = io::Error;
+
+    /// Takes over a connection of the blocking side; call it inside a tokio runtime with I/O enabled.
+    ///
+    /// # Errors
+    /// Unsupported for transports other than `tcp`, `tcp6`, `unix` and `abstract`; what the kernel says.
+    fn try_from(stream: crate::Stream) -> io::Result<Stream> {
+        let transport = stream.transport();
+        stream.set_nonblocking(true)?;
+        match (transport, stream.into_fds()?) {
+            (Transport::Tcp | Transport::Tcp6, (fd, None)) => {
+                TcpStream::from_std(fd.into()).map(|stream| Stream(Inner::Tcp(stream)))
+            }
+            (Transport::Unix | Transport::Abstract, (fd, None)) => {
+                UnixStream::from_std(fd.into()).map(|stream| Stream(Inner::Unix(stream)))
+            }
+            _ => Err(io::Error::new(io::ErrorKind::Unsupported, NOT_ASYNC)),
+        }
+    }
+}
+
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {

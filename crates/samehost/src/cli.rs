@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::parameter_values;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
@@ -288,10 +289,8 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
             Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
             _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
         }),
-        Kind::Counts => argument.value_name("LIST").value_parser(|text: &str| {
-            samehost_model::parse_count_list(text).map(|_| text.to_owned()).map_err(|error| {
-                format!("`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)", error.text)
-            })
+        Kind::Counts | Kind::Choices(_) => argument.value_name("LIST").value_parser(move |text: &str| {
+            parameter_values(parameter.kind, text).transpose().map(|_| text.to_owned())
         }),
         Kind::Duration => argument
             .value_name("TIME")
@@ -303,7 +302,7 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
 
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// The server: echo sends back every byte, sink takes rounds of bytes and acknowledges each
+    /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(
         samehost_bench::servers::SERVERS.iter().map(|server| server.name)))]
     pub server: String,

@@ -5,6 +5,7 @@ pub mod arrivals;
 pub mod bulk;
 pub mod burst;
 pub mod callers;
+pub mod client;
 pub mod clock;
 pub mod process;
 pub mod recorder;
@@ -55,6 +56,8 @@ pub enum Job {
     },
     /// Many connects at once.
     Burst(burst::BurstJob),
+    /// A program that makes the load itself, in a closed loop.
+    Client(client::ClientJob),
     /// One whole command.
     Process(process::ProcessJob),
 }
@@ -127,6 +130,7 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Sampl
         Job::Bulk { stream, endpoint, size } => workers::bulk(stream, endpoint, size, load, surroundings),
         Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),
+        Job::Client(job) => client::drive(job, load, surroundings),
         Job::Process(job) => workers::process(&job, surroundings),
     }
 }

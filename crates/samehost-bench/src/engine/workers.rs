@@ -75,20 +75,22 @@ impl Meters {
     }
 }
 
-fn own_cpu_ns() -> u64 {
+pub(super) fn own_cpu_ns() -> u64 {
     process_cpu_ns(std::process::id()).unwrap_or(0)
 }
 
 /// Workers that report over a channel; dropped receivers let stuck threads end by themselves once their
 /// server is gone.
-struct Crew<T> {
+pub(super) struct Crew<T> {
     receiver: mpsc::Receiver<Result<T, BenchError>>,
     size: usize,
-    done: Vec<T>,
+    pub(super) done: Vec<T>,
 }
 
 impl<T: Send + 'static> Crew<T> {
-    fn spawn(work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>) -> Result<Self, BenchError> {
+    pub(super) fn spawn(
+        work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>,
+    ) -> Result<Self, BenchError> {
         let (sender, receiver) = mpsc::channel();
         let size = work.len();
         for work in work {
@@ -109,7 +111,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 
     /// Waits until `until`, or until every worker is done.
-    fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
+    pub(super) fn wait(&mut self, until: Nanos, surroundings: &Surroundings) -> Result<(), BenchError> {
         while !self.all_done() {
             if surroundings.interrupted.load(Ordering::Relaxed) {
                 return Err(BenchError::Interrupted);
@@ -259,7 +261,7 @@ fn session_work(
 }
 
 /// Asks for timers that end when they should: by default the kernel may add 50 µs to every sleep.
-fn precise_sleep() {
+pub(super) fn precise_sleep() {
     if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
         tracing::debug!(%error, "timer slack stays as it is");
     }

@@ -78,17 +78,36 @@ pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<L
     Ok(Listening { listeners, stopped: Arc::default() })
 }
 
-/// Accepts on all listeners until stopped.
+/// Gives each connection a thread, until stopped.
 pub(super) fn serve(
     listening: &Listening,
     converse: fn(&mut Stream) -> io::Result<()>,
+    accept_delay: Option<Duration>,
+) -> Result<(), BenchError> {
+    let take = |mut stream: Stream| {
+        let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            if let Err(error) = converse(&mut stream) {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "a connection was dropped: no thread for it");
+        }
+    };
+    accept(listening, &take, accept_delay)
+}
+
+/// Accepts on all listeners until stopped, a thread for each, and hands every connection to `take`.
+pub(super) fn accept(
+    listening: &Listening,
+    take: &(dyn Fn(Stream) + Sync),
     accept_delay: Option<Duration>,
 ) -> Result<(), BenchError> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = listening
             .listeners
             .iter()
-            .map(|listener| scope.spawn(move || accept_loop(listener, converse, accept_delay)))
+            .map(|listener| scope.spawn(move || accept_loop(listener, take, accept_delay)))
             .collect();
         for thread in threads {
             let ended =
@@ -104,11 +123,11 @@ pub(super) fn serve(
 
 fn accept_loop(
     listener: &Listener,
-    converse: fn(&mut Stream) -> io::Result<()>,
+    take: &(dyn Fn(Stream) + Sync),
     accept_delay: Option<Duration>,
 ) -> io::Result<()> {
     loop {
-        let mut stream = match listener.accept() {
+        let stream = match listener.accept() {
             Ok(stream) => stream,
             Err(error) if is_passing(&error) => {
                 // Out of descriptors: wait for a connection to end rather than spin.
@@ -117,14 +136,7 @@ fn accept_loop(
             }
             Err(error) => return Err(error),
         };
-        let spawned = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            if let Err(error) = converse(&mut stream) {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "a connection was dropped: no thread for it");
-        }
+        take(stream);
         if let Some(delay) = accept_delay {
             std::thread::sleep(delay);
         }

@@ -5,6 +5,7 @@ mod epoll;
 mod http;
 mod listeners;
 mod responder;
+pub(crate) mod rpc;
 mod threads;
 
 use std::time::Duration;
@@ -19,6 +20,9 @@ use responder::Echo;
 
 use crate::BenchError;
 
+/// Serves what is listened on until stopped.
+type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
+
 /// A built-in server.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
@@ -30,6 +34,8 @@ pub struct Server {
     converse: fn(&mut Stream) -> std::io::Result<()>,
     /// Serves all connections in one thread instead, by epoll.
     epoll: Option<fn(&Listening) -> Result<(), BenchError>>,
+    /// Serves all connections in its own way, in place of `converse`.
+    run: Option<Run>,
 }
 
 /// Every built-in server.
@@ -39,18 +45,28 @@ pub const SERVERS: &[Server] = &[
         about: "Send back every byte that comes",
         converse: threads::converse::<Echo>,
         epoll: Some(epoll::serve::<Echo>),
+        run: None,
     },
     Server {
         name: "http",
         about: "HTTP/1: `/bytes/N` (GET or POST) is a reply of N bytes, `/` one of 4096",
         converse: threads::converse::<HttpResponder>,
         epoll: Some(epoll::serve::<HttpResponder>),
+        run: None,
     },
     Server {
         name: "sink",
         about: "Take rounds of bytes and acknowledge each (the receiving end of bulk)",
         converse: threads::sink,
         epoll: None,
+        run: None,
+    },
+    Server {
+        name: "rpc",
+        about: "Answer gRPC calls of samehost.rpc.v1.Echo (tonic)",
+        converse: |_| Err(std::io::ErrorKind::Unsupported.into()),
+        epoll: None,
+        run: Some(rpc::serve),
     },
 ];
 
@@ -89,7 +105,17 @@ impl Server {
     /// # Errors
     /// When one of them cannot be listened on.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
-        listeners::listen(endpoints, options)
+        let is_async = |endpoint: &&Endpoint| {
+            use Transport::{Abstract, Tcp, Tcp6, Unix};
+            matches!(endpoint.transport(), Tcp | Tcp6 | Unix | Abstract)
+        };
+        match endpoints.iter().find(|endpoint| self.run.is_some() && !is_async(endpoint)) {
+            Some(other) => Err(BenchError::Usage(format!(
+                "`serve {}` does not listen on {other}; tcp, unix and abstract endpoints are possible",
+                self.name
+            ))),
+            None => listeners::listen(endpoints, options),
+        }
     }
 
     /// Serves until stopped; the socket files go with `listening`.
@@ -97,6 +123,9 @@ impl Server {
     /// # Errors
     /// When accepting fails for good.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
+        if let Some(run) = self.run {
+            return run(listening, options);
+        }
         match options.model {
             Model::Epoll => match self.epoll {
                 Some(serve) => serve(listening),

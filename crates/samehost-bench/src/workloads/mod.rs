@@ -10,8 +10,10 @@ pub(crate) mod memcached;
 pub(crate) mod mysql;
 mod noop;
 mod postgres;
+mod proxy;
 mod raw;
 pub(crate) mod redis;
+mod rpc;
 mod url;
 mod wordpress;
 
@@ -39,6 +41,8 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &postgres::Postgres,
     &redis::Redis,
     &memcached::Memcached,
+    &proxy::Proxy,
+    &rpc::Rpc,
     &command::Command,
     &noop::Noop,
 ];
@@ -59,6 +63,8 @@ pub enum Kind {
     /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the matrix:
     /// each point has its own in `parameters`, which goes before the workload's.
     Counts,
+    /// One or several of these words, `a,b`. Several are an axis of the matrix, as for `Counts`.
+    Choices(&'static [&'static str]),
     /// A length of time.
     Duration,
     /// Anything.

@@ -99,6 +99,8 @@ mod tests {
             comparisons: Vec::new(),
             controls: Vec::new(),
             predictions: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -101,6 +101,8 @@ impl Scene {
             comparisons: Vec::new(),
             controls: Vec::new(),
             predictions: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -43,6 +43,8 @@ fn head(connections: &[u32]) -> Report {
         comparisons: Vec::new(),
         controls: Vec::new(),
         predictions: Vec::new(),
+        effects: Vec::new(),
+        limits: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

@@ -154,6 +154,22 @@ fn a_closed_loop_that_fills_the_machine_is_not_starved() {
 }
 
 #[test]
+fn callers_that_fill_the_machine_are_not_starved_though_each_has_a_thread_that_rests() {
+    let mut report = clear();
+    let cpus = f64::from(report.host.cpus_allowed);
+    for id in ["tcp", "unix"] {
+        each(&mut report, id, |s| {
+            // 64 threads that used one CPU together.
+            s.client_utilization = Some(1.0 / 64.0);
+            s.client_wait = Some(0.5);
+            s.client_cpu_us_per_op = Some(s.seconds * 1e6 / s.operations as f64);
+            s.server_utilization = Some(cpus - 1.0);
+        });
+    }
+    assert_eq!((verdicts(&report), said(&report, Code::MachineFull).len()), (FASTER.to_vec(), 1));
+}
+
+#[test]
 fn one_cpu_bars_unless_asked_for() {
     let mut report = clear();
     report.host.cpus_allowed = 1;

@@ -57,6 +57,8 @@ pub(crate) fn empty() -> Report {
         comparisons: Vec::new(),
         controls: Vec::new(),
         predictions: Vec::new(),
+        effects: Vec::new(),
+        limits: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

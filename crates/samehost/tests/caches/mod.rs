@@ -95,6 +95,15 @@ impl Here {
         processes().into_iter().filter(|pid| command_line(*pid).contains(own)).collect()
     }
 
+    /// Waits until something was started.
+    pub fn wait_until_something_is_there(&self) {
+        let begun = Instant::now();
+        while self.supervisors().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing was started");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// That no process and no file is left.
     pub fn assert_nothing_left(&self) {
         let begun = Instant::now();

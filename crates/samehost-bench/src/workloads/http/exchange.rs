@@ -72,6 +72,22 @@ fn options() -> ConnectOptions {
 /// # Errors
 /// When nobody answers, or not in HTTP.
 pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>), BenchError> {
+    fetch_with(endpoint, request).map(|(head, body, _)| (head, body))
+}
+
+/// A field of a reply outside the measurement, where it has that.
+///
+/// # Errors
+/// When nobody answers, or not in HTTP.
+pub(crate) fn fetch_field(
+    endpoint: &Endpoint,
+    request: &[u8],
+    name: &str,
+) -> Result<Option<String>, BenchError> {
+    fetch_with(endpoint, request).map(|(.., reader)| reader.field(name))
+}
+
+fn fetch_with(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
     set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))
@@ -82,7 +98,7 @@ pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8
         Ok(())
     });
     match outcome {
-        Ok(head) => Ok((head, whole)),
+        Ok(head) => Ok((head, whole, reader)),
         Err(bad) if bad.kind == "no answer in time" => {
             Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: PATIENCE.as_secs_f64() })
         }

@@ -11,7 +11,7 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
-pub(crate) use exchange::{HttpConnector, OneShot, RequestParts, fetch};
+pub(crate) use exchange::{HttpConnector, OneShot, RequestParts, fetch, fetch_field};
 pub(crate) use reply::refusal;
 use running::RunningHttp;
 pub(crate) use session::Expected;

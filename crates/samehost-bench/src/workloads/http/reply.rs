@@ -230,6 +230,15 @@ impl ReplyReader {
         Ok(Some(length))
     }
 
+    /// A field of the last head.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        response.parse(&self.known).ok()?;
+        let found = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
+        Some(String::from_utf8_lossy(found.value).into_owned())
+    }
+
     fn whole(&mut self, consumed: usize) -> Got {
         self.place = Place::Head;
         Got::Whole { consumed, head: self.head }

@@ -41,9 +41,9 @@ impl Workload for WordPress {
         &[
             Parameter {
                 name: "fpm",
-                help: "How nginx reaches PHP-FPM",
+                help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
                 default: "unix",
-                kind: Kind::Choice(&["unix", "tcp"]),
+                kind: Kind::Choices(&["unix", "tcp"]),
             },
             Parameter {
                 name: "site",

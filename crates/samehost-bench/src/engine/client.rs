@@ -1,0 +1,308 @@
+//! A client that is a program of its own and makes the whole load: it connects, says so, is told how long to warm up
+//! and to count, and prints what it saw. Its CPU is read from outside, as the server's is. Closed loop only.
+//!
+//! It speaks JSON, a line each: `{"threads": N, "observed": "…"}` when it has connected; then what [`Seen`] has.
+//! Between the two it reads `WARM_UP LENGTH`, nanoseconds, and it ends when its standard input does.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use samehost_model::{Sample, Transport};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::clock::{Nanos, Window, nanos, now, timespec};
+use super::recorder::Tally;
+use super::sample::{self, Metered};
+use super::workers::{Crew, own_cpu_ns, precise_sleep};
+use super::{Load, Surroundings};
+use crate::BenchError;
+use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
+
+/// From the order to the first request: it has time to read it.
+const LEAD: Duration = Duration::from_millis(1);
+
+/// A client to run.
+#[derive(Clone, Debug)]
+pub struct ClientJob {
+    /// Its program and arguments.
+    pub command: Vec<String>,
+    /// Where it connects to, for messages.
+    pub endpoint: String,
+    /// What it must hold.
+    pub transport: Transport,
+}
+
+/// What it says when it has connected.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    /// CPUs that it uses at most.
+    threads: u32,
+    /// What the kernel says of its socket.
+    observed: String,
+}
+
+/// What it saw in the window.
+#[derive(Debug, Default, Deserialize)]
+struct Seen {
+    operations: u64,
+    errors: BTreeMap<String, u64>,
+    tenths: [u64; 10],
+    /// Nanoseconds, and how often.
+    latency_ns: Vec<(u64, u64)>,
+    /// Why a connection was lost; empty where none was.
+    lost: String,
+}
+
+/// A client that has connected and waits for the order to begin.
+struct ReadyClient<'a> {
+    job: &'a ClientJob,
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    errors: Option<JoinHandle<String>>,
+    threads: u32,
+    /// What the kernel says of its socket.
+    observed: String,
+}
+
+impl<'a> ReadyClient<'a> {
+    /// Starts it and waits until it has connected.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not connect.
+    fn start(job: &'a ClientJob) -> Result<Self, BenchError> {
+        let failed = |error| BenchError::io(format!("starting {}", job.command.join(" ")), error);
+        let [program, arguments @ ..] = job.command.as_slice() else {
+            return Err(failed(std::io::ErrorKind::InvalidInput.into()));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (Some(orders), Some(answers), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
+        };
+        let answers = BufReader::new(answers);
+        let mut client = ReadyClient {
+            job,
+            child,
+            orders,
+            answers,
+            errors: Some(std::thread::spawn(move || tail(errors))),
+            threads: 1,
+            observed: String::new(),
+        };
+        let ready: Ready = client.answer()?;
+        client.threads = ready.threads.max(1);
+        client.observed = ready.observed;
+        let family = match job.transport {
+            Transport::Unix | Transport::Abstract => "AF_UNIX stream ",
+            Transport::Tcp6 => "AF_INET6 stream tcp,",
+            _ => "AF_INET stream tcp,",
+        };
+        if client.observed.starts_with(family) {
+            Ok(client)
+        } else {
+            Err(BenchError::WrongTransport { asked: job.transport, observed: client.observed.clone() })
+        }
+    }
+
+    /// Its process.
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it to begin.
+    ///
+    /// # Errors
+    /// When it is gone.
+    fn begin(&mut self, warm_up: Duration, length: Duration) -> Result<Window, BenchError> {
+        let warm_up = warm_up + LEAD;
+        let window = Window::from_now(warm_up, length);
+        let order = format!("{} {}\n", nanos(warm_up), nanos(length));
+        match self.orders.write_all(order.as_bytes()) {
+            Ok(()) => Ok(window),
+            Err(error) => Err(self.lost(&error.to_string())),
+        }
+    }
+
+    /// What it saw, when its window is over.
+    ///
+    /// # Errors
+    /// When it, or its server, went away.
+    fn end(mut self) -> Result<Tally, BenchError> {
+        let seen: Seen = self.answer()?;
+        if !seen.lost.is_empty() {
+            return Err(self.lost(&seen.lost));
+        }
+        let mut tally = Tally::new(false);
+        tally.operations = seen.operations;
+        tally.errors = seen.errors;
+        tally.tenths = seen.tenths;
+        for (latency, count) in seen.latency_ns {
+            tally.latency.saturating_record_n(latency, count);
+        }
+        tally.threads = self.threads;
+        Ok(tally)
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, BenchError> {
+        let mut line = String::new();
+        match self.answers.read_line(&mut line) {
+            Ok(0) => Err(self.lost("it ended")),
+            Ok(_) => serde_json::from_str(&line).map_err(|error| self.lost(&error.to_string())),
+            Err(error) => Err(self.lost(&error.to_string())),
+        }
+    }
+
+    /// The error that it was of no use, with its last words.
+    fn lost(&mut self, reason: &str) -> BenchError {
+        let _ = self.child.kill();
+        let said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let said = said.trim();
+        BenchError::ServerLost {
+            endpoint: self.job.endpoint.clone(),
+            reason: if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") },
+            server_said: String::new(),
+        }
+    }
+}
+
+impl Drop for ReadyClient<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The end of what it wrote.
+fn tail(mut errors: ChildStderr) -> String {
+    let mut text = Vec::new();
+    let _ = errors.read_to_end(&mut text);
+    String::from_utf8_lossy(&text[text.len().saturating_sub(2000)..]).into_owned()
+}
+
+/// Has the client make the load, with the meters around its window.
+///
+/// # Errors
+/// When it does not start, or it or its server goes away.
+pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+    load.place(surroundings);
+    let (warm_up, length) = (load.warm_up, load.length);
+    let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
+    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+        // The client inherits where it runs.
+        cpus.place_client();
+        precise_sleep();
+        let mut client = ReadyClient::start(&job)?;
+        let (pid, family) = (client.pid(), families(&around.server_pids));
+        let window = client.begin(warm_up, length)?;
+        let (client_use, metered) = meter(window, pid, &family, &around);
+        let observed = client.observed.clone();
+        let mut tally = client.end()?;
+        tally.usage = client_use;
+        let mut sample = sample::of_tally(&tally, window.seconds(), None, metered);
+        sample.transport_observed = Some(observed);
+        Ok(sample)
+    })])?;
+    let patience = warm_up + length + surroundings.patience * 2;
+    crew.wait(now() + nanos(patience), surroundings)?;
+    crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+}
+
+/// What the client, the server and the rest of the machine used in the window.
+fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (ThreadUse, Metered) {
+    sleep_until(window.start);
+    let begun = now();
+    let machine = MachineMeter::begin();
+    let (server, client) =
+        (ServerMeter::begin(&around.server_pids, family), ServerMeter::begin(&[pid], &[pid]));
+    let own_before = own_cpu_ns();
+    sleep_until(window.end);
+    let own = own_cpu_ns().saturating_sub(own_before);
+    let span = now() - begun;
+    let (server, client) = (server.end(), client.end().unwrap_or_default());
+    let ours = own + client.cpu_ns + server.map_or(0, |server| server.cpu_ns);
+    let machine = machine.end(ours, around.cpus);
+    // On a machine so full that even this thread had to wait, what was metered is not just the window.
+    let part = (window.end - window.start) as f64 / span as f64;
+    let in_window = |used: ServerUse| ServerUse { cpu_ns: (used.cpu_ns as f64 * part) as u64, ..used };
+    (of_process(in_window(client)), Metered { server: server.map(in_window), proxy: None, machine })
+}
+
+/// A whole process's use in the terms of a thread's, but for its waiting, which is not known.
+fn of_process(used: ServerUse) -> ThreadUse {
+    let micros = |part: f64| (used.cpu_ns as f64 / 1e3 * part) as u64;
+    ThreadUse {
+        cpu_ns: used.cpu_ns,
+        wait_ns: 0,
+        user_us: used.user_part.map_or(0, micros),
+        system_us: used.user_part.map_or(0, |part| micros(1.0 - part)),
+        switches: used.switches.unwrap_or(0),
+    }
+}
+
+fn sleep_until(moment: Nanos) {
+    loop {
+        let left = moment.saturating_sub(now());
+        if left == 0 {
+            return;
+        }
+        // Returns early only on a signal; the loop then sleeps for the rest.
+        let _ = rustix::thread::nanosleep(&timespec(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(script: &str) -> ClientJob {
+        ClientJob {
+            command: ["/bin/sh", "-c", script].map(str::to_owned).into(),
+            endpoint: "unix:/run/s.sock".into(),
+            transport: Transport::Unix,
+        }
+    }
+
+    const READY: &str = r#"echo '{"threads": 2, "observed": "AF_UNIX stream /run/s.sock"}'; read order; "#;
+
+    fn ended(seen: &str) -> Result<Tally, BenchError> {
+        let job = job(&format!("{READY} echo '{seen}'"));
+        let mut client = ReadyClient::start(&job)?;
+        client.begin(Duration::ZERO, Duration::from_millis(1))?;
+        client.end()
+    }
+
+    #[test]
+    fn what_a_client_saw_is_a_tally() {
+        let tally = ended(
+            r#"{"operations": 3, "errors": {"e": 1}, "tenths": [3,0,0,0,0,0,0,0,0,0], "latency_ns": [[1000,2],[5000,1]], "lost": ""}"#,
+        );
+        let tally = tally.unwrap();
+        assert_eq!((tally.operations, tally.errors["e"], tally.tenths[0]), (3, 1, 3));
+        assert_eq!((tally.latency.len(), tally.latency.min(), tally.threads), (3, 1000, 2));
+    }
+
+    #[test]
+    fn a_client_that_is_of_no_use_says_why() {
+        let said = |result: Result<Tally, BenchError>| result.unwrap_err().to_string();
+        let lost = r#"{"operations": 0, "errors": {}, "tenths": [0,0,0,0,0,0,0,0,0,0], "latency_ns": [], "lost": "unexpected EOF"}"#;
+        assert!(said(ended(lost)).contains("unix:/run/s.sock went away during the trial: unexpected EOF"));
+        assert!(said(ended("nonsense")).contains("unix:/run/s.sock"));
+        let start = |script: &str| ReadyClient::start(&job(script)).err().unwrap().to_string();
+        let silent = start("echo 'connection refused' >&2; exit 1");
+        assert!(silent.contains("connection refused"), "{silent}");
+        let other = start(r#"echo '{"threads": 1, "observed": "AF_INET stream tcp, a → b"}'"#);
+        assert!(other.contains("asked for unix") && other.contains("AF_INET"), "{other}");
+    }
+}

@@ -1,0 +1,142 @@
+//! One condition of the matrix: how nginx reaches its backends, and the lines of nginx.conf that say so.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Point, Transport};
+
+use crate::BenchError;
+use crate::workloads::Parameters;
+
+/// Connections to the backends that nginx keeps open, as published.
+const KEPT: u32 = 48;
+
+/// The page that tells whom nginx asked, and the field in which it does.
+pub(super) const WHERE: &str = "/where";
+pub(super) const ASKED: &str = "X-Asked";
+
+/// How nginx reaches its backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// Transport behind nginx.
+    pub(super) transport: Transport,
+    pub(super) backends: u32,
+    /// `1.0` or `1.1`.
+    pub(super) http: String,
+}
+
+impl Condition {
+    /// The condition of a point, its transport left at the default.
+    pub(super) fn of(point: &Point, parameters: &Parameters) -> Result<Self, BenchError> {
+        let value = |name: &str| point.parameters.get(name).unwrap_or(&parameters[name]).clone();
+        let backends = value("backends");
+        let backends = backends
+            .parse()
+            .ok()
+            .filter(|count| *count > 0)
+            .ok_or_else(|| BenchError::Usage(format!("--backends {backends}: a number from 1")))?;
+        Ok(Condition { transport: Transport::Tcp, backends, http: value("http") })
+    }
+
+    /// Every condition that these parameters and transports make.
+    pub(super) fn all(transports: &[Transport], parameters: &Parameters) -> Result<Vec<Self>, BenchError> {
+        let mut all = Vec::new();
+        for transport in transports {
+            for backends in parameters["backends"].split(',') {
+                for http in parameters["http"].split(',') {
+                    let own = [("backends", backends), ("http", http)];
+                    let parameters = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+                    let condition = Condition::of(&Point::default(), &parameters)?;
+                    let condition = Condition { transport: *transport, ..condition };
+                    if !all.contains(&condition) {
+                        all.push(condition);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The server name by which nginx knows it; all have the same length.
+    pub(super) fn host(number: usize) -> String {
+        format!("condition{number:02}")
+    }
+
+    /// Its part of nginx.conf.
+    pub(super) fn lines(&self, number: usize, listen: &str, backends: &[&Endpoint]) -> String {
+        let host = Condition::host(number);
+        let servers: String = backends
+            .iter()
+            .map(|endpoint| {
+                let place = match endpoint {
+                    Endpoint::Unix(path) => format!("unix:{}", path.display()),
+                    Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+                    other => other.to_string(),
+                };
+                // A failure is to be seen, not mended by another try or by leaving a backend out for ten seconds.
+                format!("    server {place} max_fails=0;\n")
+            })
+            .collect();
+        let (kept, version) = match self.http.as_str() {
+            "1.1" => (
+                format!(
+                    "    keepalive {KEPT};\n    keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n"
+                ),
+                "proxy_http_version 1.1; proxy_set_header Connection \"\";",
+            ),
+            _ => (String::new(), "proxy_http_version 1.0;"),
+        };
+        format!(
+            "  upstream {host} {{\n{servers}{kept}  }}\n  server {{\n    listen {listen};\n    server_name {host};\n    \
+             {version}\n    proxy_next_upstream off;\n    location / {{ proxy_pass http://{host}; }}\n    \
+             location = {WHERE} {{ rewrite ^ /bytes/64 break; add_header {ASKED} $upstream_addr; proxy_pass http://{host}; }}\n  }}\n"
+        )
+    }
+}
+
+/// The `listen` of nginx in front, and where that is.
+pub(super) fn front(transport: &str, directory: &Path, port: u16) -> (String, Endpoint) {
+    if transport == "tcp" {
+        let place = format!("127.0.0.1:{port}");
+        (place + " backlog=4096", Endpoint::Tcp { host: "127.0.0.1".into(), port })
+    } else {
+        let path = directory.join("front.sock");
+        (format!("unix:{} backlog=4096", path.display()), Endpoint::Unix(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(backends: &str, http: &str) -> Parameters {
+        [("backends".into(), backends.into()), ("http".into(), http.into())].into()
+    }
+
+    #[test]
+    fn the_published_matrix_has_eight() {
+        let both = [Transport::Tcp, Transport::Unix];
+        let all = Condition::all(&both, &parameters("1,4", "1.0,1.1")).unwrap();
+        assert_eq!(all.len(), 8);
+        assert_eq!(all[0], Condition { transport: Transport::Tcp, backends: 1, http: "1.0".into() });
+        assert!(Condition::all(&both, &parameters("0", "1.0")).is_err());
+        let twice = [Transport::Unix, Transport::Unix];
+        assert_eq!(Condition::all(&twice, &parameters("1", "1.1")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn nginx_is_told_each_in_its_words() {
+        let unix = Endpoint::Unix("/run/a.sock".into());
+        let tcp = Endpoint::Tcp { host: "127.0.0.1".into(), port: 81 };
+        let condition = |http: &str| Condition { transport: Transport::Unix, backends: 2, http: http.into() };
+        let lines = condition("1.1").lines(3, "127.0.0.1:80", &[&unix, &tcp]);
+        for part in [
+            "upstream condition03 {",
+            "server unix:/run/a.sock max_fails=0;",
+            "server 127.0.0.1:81 ",
+            "keepalive 48;",
+        ] {
+            assert!(lines.contains(part), "{part} in:\n{lines}");
+        }
+        assert!(!condition("1.0").lines(3, "x", &[&unix]).contains("keepalive"));
+    }
+}

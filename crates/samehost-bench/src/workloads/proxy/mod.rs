@@ -1,0 +1,128 @@
+//! nginx in front of application servers: the transport between them, how many there are, and HTTP/1.0 against
+//! HTTP/1.1 with connections that stay, in one matrix. What is in front of nginx is the same for all.
+
+mod condition;
+mod running;
+
+use samehost_model::{MetricInfo, Point, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use crate::fixtures::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use condition::Condition;
+use running::RunningProxy;
+
+/// Most backends of one condition: each is a process.
+const MOST_BACKENDS: u32 = 16;
+/// Largest reply.
+const MOST_SIZE: u64 = 16 << 20;
+
+/// The proxy workload.
+pub struct Proxy;
+
+impl Workload for Proxy {
+    fn name(&self) -> &'static str {
+        "proxy"
+    }
+
+    fn about(&self) -> &'static str {
+        "nginx in front of Thin, Puma, gunicorn or the built-in server: their number, transport and HTTP version"
+    }
+
+    fn example(&self) -> &'static str {
+        "proxy --backend built-in --connections 1,64"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "backend",
+                help: "What stands behind nginx",
+                default: "thin",
+                kind: Kind::Choice(BACKEND_NAMES),
+            },
+            Parameter {
+                name: "backends",
+                help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
+                default: "1,4",
+                kind: Kind::Counts,
+            },
+            Parameter {
+                name: "http",
+                help: "What nginx speaks to them: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
+                default: "1.0,1.1",
+                kind: Kind::Choices(&["1.0", "1.1"]),
+            },
+            Parameter {
+                name: "front",
+                help: "Transport in front of nginx, which is the same for all",
+                default: "unix",
+                kind: Kind::Choice(&["unix", "tcp"]),
+            },
+            Parameter { name: "workers", help: "Worker processes of nginx", default: "1", kind: Kind::Count },
+        ]
+    }
+
+    fn axes(&self, _: &Parameters) -> Axes {
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix],
+            connections: Some("1"),
+            sizes: Some("4096"),
+            rates: true,
+            timed: true,
+            foreign_servers: false,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        let backend = kind(parameters).map_or("its backends", |kind| kind.title);
+        format!("the hop from nginx to {backend}, {} in front", parameters["front"])
+    }
+
+    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        let mut metrics = super::request_metrics(open_loop);
+        let at =
+            metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
+        metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
+        if open_loop == OpenOrClosed::Closed {
+            // What was published is requests per second.
+            metrics.sort_by_key(|metric| !metric.is_rate_of_work());
+        }
+        metrics
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        let condition = Condition::of(point, parameters)?;
+        if condition.backends > MOST_BACKENDS {
+            return Err(BenchError::Usage(format!(
+                "--backends {}: each is a process; at most {MOST_BACKENDS}",
+                condition.backends
+            )));
+        }
+        match point.size_bytes {
+            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
+                "--size {size} is too large for a page: at most {MOST_SIZE} bytes here"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn server_kind(&self) -> Option<&'static ServerKind> {
+        Some(&NGINX)
+    }
+
+    /// Two processes of the same program differ by more than the transports do: their luck is drawn anew for each
+    /// block, so that it is noise and no bias.
+    fn blocks_per_start(&self) -> u32 {
+        1
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningProxy::start(start)?))
+    }
+}
+
+fn kind(parameters: &Parameters) -> Option<&'static BackendKind> {
+    backend_kind(&parameters["backend"])
+}

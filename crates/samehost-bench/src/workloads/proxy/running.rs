@@ -1,0 +1,232 @@
+//! nginx and its backends while they are measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+
+use super::condition::{ASKED, Condition, WHERE, front};
+use super::kind;
+use crate::BenchError;
+use crate::engine::Job;
+use crate::fixtures::{Backend, BackendKind, Nginx, NginxSpec};
+use crate::servers::http_body;
+use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
+use crate::workloads::{Parameters, Running, Start};
+
+/// Requests that each fresh process answers before anything is measured: the first ones of Ruby are slow.
+const WARM_UP: u32 = 40;
+/// Bytes of a request, as published.
+const REQUEST: usize = 75;
+
+/// nginx and its backends.
+pub(super) struct RunningProxy {
+    kind: &'static BackendKind,
+    nginx: Nginx,
+    front: Endpoint,
+    /// Processes by the transport they serve; those that listen on both stand under the first.
+    backends: BTreeMap<Transport, Vec<Backend>>,
+    conditions: Vec<Condition>,
+    parameters: Parameters,
+    /// The condition of the trial at hand.
+    current: Option<Condition>,
+    /// Whom nginx says that it asks.
+    asked: String,
+}
+
+impl RunningProxy {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let parameters = start.parameters.clone();
+        let kind = kind(&parameters).ok_or_else(|| BenchError::Usage("no such backend".into()))?;
+        let conditions = Condition::all(&start.transports, &parameters)?;
+        let most = conditions.iter().map(|condition| condition.backends).max().unwrap_or(1);
+        let backends = start_backends(kind, start, most)?;
+        let front_transport = parameters["front"].clone();
+        let lines = |directory: &std::path::Path, port| {
+            let (listen, _) = front(&front_transport, directory, port);
+            let lines = conditions.iter().enumerate().map(|(number, condition)| {
+                condition.lines(
+                    number,
+                    if number == 0 { &listen } else { bare(&listen) },
+                    &behind(&backends, condition),
+                )
+            });
+            lines.collect::<String>()
+        };
+        let workers = parameters["workers"].parse().unwrap_or(1);
+        let spec = NginxSpec { connections: start.most_connections, workers, http: &lines };
+        let nginx = Nginx::start(&start.program, &spec, |directory, port| {
+            let (_, endpoint) = front(&front_transport, directory, port);
+            (0..conditions.len()).try_for_each(|number| ask(&endpoint, &Condition::host(number)))
+        })?;
+        let (_, front) = front(&front_transport, nginx.directory(), nginx.port());
+        Ok(RunningProxy {
+            kind,
+            nginx,
+            front,
+            backends,
+            conditions,
+            parameters,
+            current: None,
+            asked: String::new(),
+        })
+    }
+
+    /// The processes of the condition at hand, or all.
+    fn backend_pids(&self) -> Vec<u32> {
+        match &self.current {
+            Some(condition) => {
+                processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
+            }
+            None => self.backends.values().flatten().map(Backend::pid).collect(),
+        }
+    }
+}
+
+/// As many processes as the largest condition needs, for each transport or for both, all started at the same time.
+fn start_backends(
+    kind: &'static BackendKind,
+    start: &Start,
+    most: u32,
+) -> Result<BTreeMap<Transport, Vec<Backend>>, BenchError> {
+    let mut transports = start.transports.clone();
+    transports.sort_unstable();
+    transports.dedup();
+    let sets: Vec<Vec<Transport>> = if kind.listens_on_both {
+        vec![transports]
+    } else {
+        transports.iter().map(|one| vec![*one]).collect()
+    };
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for _ in 0..most {
+            for set in &sets {
+                let start_one = || {
+                    let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
+                    let backend = Backend::start(kind, &start.program, set, serves)?;
+                    let endpoints = set.iter().filter_map(|transport| backend.endpoint(*transport));
+                    for endpoint in endpoints.cycle().take(WARM_UP as usize) {
+                        serves(endpoint)?;
+                    }
+                    Ok(backend)
+                };
+                threads.push((set, scope.spawn(start_one)));
+            }
+        }
+        let mut backends: BTreeMap<Transport, Vec<Backend>> = BTreeMap::new();
+        for (set, thread) in threads {
+            let panicked =
+                |_| Err(BenchError::io("starting a backend", std::io::Error::other("its thread panicked")));
+            let backend = thread.join().unwrap_or_else(panicked)?;
+            backends.entry(set[0]).or_default().push(backend);
+        }
+        Ok(backends)
+    })
+}
+
+/// Whether a page comes from there.
+fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
+    let (head, body) = fetch(endpoint, &request("/bytes/64", host))?;
+    match refusal(head.status) {
+        None if body == http_body(64) => Ok(()),
+        None => Err(BenchError::lost(endpoint, "another server answers there")),
+        Some(kind) => Err(BenchError::lost(endpoint, kind)),
+    }
+}
+
+fn request(target: &str, host: &str) -> Arc<[u8]> {
+    let parts = RequestParts {
+        method: "GET",
+        target,
+        host,
+        version: "1.1",
+        keeps: true,
+        authorization: None,
+        body: None,
+        length: REQUEST,
+    };
+    parts.bytes()
+}
+
+/// Options of a `listen` stand where the address is named first.
+fn bare(listen: &str) -> &str {
+    listen.split(' ').next().unwrap_or_default()
+}
+
+fn processes<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condition) -> Vec<&'a Backend> {
+    let set =
+        backends.values().filter(|set| set.iter().any(|one| one.endpoint(condition.transport).is_some()));
+    set.flatten().take(condition.backends as usize).collect()
+}
+
+/// Where the backends of a condition are.
+fn behind<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condition) -> Vec<&'a Endpoint> {
+    let processes = processes(backends, condition).into_iter();
+    processes.filter_map(|backend| backend.endpoint(condition.transport)).collect()
+}
+
+impl Running for RunningProxy {
+    fn server(&self) -> ServerInfo {
+        let how = if self.kind.listens_on_both {
+            "the same processes for both transports"
+        } else {
+            "processes for each transport (one cannot listen on both), started afresh for every block"
+        };
+        ServerInfo {
+            kind: format!("nginx and {}: {how}", self.kind.title),
+            version: String::new(),
+            managed: true,
+            pids: self.backend_pids(),
+        }
+    }
+
+    fn proxy_pids(&self) -> Vec<u32> {
+        vec![self.nginx.pid()]
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let wanted = Condition { transport: arm.transport, ..Condition::of(&arm.point, &self.parameters)? };
+        let number =
+            self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
+                BenchError::Usage(format!("nginx was not told of the condition of {}", arm.id))
+            })?;
+        let asked = fetch_field(&self.front, &request(WHERE, &Condition::host(number)), ASKED)?;
+        self.asked = asked.unwrap_or_default();
+        let is_unix = self.asked.starts_with("unix:");
+        if is_unix != (arm.transport == Transport::Unix) {
+            return Err(BenchError::WrongTransport {
+                asked: arm.transport,
+                observed: format!("nginx says that it asked {}", self.asked),
+            });
+        }
+        self.current = Some(wanted);
+        let size = arm.point.size_bytes.unwrap_or(4096);
+        let connector = Arc::new(HttpConnector {
+            endpoint: self.front.clone(),
+            request: request(&format!("/bytes/{size}"), &Condition::host(number)),
+            pipeline: 1,
+            expected: Expected::Bytes(http_body(usize::try_from(size).unwrap_or(usize::MAX)).into()),
+        });
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.backends.values().flatten().find_map(|backend| backend.endpoint(transport)).cloned()
+    }
+
+    fn said(&self) -> String {
+        let backends = self.backends.values().flatten().map(Backend::said);
+        let all: Vec<String> = std::iter::once(self.nginx.said()).chain(backends).collect();
+        all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let Some(condition) = &self.current else { return };
+        sample.proxy_most_cpus = self.parameters["workers"].parse().ok();
+        // Each has one thread that works at a time.
+        sample.server_most_cpus = Some(f64::from(condition.backends));
+        if let Some(observed) = &mut sample.transport_observed {
+            *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);
+        }
+    }
+}

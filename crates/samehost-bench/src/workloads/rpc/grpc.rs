@@ -1,0 +1,235 @@
+//! gRPC by tonic's own client: a thread for each connection, and on it a runtime, a channel and its one HTTP/2
+//! connection, which no other thread touches. A call's cost on this side is therefore that of a program with tonic:
+//! prost, the channel (a queue before the connection), hyper and h2, and the thread's own event loop. It is many
+//! times what our other clients cost, and server and client have the same stack.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_types::Uri;
+use http_types::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use samehost_model::{Endpoint, Transport};
+use samehost_transport::tokio as transport;
+use tokio::runtime::Runtime;
+use tonic::client::Grpc;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::BenchError;
+use crate::engine::session::{Bad, Caller};
+use crate::servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
+
+/// How long the first answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is asked over and over.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    request: EchoRequest,
+    awaited: Bytes,
+}
+
+impl Asked {
+    /// A payload of `size` bytes, and a reply of `reply_size`, or of as many where that is 0.
+    pub(super) fn new(size: usize, reply_size: u32) -> Result<Self, BenchError> {
+        let payload = Bytes::from(super::payload(size));
+        let awaited = reply_to(&payload, reply_size)
+            .ok_or_else(|| BenchError::Usage("a payload of no bytes gives no reply of some length".into()))?;
+        Ok(Asked { request: EchoRequest { payload, reply_size }, awaited })
+    }
+}
+
+/// One connection and the thread's runtime.
+pub(super) struct GrpcCaller {
+    runtime: Runtime,
+    grpc: Grpc<Channel>,
+    asked: Asked,
+    observed: Arc<OnceLock<String>>,
+}
+
+impl GrpcCaller {
+    /// Connects, has the kernel confirm over what, and makes one call.
+    pub(super) fn connect(endpoint: &Endpoint, asked: &Asked) -> Result<Self, BenchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| BenchError::io("starting a client's event loop", error))?;
+        let observed = Arc::new(OnceLock::new());
+        let channel = within(&runtime, endpoint, channel(endpoint, &observed))??;
+        let grpc = Grpc::new(channel)
+            .max_decoding_message_size(MOST_MESSAGE)
+            .max_encoding_message_size(MOST_MESSAGE);
+        let mut caller = GrpcCaller { runtime, grpc, asked: asked.clone(), observed };
+        let first = within(&caller.runtime, endpoint, ask(&mut caller.grpc, &caller.asked.request))?;
+        match first {
+            Ok(reply) if reply.payload == caller.asked.awaited => Ok(caller),
+            Ok(_) => Err(refused(endpoint, "the payload came back changed", "")),
+            Err(status) => Err(no_answer(endpoint, &status)),
+        }
+    }
+}
+
+/// Waits for the first answers, with a limit.
+fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
+    // The limit's timer must be made inside the runtime.
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+        .map_err(|_| BenchError::Hung { endpoint: endpoint.to_string(), seconds: PATIENCE.as_secs_f64() })
+}
+
+/// A channel over a connection of ours. It connects anew by itself when that breaks.
+async fn channel(endpoint: &Endpoint, observed: &Arc<OnceLock<String>>) -> Result<Channel, BenchError> {
+    // What was really wrong, which tonic's error hides.
+    let failure: Arc<OnceLock<BenchError>> = Arc::default();
+    let (to, seen, failed) = (endpoint.clone(), Arc::clone(observed), Arc::clone(&failure));
+    let connector = tower::service_fn(move |_: Uri| {
+        let (to, seen, failed) = (to.clone(), Arc::clone(&seen), Arc::clone(&failed));
+        async move {
+            match connected(&to, &seen).await {
+                Ok(stream) => Ok(TokioIo::new(stream)),
+                Err(error) => {
+                    let told = std::io::Error::other(error.to_string());
+                    let _ = failed.set(error);
+                    Err(told)
+                }
+            }
+        }
+    });
+    // The name is sent as :authority, and nowhere resolved.
+    let result =
+        tonic::transport::Endpoint::from_static("http://localhost").connect_with_connector(connector).await;
+    result.map_err(|error| {
+        let cause = Arc::into_inner(failure).and_then(OnceLock::into_inner);
+        cause.unwrap_or_else(|| BenchError::lost(endpoint, with_causes(&error)))
+    })
+}
+
+async fn connected(endpoint: &Endpoint, seen: &OnceLock<String>) -> Result<transport::Stream, BenchError> {
+    let stream = transport::connect(endpoint).await?;
+    let observed =
+        stream.observed().map_err(|error| BenchError::io("asking the kernel about a socket", error))?;
+    let asked = endpoint.transport();
+    if !observed.matches(asked) {
+        return Err(BenchError::WrongTransport { asked, observed: observed.to_string() });
+    }
+    let _ = seen.set(observed.to_string());
+    Ok(stream)
+}
+
+async fn ask(grpc: &mut Grpc<Channel>, request: &EchoRequest) -> Result<EchoReply, Status> {
+    grpc.ready().await.map_err(|error| Status::unavailable(with_causes(&error)))?;
+    // Both clones share their bytes.
+    let codec: ProstCodec<EchoRequest, EchoReply> = ProstCodec::default();
+    let path = PathAndQuery::from_static(METHOD);
+    Ok(grpc.unary(Request::new(request.clone()), path, codec).await?.into_inner())
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
+    BenchError::Refused {
+        endpoint: endpoint.to_string(),
+        what: format!("a call of {METHOD}"),
+        answer: answer.to_owned(),
+        try_next: try_next.to_owned(),
+    }
+}
+
+/// A first call that failed: a server that is not ours, or none.
+fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
+    let answer = format!("{}: {}", kind(status.code()), status.message());
+    match status.code() {
+        Code::Unimplemented => refused(
+            endpoint,
+            &answer,
+            &format!(
+                "start one that has it there, `samehost serve rpc --listen {endpoint}`, or serve echo.proto yourself"
+            ),
+        ),
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => BenchError::lost(
+            endpoint,
+            format!("{answer}{}; does it speak gRPC without TLS?", because(status)),
+        ),
+        _ => refused(endpoint, &answer, ""),
+    }
+}
+
+fn because(status: &Status) -> String {
+    std::error::Error::source(status).map(|cause| format!(" ({})", with_causes(cause))).unwrap_or_default()
+}
+
+/// A status as the gRPC specification names it.
+fn kind(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+impl Caller for GrpcCaller {
+    fn call(&mut self) -> Result<(), Bad> {
+        let reply = self
+            .runtime
+            .block_on(ask(&mut self.grpc, &self.asked.request))
+            .map_err(|status| Bad::new(kind(status.code()), status.message()))?;
+        if reply.payload == self.asked.awaited {
+            Ok(())
+        } else {
+            Err(Bad::new("wrong reply", "the payload differs from what was sent"))
+        }
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.get().cloned()
+    }
+}
+
+/// Which transports tonic's connections have.
+pub(super) const TRANSPORTS: &[Transport] =
+    &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_our_service_gets_advice() {
+        let endpoint: Endpoint = "unix:/run/other.sock".parse().unwrap();
+        let told = |status: &Status| no_answer(&endpoint, status).to_string();
+        let other = told(&Status::unimplemented("unknown service"));
+        assert!(other.contains("UNIMPLEMENTED: unknown service"), "{other}");
+        assert!(other.contains("samehost serve rpc --listen unix:/run/other.sock"), "{other}");
+        let broken = told(&Status::unavailable("broken pipe"));
+        assert!(broken.contains("/run/other.sock") && broken.contains("gRPC without TLS"), "{broken}");
+    }
+
+    #[test]
+    fn what_is_asked_and_awaited_belong_together() {
+        let asked = Asked::new(5, 12).unwrap();
+        assert_eq!(asked.request.payload, "abcde");
+        assert_eq!(asked.awaited, "abcdeabcdeab");
+        assert!(Asked::new(0, 12).is_err());
+    }
+}

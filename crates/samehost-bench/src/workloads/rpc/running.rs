@@ -1,0 +1,170 @@
+//! The servers of the rpc workload while they are measured, and a trial's connections.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
+use samehost_transport::{ConnectOptions, Stream, connect};
+
+use super::{Protocol, grpc, json, payload, reply_size};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::client::ClientJob;
+use crate::engine::session::{Caller, Connector, Session};
+use crate::fixtures::{BuiltIn, BuiltInSpec, GoCodec, GoServer};
+use crate::servers::rpc::messages::reply_to;
+use crate::workloads::{Running, Start, foreign_endpoints, foreign_pids, needs_private, prove};
+
+/// Largest message that one blocking connection may send before it reads: it fits every transport's buffers.
+const SMALL: usize = 16 * 1024;
+
+fn size(arm: &Arm) -> usize {
+    usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX)
+}
+
+fn no_server(transport: Transport) -> BenchError {
+    BenchError::Usage(format!("no RPC server listens on {transport} for this trial"))
+}
+
+/// A running gRPC server, private or given.
+pub(super) struct Grpc {
+    server: BuiltIn,
+    /// Servers that already run.
+    endpoints: Vec<(Transport, Endpoint)>,
+    foreign_pids: Vec<u32>,
+    reply_size: u32,
+}
+
+impl Grpc {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let endpoints = foreign_endpoints(start)?;
+        let own: &[Transport] = if needs_private(start)? { &start.transports } else { &[] };
+        let spec = BuiltInSpec { program: start.program.clone(), server: "rpc", arguments: Vec::new() };
+        Ok(Grpc {
+            server: BuiltIn::start(spec, own)?,
+            foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
+            endpoints,
+            reply_size: reply_size(&start.parameters)?,
+        })
+    }
+
+    fn is_foreign(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+}
+
+impl Running for Grpc {
+    fn server(&self) -> ServerInfo {
+        let foreign = self.is_foreign();
+        ServerInfo {
+            kind: if foreign { "a gRPC server that already runs" } else { "samehost serve rpc (tonic)" }
+                .into(),
+            version: if foreign { "" } else { env!("CARGO_PKG_VERSION") }.into(),
+            managed: !foreign,
+            pids: self.server.pids().into_iter().chain(self.foreign_pids.clone()).collect(),
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let endpoint = self.endpoint(arm.transport).ok_or_else(|| no_server(arm.transport))?;
+        let asked = grpc::Asked::new(size(arm), self.reply_size)?;
+        let callers = (0..arm.point.connections).map(|_| {
+            let caller = grpc::GrpcCaller::connect(&endpoint, &asked)?;
+            Ok(Box::new(caller) as Box<dyn Caller>)
+        });
+        Ok(Job::Callers(callers.collect::<Result<_, BenchError>>()?))
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let foreign =
+            self.endpoints.iter().find(|(known, _)| *known == transport).map(|(_, endpoint)| endpoint);
+        foreign.or_else(|| self.server.endpoint(transport)).cloned()
+    }
+
+    fn said(&self) -> String {
+        self.server.said()
+    }
+}
+
+/// A running private Go server.
+pub(super) struct Go {
+    server: GoServer,
+    codec: GoCodec,
+    reply_size: u32,
+}
+
+impl Go {
+    pub(super) fn start(start: &Start, protocol: Protocol) -> Result<Self, BenchError> {
+        let codec = if protocol == Protocol::GoJson { GoCodec::Json } else { GoCodec::Gob };
+        let reply_size = reply_size(&start.parameters)?;
+        Ok(Go { server: GoServer::start(&start.program)?, codec, reply_size })
+    }
+
+    /// The Go client's load.
+    fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
+        let text = endpoint.to_string();
+        let (network, address) = text.split_once(':').unwrap_or(("tcp", &text));
+        let mut command = self.server.client();
+        for (flag, value) in [
+            ("-network", network.to_owned()),
+            ("-address", address.to_owned()),
+            ("-connections", arm.point.connections.to_string()),
+            ("-size", size(arm).to_string()),
+            ("-reply-size", self.reply_size.to_string()),
+        ] {
+            command.extend([flag.into(), value]);
+        }
+        ClientJob { command, endpoint: text, transport: arm.transport }
+    }
+}
+
+impl Running for Go {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: "Go's net/rpc, a small server of ours".into(),
+            version: self.server.version().to_owned(),
+            managed: true,
+            pids: vec![self.server.pid()],
+        }
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let endpoint = self.endpoint(arm.transport).ok_or_else(|| no_server(arm.transport))?;
+        if self.codec == GoCodec::Gob {
+            return Ok(Job::Client(self.client(arm, &endpoint)));
+        }
+        let payload = Bytes::from(payload(size(arm)));
+        let awaited = reply_to(&payload, self.reply_size).unwrap_or_default();
+        let small = payload.len().max(awaited.len()) <= SMALL;
+        let asked = json::Asked::new(&payload, self.reply_size, &awaited);
+        let connector = JsonConnector { endpoint, transport: arm.transport, asked };
+        Ok(Job::Sessions { connector: Arc::new(connector), small })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.server.endpoint(self.codec, transport).cloned()
+    }
+
+    fn said(&self) -> String {
+        self.server.said()
+    }
+}
+
+/// Opens connections to the JSON codec.
+struct JsonConnector {
+    endpoint: Endpoint,
+    transport: Transport,
+    asked: json::Asked,
+}
+
+impl Connector for JsonConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let stream = connect(&self.endpoint, &ConnectOptions::default())?;
+        prove(&stream, self.transport)?;
+        Ok((stream, Box::new(json::JsonSession::new(self.asked.clone()))))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
+}

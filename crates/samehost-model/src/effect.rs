@@ -1,0 +1,73 @@
+//! What a factor of the matrix does over all the others, and who was the limit of each arm.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Point;
+
+/// A factor with two levels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Factor {
+    /// `transport`, or the name of a parameter.
+    pub name: String,
+    /// The level that the other is held against.
+    pub from: String,
+    /// The other level.
+    pub to: String,
+}
+
+/// A main effect (one factor) or an interaction (several) of one metric, over all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Effect {
+    /// What is the same for all arms that it is estimated from: the factors are not among the parameters.
+    pub point: Point,
+    /// Name of the metric.
+    pub metric: String,
+    /// One for a main effect, several for an interaction.
+    pub factors: Vec<Factor>,
+    /// Of a main effect, `to` ÷ `from` as a geometric mean over the levels of all other factors. Of an interaction of
+    /// two, the ratio of one at the other's `to`, divided by that at its `from`; and so on for more.
+    pub ratio: f64,
+    /// Lower end of the interval of the ratio; absent with fewer than two blocks.
+    pub ci_low: Option<f64>,
+    /// Upper end.
+    pub ci_high: Option<f64>,
+    /// Confidence that the interval has, at least: 0.95.
+    pub confidence: f64,
+    /// Blocks in which all arms have a value.
+    pub blocks: u32,
+}
+
+/// What kept an arm from doing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedBy {
+    /// The client never rested.
+    Client,
+    /// What stands between client and server used all CPUs that it can use.
+    Proxy,
+    /// The server used all CPUs that it can use.
+    Server,
+    /// Together they left the machine no CPU.
+    Machine,
+    /// Nobody: each waited for the others, as with one request at a time.
+    Waiting,
+}
+
+/// Who was the limit of an arm in a closed loop with something between client and server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Limit {
+    /// Id of the arm.
+    pub arm: String,
+    /// Who it was.
+    pub by: LimitedBy,
+    /// CPUs that the client used, the median of the trials.
+    pub client_cpus: f64,
+    /// The same of what stands between.
+    pub proxy_cpus: f64,
+    /// The same of the server.
+    pub server_cpus: f64,
+}

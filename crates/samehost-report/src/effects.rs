@@ -1,0 +1,113 @@
+//! What each factor of a matrix does over all the others, and who was the limit of each condition.
+
+use samehost_model::{Effect, LimitedBy, Report};
+
+use crate::figures::Figure;
+use crate::grid::{Align, Column, Grid};
+use crate::line::Span;
+use crate::number::{format_percent, format_ratio_aligned, format_value};
+use crate::view::{View, median};
+use crate::words;
+
+/// A table of the first metric's effects for each set of arms that differ in the factors only.
+pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
+    let Some(metric) = view.metrics().first() else { return Vec::new() };
+    let of_metric: Vec<&Effect> =
+        view.report.effects.iter().filter(|effect| effect.metric == metric.name).collect();
+    let mut points: Vec<&samehost_model::Point> = Vec::new();
+    for effect in &of_metric {
+        if !points.contains(&&effect.point) {
+            points.push(&effect.point);
+        }
+    }
+    let several = points.len() > 1;
+    points
+        .into_iter()
+        .map(|point| {
+            let place = if several { format!(", {} connections", point.connections) } else { String::new() };
+            let at = of_metric.iter().filter(|effect| effect.point == *point);
+            Figure {
+                title: format!(
+                    "{}: what each factor does over all the others{place}",
+                    words::title(&metric.name)
+                ),
+                grid: table(view, at.copied()),
+            }
+        })
+        .collect()
+}
+
+fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
+    let confidence = format_percent(view.report.plan.confidence);
+    let mut grid = Grid::new(vec![
+        Column::new("factor", Align::Left),
+        Column::new("ratio", Align::Right),
+        Column::new(format!("{confidence} interval"), Align::Right),
+        Column::new("blocks", Align::Right).spare(1),
+    ]);
+    for effect in effects {
+        let interval = match (effect.ci_low, effect.ci_high) {
+            (Some(low), Some(high)) => {
+                format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high))
+            }
+            _ => "–".into(),
+        };
+        grid.push(vec![
+            Span::plain(name(effect)),
+            Span::from(format_ratio_aligned(effect.ratio)),
+            Span::from(interval),
+            Span::from(effect.blocks.to_string()),
+        ]);
+    }
+    grid
+}
+
+/// `transport: unix ÷ tcp`, or `transport × http` for an interaction.
+fn name(effect: &Effect) -> String {
+    match effect.factors.as_slice() {
+        [only] => format!("{}: {} ÷ {}", only.name, only.to, only.from),
+        several => several.iter().map(|factor| factor.name.as_str()).collect::<Vec<_>>().join(" × "),
+    }
+}
+
+/// A row for each arm: who was its limit, and what each of the three used.
+pub(crate) fn limits(report: &Report) -> Grid {
+    let mut grid = Grid::new(vec![
+        Column::new("condition", Align::Left),
+        Column::new("limit", Align::Left),
+        Column::new("client CPUs", Align::Right).or_short("client"),
+        Column::new("proxy CPUs", Align::Right).or_short("proxy"),
+        Column::new("server CPUs", Align::Right).or_short("server"),
+        Column::new("client CPU/op", Align::Value).or_short("client/op").spare(3),
+        Column::new("proxy CPU/op", Align::Value).or_short("proxy/op").spare(2),
+        Column::new("server CPU/op", Align::Value).or_short("server/op").spare(1),
+    ]);
+    for limit in &report.limits {
+        let per_op = |read: fn(&samehost_model::Sample) -> Option<f64>| {
+            median(report, &limit.arm, read)
+                .map_or_else(|| Span::dim("–"), |value| Span::from(format_value(value, "us")))
+        };
+        let cpus = |used: f64| Span::from(format!("{used:.2}"));
+        grid.push(vec![
+            Span::plain(&limit.arm),
+            Span::plain(word(limit.by)),
+            cpus(limit.client_cpus),
+            cpus(limit.proxy_cpus),
+            cpus(limit.server_cpus),
+            per_op(|sample| sample.client_cpu_us_per_op),
+            per_op(|sample| sample.proxy_cpu_us_per_op),
+            per_op(|sample| sample.server_cpu_us_per_op),
+        ]);
+    }
+    grid
+}
+
+fn word(by: LimitedBy) -> &'static str {
+    match by {
+        LimitedBy::Client => "client",
+        LimitedBy::Proxy => "proxy",
+        LimitedBy::Server => "server",
+        LimitedBy::Machine => "machine full",
+        LimitedBy::Waiting => "none: each waits",
+    }
+}

@@ -1,0 +1,151 @@
+//! Main effects and interactions over a matrix whose axes have two levels: what a factor does over all the others.
+//!
+//! For each block, with y = ln(metric) of each of the 2^k arms and a factor's level s = ±1, the effect of a set of m
+//! factors is Σ (Π s) y ÷ 2^(k−m): for one factor the mean of y at its second level less that at its first; for two
+//! the difference of one factor's difference at the other's levels (Yates' contrasts; Box, Hunter and Hunter,
+//! "Statistics for Experimenters", chapter 5). The blocks' values then go the way of any log ratio.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{Arm, Effect, Factor, MetricInfo, Point, Report, Transport};
+
+use crate::estimate;
+use crate::pairing::{Side, values};
+
+/// More factors than this are no longer read by anybody.
+const MOST_FACTORS: usize = 4;
+
+/// Arms that differ in nothing but the factors, those of each factor's first level at an even index: bit i of an
+/// index is the level of factor i.
+struct Cells<'a> {
+    point: Point,
+    arms: Vec<&'a Arm>,
+}
+
+/// Every effect; none where the matrix has no parameter with two levels besides its two transports.
+pub(crate) fn effects(report: &Report) -> Vec<Effect> {
+    let arms: Vec<&Arm> = report.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
+    let factors = factors(&arms);
+    if !(2..=MOST_FACTORS).contains(&factors.len()) {
+        return Vec::new();
+    }
+    let mut effects = Vec::new();
+    for cells in cells(&arms, &factors) {
+        for metric in &report.workload.metrics {
+            let blocks = blocks(report, metric, &cells);
+            let mut sets: Vec<usize> = (1..1 << factors.len()).collect();
+            sets.sort_by_key(|set: &usize| set.count_ones());
+            effects.extend(sets.into_iter().filter_map(|set| {
+                let contrasts: Vec<f64> = blocks.iter().map(|y| contrast(y, set)).collect();
+                let estimate = estimate(&contrasts, report.plan.confidence)?;
+                Some(Effect {
+                    point: cells.point.clone(),
+                    metric: metric.name.clone(),
+                    factors: (0..factors.len())
+                        .filter(|i| set >> i & 1 == 1)
+                        .map(|i| factors[i].clone())
+                        .collect(),
+                    ratio: estimate.ratio,
+                    ci_low: estimate.interval.map(|interval| interval.low),
+                    ci_high: estimate.interval.map(|interval| interval.high),
+                    confidence: report.plan.confidence,
+                    blocks: estimate.n,
+                })
+            }));
+        }
+    }
+    effects
+}
+
+/// The transport and the parameters, as far as each has exactly two levels.
+fn factors(arms: &[&Arm]) -> Vec<Factor> {
+    let of = |name: &str, levels: Vec<String>| {
+        let mut distinct: Vec<String> = Vec::new();
+        for level in levels {
+            if !distinct.contains(&level) {
+                distinct.push(level);
+            }
+        }
+        match <[String; 2]>::try_from(distinct) {
+            Ok([from, to]) => Some(Factor { name: name.into(), from, to }),
+            Err(_) => None,
+        }
+    };
+    let mut names: Vec<&String> = arms.iter().flat_map(|arm| arm.point.parameters.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let own = names.into_iter().filter_map(|name| {
+        of(name, arms.iter().filter_map(|arm| arm.point.parameters.get(name).cloned()).collect())
+    });
+    let transport = of("transport", arms.iter().map(|arm| arm.name.clone()).collect());
+    let own: Vec<Factor> = own.collect();
+    // Without a parameter it would be the comparison itself.
+    if own.is_empty() { Vec::new() } else { transport.into_iter().chain(own).collect() }
+}
+
+/// The arms in sets that differ in nothing but the factors; a set that is not whole is left out.
+fn cells<'a>(arms: &[&'a Arm], factors: &[Factor]) -> Vec<Cells<'a>> {
+    let mut all: Vec<(Point, BTreeMap<usize, &Arm>)> = Vec::new();
+    for arm in arms {
+        let mut point = arm.point.clone();
+        let mut index = 0;
+        for (i, factor) in factors.iter().enumerate() {
+            let level = match point.parameters.remove(&factor.name) {
+                Some(level) => level,
+                None => arm.name.clone(),
+            };
+            index |= usize::from(level == factor.to) << i;
+        }
+        match all.iter_mut().find(|(known, _)| *known == point) {
+            Some((_, cells)) => drop(cells.insert(index, arm)),
+            None => all.push((point, [(index, *arm)].into())),
+        }
+    }
+    let whole = all.into_iter().filter(|(_, cells)| cells.len() == 1 << factors.len());
+    whole.map(|(point, cells)| Cells { point, arms: cells.into_values().collect() }).collect()
+}
+
+/// ln(metric) of every cell, for each block that has them all.
+fn blocks(report: &Report, metric: &MetricInfo, cells: &Cells<'_>) -> Vec<Vec<f64>> {
+    let by_cell: Vec<BTreeMap<u32, f64>> =
+        cells.arms.iter().map(|arm| values(&report.trials, metric, Side::Arm(&arm.id))).collect();
+    let first = by_cell.first().into_iter().flat_map(BTreeMap::keys);
+    first
+        .filter_map(|block| by_cell.iter().map(|values| values.get(block).map(|value| value.ln())).collect())
+        .collect()
+}
+
+fn contrast(y: &[f64], set: usize) -> f64 {
+    let sum: f64 = y
+        .iter()
+        .enumerate()
+        .map(|(cell, y)| if (!cell & set).count_ones() % 2 == 0 { *y } else { -*y })
+        .sum();
+    sum * f64::from(1 << set.count_ones()) / y.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_that_multiplies_has_that_effect_and_no_interaction() {
+        // Bit 0 multiplies by 1.2, bit 1 by 0.5, and bit 2 by 3, but by 6 where bit 0 is set.
+        let y: Vec<f64> = (0..8_usize)
+            .map(|cell| {
+                let part = |bit: usize, factor: f64| if cell >> bit & 1 == 1 { factor } else { 1.0 };
+                let third = if cell & 0b101 == 0b101 { 6.0 } else { part(2, 3.0) };
+                (100.0 * part(0, 1.2) * part(1, 0.5) * third).ln()
+            })
+            .collect();
+        let effect = |set| contrast(&y, set).exp();
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found}");
+        close(effect(0b001), 1.2 * 2.0_f64.sqrt());
+        close(effect(0b010), 0.5);
+        close(effect(0b100), 3.0 * 2.0_f64.sqrt());
+        close(effect(0b011), 1.0);
+        close(effect(0b101), 2.0);
+        close(effect(0b110), 1.0);
+        close(effect(0b111), 1.0);
+    }
+}
