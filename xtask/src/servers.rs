@@ -34,12 +34,19 @@ const NEEDED: &[Needed] = &[
     Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
+    Needed { program: "nginx", package: "nginx-light", why: "is the proxy that is measured" },
+    Needed { program: "thin", package: "thin", why: "stands behind nginx in the proxy workload" },
+    Needed { program: "puma", package: "puma", why: "stands behind nginx in the proxy workload" },
+    Needed { program: "gunicorn", package: "gunicorn", why: "stands behind nginx in the proxy workload" },
+    Needed { program: "wrk", package: "wrk", why: "is a yardstick of the http workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
 
-/// Libraries of clients that `how` knows, which no program of their own shows.
+/// Libraries of clients that `how` knows, which no program of their own shows, and what has its version in the name.
 const LIBRARIES: &[&str] = &[
+    // php-fpm8.2, say; measured by the fastcgi workload.
+    "php-fpm",
     "php-mysql",
     "php-pgsql",
     "php-redis",
@@ -47,11 +54,14 @@ const LIBRARIES: &[&str] = &[
     "ruby-mysql2",
     "ruby-pg",
     "ruby-redis",
+    "ruby-sinatra",
     "python3-psycopg2",
     "python3-mysqldb",
     "python3-pymysql",
     "python3-redis",
     "python3-pymemcache",
+    "wordpress",
+    "wordpress-theme-twentytwentythree",
     "libpq-dev",
     "libhiredis-dev",
 ];
@@ -81,7 +91,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         println!("{} is missing ({}): package {}", needed.program, needed.why, needed.package);
     }
     if !libraries.is_empty() {
-        println!("libraries of clients that `how` knows are missing: {}", libraries.join(" "));
+        println!("libraries and servers are missing: {}", libraries.join(" "));
     }
     let packages: Vec<&str> =
         missing.iter().map(|needed| needed.package).chain(libraries.iter().copied()).collect();

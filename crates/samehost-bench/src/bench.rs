@@ -23,7 +23,8 @@ pub fn bench(
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
-    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    let proposed = workload.propose(&request.parameters, &request.connections)?;
+    let (parameters, swept) = sweep(workload, &proposed)?;
     let axes = workload.axes(&parameters);
     let servers = if request.servers.is_empty() {
         BTreeMap::new()
@@ -76,6 +77,20 @@ pub fn bench(
         warnings: Vec::new(),
     };
     Ok(stage.measure(report, request, observer))
+}
+
+/// The arms of a request, as far as they follow from it alone. Nothing is started.
+///
+/// # Errors
+/// When an option is none of the workload's, a point makes no sense, or the budget is too short.
+pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
+    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    let axes = workload.axes(&parameters);
+    let request = &Request { parameters, ..request.clone() };
+    let matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
+    let arms = matrix.arms(workload, &request.parameters)?;
+    points::plan(&request.wishes, &axes, &arms)?;
+    Ok(arms)
 }
 
 fn floor_arm(axes: &Axes, workload: &dyn Workload) -> Option<Arm> {

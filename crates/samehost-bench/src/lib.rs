@@ -20,7 +20,7 @@ pub mod servers;
 mod stage;
 pub mod workloads;
 
-pub use bench::bench;
+pub use bench::{bench, check};
 pub use error::{BenchError, Fault};
 pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};

@@ -12,6 +12,7 @@ mod metric;
 mod prediction;
 mod quantity;
 mod report;
+mod reproduction;
 mod sample;
 pub mod scan;
 #[cfg(feature = "schema")]
@@ -31,6 +32,10 @@ pub use quantity::{
 };
 pub use report::{
     Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, WorkloadInfo,
+};
+pub use reproduction::{
+    ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,
+    REPRODUCTION_SCHEMA, Reproduction,
 };
 pub use sample::{Latency, MachineUse, Sample, Trial};
 pub use transport::{Transport, UnknownTransport};

@@ -120,7 +120,7 @@ fn trials(view: &View<'_>) -> String {
 }
 
 /// The machine: `2 × AMD EPYC, Linux 6.18, virtual machine`.
-fn machine(host: &Host) -> String {
+pub(crate) fn machine(host: &Host) -> String {
     let mut parts = Vec::new();
     let model = short_cpu(&host.cpu_model);
     if host.cpus > 0 {

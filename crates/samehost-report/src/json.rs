@@ -1,20 +1,35 @@
-//! The report as JSON: `samehost.report/1`, pretty, keys in a fixed order, a newline at the end.
+//! The report as JSON, `samehost.report/1`, and the reproduction, `samehost.reproduction/1`: pretty, keys in a fixed order, a newline at the end.
 //!
 //! What is no number (NaN, infinity) never appears: such a measurement was none and is left out. Characters
 //! that would move a terminal's cursor are escaped, also those beyond ASCII that JSON itself lets pass.
 
 use std::io::{self, Write};
 
-use samehost_model::Report;
+use samehost_model::{Report, Reproduction};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
 
 use crate::text::is_hidden;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let report = only_numbers(report);
+    pretty(&only_numbers(report), out)
+}
+
+/// Writes a reproduction with all its reports as JSON.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn reproduction_as_json(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
+    let mut reproduction = reproduction.clone();
+    for measurement in reproduction.experiments.iter_mut().flat_map(|one| &mut one.measurements) {
+        measurement.report = only_numbers(&measurement.report);
+    }
+    pretty(&reproduction, out)
+}
+
+fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(&mut *out, Visible(PrettyFormatter::new()));
-    report.serialize(&mut serializer)?;
+    value.serialize(&mut serializer)?;
     out.write_all(b"\n")
 }
 

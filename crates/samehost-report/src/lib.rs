@@ -25,6 +25,7 @@ mod number;
 mod predictions;
 mod quantile_plot;
 mod ratio_plot;
+mod reproduction;
 mod scan;
 mod scan_advice;
 mod terminal;
@@ -40,7 +41,9 @@ use samehost_model::Report;
 pub use checkup::{Finding, FindingKind, Running};
 pub use history::{Change, Run};
 pub use html::render_page;
+pub use json::reproduction_as_json;
 pub use number::{format_ratio, format_value};
+pub use reproduction::{reproduction_as_html, reproduction_as_markdown};
 pub use terminal::Terminal;
 
 /// A format that a report can be written in.

@@ -71,7 +71,7 @@ fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Text that Markdown takes as it is: no markup, no table cell, no HTML, no mention of anybody.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let text = clean(text);
     // At the begin of a line these make a list or a heading.

@@ -105,6 +105,25 @@ pub fn analyse(report: &Report) -> Analysis {
     }
 }
 
+/// Two arms of any points, compared as arms of one point are: paired by block, held against the larger of both points'
+/// noise floors, barred by the doubts about either. Nothing is adjusted: ask for it only where the question was asked
+/// before the measurement.
+#[must_use]
+pub fn compare_arms(
+    report: &Report,
+    metric: &MetricInfo,
+    baseline: &Arm,
+    candidate: &Arm,
+) -> Option<Comparison> {
+    let controls = compare_controls(report);
+    let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
+    let estimate = estimate(&pairs.log_ratios(), report.plan.confidence)?;
+    let floors = [baseline, candidate].map(|arm| noise_floor(&controls, &arm.point, metric));
+    let noise_floor = floors.into_iter().flatten().reduce(f64::max);
+    let tried = Tried { metric, baseline, candidate, pairs, estimate, p_adjusted: estimate.p, noise_floor };
+    Some(tried.conclude(report, &find_doubts(report)))
+}
+
 /// One comparison before its verdict.
 struct Tried<'a> {
     metric: &'a MetricInfo,

@@ -119,7 +119,7 @@ fn contrast(y: &[f64], set: usize) -> f64 {
     let sum: f64 = y
         .iter()
         .enumerate()
-        .map(|(cell, y)| if (!cell & set).count_ones() % 2 == 0 { *y } else { -*y })
+        .map(|(cell, y)| if (!cell & set).count_ones().is_multiple_of(2) { *y } else { -*y })
         .sum();
     sum * f64::from(1 << set.count_ones()) / y.len() as f64
 }

@@ -20,6 +20,7 @@ pub mod normal;
 pub mod pairing;
 mod prediction;
 mod processor;
+mod published;
 pub mod serial;
 pub mod signed_rank;
 mod stopping;
@@ -29,7 +30,7 @@ pub mod trend;
 pub mod two_sample;
 mod wording;
 
-pub use analyse::{Analysis, analyse, compare_controls};
+pub use analyse::{Analysis, analyse, compare_arms, compare_controls};
 pub use claim::{Claim, ClaimError, Refuted, check};
 pub use compare::{Changes, CompareError, compare};
 pub use crossover::{Along, Crossover, find_crossovers};
@@ -40,5 +41,6 @@ pub use judge::{Case, Terms, judge};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
+pub use published::{Judged, judge_ratio, judge_value};
 pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -82,7 +82,7 @@ fn server(workload: &'static dyn Workload) -> Part {
     };
     Part {
         workload: workload.name(),
-        parameters: &[],
+        parameters: workload.checkup_parameters(),
         connections: vec![1, MANY],
         size: None,
         lines: vec![
@@ -130,7 +130,7 @@ pub fn neighbours() -> Vec<Neighbour> {
     for workload in WORKLOADS {
         let Some(kind) = workload.server_kind() else { continue };
         for server in running_servers(kind.processes) {
-            let (about, line) = introduce(workload.name(), kind.login, &server);
+            let (about, line) = introduce(workload.running_workload(), kind.login, &server);
             found.push(Neighbour { workload: workload.name(), server, about, line });
         }
     }

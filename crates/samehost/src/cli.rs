@@ -2,6 +2,7 @@
 //! common options that it takes and the parameters that it adds.
 
 mod find;
+mod reproduce;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
 pub use find::{HowOptions, ScanOptions, VerifyOptions};
+pub use reproduce::ReproduceOptions;
 
 use crate::output::OutputOptions;
 
@@ -40,6 +42,8 @@ pub enum Verb {
     /// Measure a workload over two or more transports, with an interval on the ratio
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Bench(Bench),
+    /// The published experiments on this machine: what was claimed, what it says here, and whether that holds
+    Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
     /// Which transport is really in use, with proof from the kernel

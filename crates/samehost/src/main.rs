@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod output;
 mod progress;
+mod reproduce;
 mod signals;
 mod storage;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         None => commands::checkup(&cli.checkup),
         Some(Verb::Checkup(options)) => commands::checkup(&options),
         Some(Verb::Bench(bench)) => commands::bench(&bench),
+        Some(Verb::Reproduce(options)) => commands::reproduce(&options),
         Some(Verb::Scan(options)) => commands::scan(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),

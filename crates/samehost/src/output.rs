@@ -34,7 +34,9 @@ pub struct OutputOptions {
     pub quiet: bool,
 }
 
-enum Target {
+/// Where bytes go, opened.
+pub enum Target {
+    /// Standard output.
     StandardOutput,
     /// A regular file: written beside it and renamed.
     Whole(NamedTempFile, PathBuf),
@@ -69,19 +71,32 @@ impl OutputOptions {
     /// Opens every output, so that a wrong path is known before measuring.
     pub fn open(&self) -> anyhow::Result<Outputs> {
         let wanted = self.wanted();
-        let to_stdout = wanted.iter().filter(|(_, path)| *path == Path::new("-")).count();
-        if to_stdout > 1 {
-            return Err(WrongUse("only one output can go to standard output (`-`)".into()).into());
-        }
+        let is_stdout_taken = is_stdout_taken(wanted.iter().map(|(_, path)| *path))?;
         let targets = wanted
             .into_iter()
             .map(|(renderer, path)| Ok((renderer, open(path)?)))
             .collect::<Result<_, WrongUse>>()?;
-        Ok(Outputs { targets, table: !self.quiet && to_stdout == 0 })
+        Ok(Outputs { targets, table: !self.quiet && !is_stdout_taken })
     }
 }
 
-fn open(path: &Path) -> Result<Target, WrongUse> {
+/// Whether one of these paths is standard output.
+///
+/// # Errors
+/// When more than one is.
+pub fn is_stdout_taken<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<bool, WrongUse> {
+    match paths.filter(|path| *path == Path::new("-")).count() {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WrongUse("only one output can go to standard output (`-`)".into())),
+    }
+}
+
+/// Opens a path for an output, so that a wrong one is known before measuring.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn open(path: &Path) -> Result<Target, WrongUse> {
     if path == Path::new("-") {
         return Ok(Target::StandardOutput);
     }
@@ -124,7 +139,11 @@ impl Outputs {
     }
 }
 
-fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes an output: whole or not at all, where it is a regular file.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
     match target {
         Target::StandardOutput => {
             let mut stdout = io::stdout();

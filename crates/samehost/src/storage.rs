@@ -23,8 +23,8 @@ pub struct SamplesFile {
     failure: Option<io::Error>,
 }
 
-/// Where samples files are: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
-fn directory() -> Option<PathBuf> {
+/// Where results are kept: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
+pub fn directory() -> Option<PathBuf> {
     let state = env::var_os("XDG_STATE_HOME")
         .filter(|path| Path::new(path).is_absolute())
         .map(PathBuf::from)

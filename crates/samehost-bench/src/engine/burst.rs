@@ -1,4 +1,4 @@
-//! A burst: N connects at once against a listener with a short backlog, as when a site gets busy. A full
+//! A burst: N requests at once, each on a new connection, as when a site gets busy. Of a listener with a short backlog, a full
 //! backlog refuses at once on a Unix socket (EAGAIN) and stalls on TCP (the SYN is dropped and sent again
 //! after 1 s, 3 s, 7 s; tcp(7)).
 
@@ -14,20 +14,20 @@ use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect
 
 use super::clock::{Nanos, nanos, now, timespec};
 use super::recorder::histogram;
+use super::session::{Progress, Session};
 use crate::BenchError;
 
 /// A connection that took longer than this had its SYN dropped: the kernel sends it again after 1 s.
 const STALL: Nanos = 900_000_000;
 
 /// What is thrown at the listener.
-#[derive(Clone, Debug)]
 pub struct BurstJob {
     /// Where it listens.
     pub endpoint: Endpoint,
     /// Connects at once.
     pub connects: u32,
-    /// What each sends once it is connected, and expects back.
-    pub request: Vec<u8>,
+    /// Begins the conversation that each has once it is connected: one request and its reply.
+    pub session: Box<dyn Fn() -> Box<dyn Session> + Send>,
     /// How long to wait for all replies.
     pub patience: Duration,
 }
@@ -51,9 +51,12 @@ pub struct BurstTally {
 
 struct Attempt {
     stream: Stream,
+    session: Box<dyn Session>,
     begun: Nanos,
     connected: bool,
-    received: usize,
+    asked: bool,
+    /// Received bytes that the session has not consumed.
+    pending: Vec<u8>,
 }
 
 /// Throws the burst and waits for what becomes of it.
@@ -75,6 +78,7 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
     let options = ConnectOptions::default();
     let opened = now();
     for index in 0..job.connects {
+        let session = (job.session)();
         let begun = now();
         match connect_nonblocking(&job.endpoint, &options) {
             Ok((stream, connecting)) => {
@@ -82,7 +86,8 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
                 epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(index)), flags)
                     .map_err(epoll_failed)?;
                 let connected = connecting == Connecting::Done;
-                attempts.push(Some(Attempt { stream, begun, connected, received: 0 }));
+                let pending = Vec::new();
+                attempts.push(Some(Attempt { stream, session, begun, connected, asked: false, pending }));
             }
             Err(StartError::Os { errno, .. }) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
                 fail(&mut tally, &errno_name(errno));
@@ -122,7 +127,7 @@ fn wait(
         for event in &events {
             let slot = &mut attempts[event.data.u64() as usize];
             let Some(attempt) = slot else { continue };
-            match step(attempt, epoll, event.data, &job.request) {
+            match step(attempt, epoll, event.data) {
                 Ok(false) => {}
                 Ok(true) => {
                     let took = now() - attempt.begun;
@@ -147,29 +152,35 @@ fn wait(
 }
 
 /// Takes one attempt further; true once it has its reply.
-fn step(
-    attempt: &mut Attempt,
-    epoll: &rustix::fd::OwnedFd,
-    data: epoll::EventData,
-    request: &[u8],
-) -> Result<bool, String> {
-    if attempt.received == 0 && !attempt.connected {
+fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventData) -> Result<bool, String> {
+    if !attempt.connected {
         let ended = attempt.stream.take_error();
         ended.map_err(|error| Errno::from_io_error(&error).map_or_else(|| error.to_string(), errno_name))?;
         attempt.connected = true;
     }
-    let mut reply = [0; 4096];
-    match attempt.stream.read(&mut reply) {
+    if !attempt.asked {
+        let mut request = Vec::new();
+        attempt.session.request(&mut request);
+        attempt.stream.write_all(&request).map_err(|_| "write failed")?;
+        attempt.asked = true;
+        epoll::modify(epoll, &attempt.stream, data, epoll::EventFlags::IN).map_err(|_| "epoll failed")?;
+        return Ok(false);
+    }
+    let mut input = [0; 16 * 1024];
+    match attempt.stream.read(&mut input) {
         Ok(0) => return Err("connection closed".into()),
-        Ok(read) => attempt.received += read,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            // Nothing came yet: this is the first event, the socket is connected and takes the request.
-            attempt.stream.write_all(request).map_err(|_| "write failed")?;
-            epoll::modify(epoll, &attempt.stream, data, epoll::EventFlags::IN).map_err(|_| "epoll failed")?;
-        }
+        Ok(read) => attempt.pending.extend_from_slice(&input[..read]),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
         Err(_) => return Err("connection reset".into()),
     }
-    Ok(attempt.received >= request.len())
+    match attempt.session.response(&attempt.pending).map_err(|bad| bad.kind)? {
+        Progress::Complete { .. } | Progress::Last { rejected: None, .. } => Ok(true),
+        Progress::Rejected { kind, .. } | Progress::Last { rejected: Some(kind), .. } => Err(kind.into()),
+        Progress::More { consumed } => {
+            attempt.pending.drain(..consumed);
+            Ok(false)
+        }
+    }
 }
 
 fn fail(tally: &mut BurstTally, kind: &str) {

@@ -43,8 +43,8 @@ pub fn running_servers(names: &[&str]) -> Vec<RunningServer> {
             None => Vec::new(),
         };
         let known = |other: &RunningServer| {
-            other.name == stat.name
-                && (endpoints.is_empty() && other.pid == stat.parent || other.endpoints == endpoints)
+            let is_child = other.pid == stat.parent && endpoints.iter().all(|e| other.endpoints.contains(e));
+            other.name == stat.name && (is_child || other.endpoints == endpoints)
         };
         if !found.iter().any(known) {
             found.push(RunningServer { name: stat.name, pid, endpoints });
@@ -53,9 +53,17 @@ pub fn running_servers(names: &[&str]) -> Vec<RunningServer> {
     found
 }
 
-/// Whether a supervisor of ours is the parent: then it is the private server of another measurement.
+/// Whether a supervisor of ours is among the ancestors: then it is the private server of another measurement, or a
+/// child of it.
 fn is_ours(parent: u32) -> bool {
-    stat(parent).is_some_and(|stat| stat.name == "samehost")
+    let mut above = stat(parent);
+    while let Some(stat_above) = above {
+        if stat_above.name == "samehost" {
+            return true;
+        }
+        above = stat(stat_above.parent);
+    }
+    false
 }
 
 /// Whether it lives in our network namespace. Where that may not be asked, it is taken to.

@@ -23,6 +23,9 @@ use crate::BenchError;
 /// Serves what is listened on until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
 
+/// Serves all connections in one thread.
+type ServeEpoll = fn(&Listening) -> Result<(), BenchError>;
+
 /// A built-in server.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
@@ -33,7 +36,7 @@ pub struct Server {
     /// Talks to one connection, blocking, until it ends.
     converse: fn(&mut Stream) -> std::io::Result<()>,
     /// Serves all connections in one thread instead, by epoll.
-    epoll: Option<fn(&Listening) -> Result<(), BenchError>>,
+    epoll: Option<ServeEpoll>,
     /// Serves all connections in its own way, in place of `converse`.
     run: Option<Run>,
 }

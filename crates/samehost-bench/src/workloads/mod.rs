@@ -4,6 +4,7 @@
 mod awaited;
 mod command;
 mod connect;
+mod fastcgi;
 pub(crate) mod http;
 mod link;
 pub(crate) mod memcached;
@@ -35,6 +36,7 @@ pub use url::with_password;
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
+    &fastcgi::FastCgi,
     &http::Http,
     &wordpress::WordPress,
     &mysql::MySql,
@@ -176,6 +178,16 @@ pub trait Workload: Sync {
         true
     }
 
+    /// Parameters that differ from the defaults in the checkup, which has a few seconds for a server.
+    fn checkup_parameters(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// The workload that measures a server of this kind that already runs.
+    fn running_workload(&self) -> &'static str {
+        self.name()
+    }
+
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.
     fn blocks_per_start(&self) -> u32 {
         3
@@ -192,6 +204,15 @@ pub trait Workload: Sync {
         _wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
         Ok(servers.clone())
+    }
+
+    /// The parameters as they are measured, where one value calls for another beside it; `connections` are those
+    /// given, none for the default.
+    ///
+    /// # Errors
+    /// When a value is none.
+    fn propose(&self, parameters: &Parameters, _connections: &[u32]) -> Result<Parameters, BenchError> {
+        Ok(parameters.clone())
     }
 
     /// Starts what it needs.

@@ -4,7 +4,7 @@
 mod about;
 mod chart;
 mod cpu;
-mod escape;
+pub(crate) mod escape;
 mod figure;
 mod page;
 mod quantiles;
@@ -21,6 +21,9 @@ use samehost_model::Report;
 use crate::view::View;
 use chart::Chart;
 
+pub(crate) use figure::table;
+pub(crate) use page::Front;
+
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     render_page("", &[], &[("", report)], out)
 }
@@ -35,9 +38,18 @@ pub fn render_page(
     reports: &[(&str, &Report)],
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    render_with(&Front { title, notes, html: "" }, reports, out)
+}
+
+/// Several reports as one page, with what stands before them.
+pub(crate) fn render_with(
+    front: &Front<'_>,
+    reports: &[(&str, &Report)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let bodies: Vec<page::Body<'_>> =
         reports.iter().map(|(label, report)| page::Body { label, report }).collect();
-    page::write(title, notes, &bodies, out)
+    page::write(front, &bodies, out)
 }
 
 /// Every chart for which the report has data, and what could not be drawn.

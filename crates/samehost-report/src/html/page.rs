@@ -25,14 +25,19 @@ pub(crate) struct Body<'a> {
     pub(crate) report: &'a Report,
 }
 
-pub(crate) fn write(
-    title: &str,
-    notes: &[String],
-    bodies: &[Body<'_>],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// What stands before the reports.
+pub(crate) struct Front<'a> {
+    /// The page's title; empty for the first report's.
+    pub(crate) title: &'a str,
+    /// Text that must not be missed.
+    pub(crate) notes: &'a [String],
+    /// A part of the page of its own.
+    pub(crate) html: &'a str,
+}
+
+pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write) -> io::Result<()> {
     let first = bodies.first().map_or_else(String::new, |body| head::what(&View::of(body.report)).join(", "));
-    let title = if title.is_empty() { first } else { title.to_owned() };
+    let title = if front.title.is_empty() { first } else { front.title.to_owned() };
     let safe = escape::html(&title);
     writeln!(
         out,
@@ -45,15 +50,19 @@ pub(crate) fn write(
          </head>\n<body>\n<main>",
         env!("CARGO_PKG_VERSION")
     )?;
-    if bodies.len() > 1 {
+    let many = bodies.len() > 1 || !front.html.is_empty();
+    if many {
         writeln!(out, "<h1>{safe}</h1>")?;
-        for note in notes {
+        for note in front.notes {
             writeln!(out, "<p class=\"note\">{}</p>", escape::html(note))?;
         }
-        contents(bodies, out)?;
+        out.write_all(front.html.as_bytes())?;
+        if !bodies.is_empty() {
+            contents(bodies, out)?;
+        }
     }
     for (index, body) in bodies.iter().enumerate() {
-        article(index, body, bodies.len() > 1, out)?;
+        article(index, body, many, out)?;
     }
     writeln!(
         out,

@@ -63,7 +63,8 @@ pub fn ending(report: &Report, claims: &[Claim]) -> Ending {
     ending
 }
 
-fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
+/// What a command line of `bench` asks for.
+pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
     let options = &bench.options;
     let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
     let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);

@@ -29,12 +29,8 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if !BUDGETS.contains(&budget) {
         return Err(WrongUse("--budget takes 20s to 10m; fewer seconds tell nothing".into()).into());
     }
-    let standard_output = std::path::Path::new("-");
-    let to_stdout = [&options.json, &options.html].into_iter().flatten().filter(|p| *p == standard_output);
-    let to_stdout = to_stdout.count();
-    if to_stdout > 1 {
-        return Err(WrongUse("only one output can go to standard output (`-`)".into()).into());
-    }
+    let paths = [&options.json, &options.html].into_iter().flatten();
+    let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
     let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     // Looked at before any server of ours runs.
@@ -68,7 +64,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         samehost_report::render_page("Checkup", &notes, &parts, &mut bytes)?;
         output::write_to(path, &bytes)?;
     }
-    if to_stdout == 0 {
+    if !is_stdout_taken {
         let mut bytes = Vec::new();
         output::terminal().render_checkup(&findings(&reports), &running(&neighbours), &notes, &mut bytes)?;
         std::io::stdout().write_all(&bytes).context("standard output")?;

@@ -55,6 +55,8 @@ fn shortened(arguments: &[String]) -> Vec<String> {
         arguments.extend(["--budget".into(), "20s".into()]);
     } else if arguments[0] == "--budget" {
         arguments[1] = "20s".into();
+    } else if arguments[0] == "reproduce" {
+        arguments.extend(["--budget".into(), "2s".into()]);
     } else if is_bench {
         while let Some(at) =
             arguments.iter().position(|word| QUICK.contains(&word.as_str()) && word.starts_with("--"))

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::support::{Home, QUICK};
 
-struct Opened {
+pub(crate) struct Opened {
     /// The document after all charts were drawn.
-    document: String,
-    console: String,
+    pub(crate) document: String,
+    pub(crate) console: String,
 }
 
 /// Opens a page with a profile of its own, which goes with the home.
-fn open(home: &Home, page: &Path, more: &[&str]) -> Opened {
+pub(crate) fn open(home: &Home, page: &Path, more: &[&str]) -> Opened {
     let profile = format!("--user-data-dir={}", home.path("chromium").display());
     let output = Command::new("chromium")
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", &profile])
@@ -39,7 +39,7 @@ fn script(document: &str, attribute: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn drawn(document: &str, id: &str) -> bool {
+pub(crate) fn drawn(document: &str, id: &str) -> bool {
     let Some(at) = document.find(&format!("id=\"{id}\" role=\"img\"")) else { return false };
     document[at..].split("</figure>").next().unwrap().contains("class=\"main-svg\"")
 }

@@ -12,6 +12,7 @@ mod endings;
 mod honesty;
 mod html;
 mod registry;
+mod reproduce;
 mod scan;
 mod serve;
 mod stored;

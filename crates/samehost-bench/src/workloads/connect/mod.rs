@@ -18,6 +18,7 @@ use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::Caller;
 use crate::fixtures::{BuiltIn, BuiltInSpec};
+use crate::workloads::raw::echo::EchoSession;
 use cycle::Cycle;
 
 /// What every connection sends and expects back.
@@ -188,7 +189,7 @@ impl Running for RunningConnect {
             return Ok(Job::Burst(BurstJob {
                 endpoint,
                 connects: arm.point.connections,
-                request: REQUEST.to_vec(),
+                session: Box::new(|| Box::new(EchoSession::new(REQUEST.len()))),
                 patience: self.patience,
             }));
         }

@@ -8,7 +8,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
-use super::reply::{Got, Head, ReplyReader};
+use super::head::Head;
+use super::reply::{Got, ReplyReader};
 use super::session::{BodyCheck, Expected, HttpSession};
 use crate::BenchError;
 use crate::engine::session::{Bad, Caller, Connector, Session};
@@ -64,7 +65,7 @@ impl RequestParts<'_> {
 
 /// Options of a connection; a certificate is not what is measured.
 fn options() -> ConnectOptions {
-    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
+    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE) }
 }
 
 /// A reply outside the measurement: its head and body.

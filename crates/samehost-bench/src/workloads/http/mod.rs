@@ -3,6 +3,7 @@
 
 mod address;
 mod exchange;
+mod head;
 mod reply;
 mod running;
 mod session;
@@ -11,10 +12,10 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
-pub(crate) use exchange::{HttpConnector, OneShot, RequestParts, fetch, fetch_field};
-pub(crate) use reply::refusal;
+pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
+pub(crate) use head::refusal;
 use running::RunningHttp;
-pub(crate) use session::Expected;
+pub(crate) use session::{Expected, HttpSession};
 
 /// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;

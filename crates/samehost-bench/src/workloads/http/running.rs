@@ -7,7 +7,7 @@ use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
 
 use super::address::Address;
 use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
-use super::reply::refusal;
+use super::head::refusal;
 use super::session::Expected;
 use super::{is_per_request, pipeline, post_size};
 use crate::BenchError;

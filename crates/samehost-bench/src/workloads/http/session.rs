@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::reply::{Got, Head, ReplyReader, refusal};
+use super::head::{Head, refusal};
+use super::reply::{Got, ReplyReader};
 use crate::engine::session::{Bad, Progress, Session};
 
 /// What a right body is.

@@ -26,7 +26,7 @@ impl Workload for Proxy {
     }
 
     fn about(&self) -> &'static str {
-        "nginx in front of Thin, Puma, gunicorn or the built-in server: their number, transport and HTTP version"
+        "nginx in front of Thin, Puma, gunicorn or the built-in server, in eight conditions"
     }
 
     fn example(&self) -> &'static str {
@@ -110,6 +110,15 @@ impl Workload for Proxy {
 
     fn server_kind(&self) -> Option<&'static ServerKind> {
         Some(&NGINX)
+    }
+
+    fn checkup_parameters(&self) -> &'static [(&'static str, &'static str)] {
+        &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")]
+    }
+
+    /// What stands behind an nginx that runs is not ours to change: only the hop in front of it can be measured.
+    fn running_workload(&self) -> &'static str {
+        "http"
     }
 
     /// Two processes of the same program differ by more than the transports do: their luck is drawn anew for each

@@ -190,6 +190,15 @@ impl Running for RunningProxy {
             self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
                 BenchError::Usage(format!("nginx was not told of the condition of {}", arm.id))
             })?;
+        for backend in self.backends.values_mut().flatten() {
+            if backend.has_ended() {
+                return Err(BenchError::ServerLost {
+                    endpoint: self.kind.title.into(),
+                    reason: format!("process {} behind nginx has ended", backend.pid()),
+                    server_said: backend.said(),
+                });
+            }
+        }
         let asked = fetch_field(&self.front, &request(WHERE, &Condition::host(number)), ASKED)?;
         self.asked = asked.unwrap_or_default();
         let is_unix = self.asked.starts_with("unix:");

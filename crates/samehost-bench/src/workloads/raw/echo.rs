@@ -4,7 +4,7 @@ use crate::engine::session::{Bad, Progress, Session};
 
 /// One connection's conversation with an echo server.
 #[derive(Debug)]
-pub(super) struct EchoSession {
+pub(in crate::workloads) struct EchoSession {
     message: Vec<u8>,
     number: u64,
     /// Bytes of the current reply that came and were right.
@@ -13,7 +13,7 @@ pub(super) struct EchoSession {
 
 impl EchoSession {
     /// A conversation of messages of `size` bytes.
-    pub(super) fn new(size: usize) -> Self {
+    pub(in crate::workloads) fn new(size: usize) -> Self {
         let message = (0..size).map(|i| (i % 251) as u8).collect();
         EchoSession { message, number: 0, received: 0 }
     }

@@ -1,7 +1,7 @@
 //! Bytes and nothing else: ping-pong (a message there and back) and bulk (a stream to a receiver that
 //! acknowledges), against the built-in servers or any echo server that already runs.
 
-mod echo;
+pub(super) mod echo;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,60 @@
+//! What to say of a burst: whether the backlog was too short for it, and what would be enough. Pure, but for one look
+//! at a limit of the kernel.
+
+use samehost_model::{Code, Warning};
+
+/// The most that the kernel lets a backlog be.
+pub(super) fn somaxconn() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
+}
+
+/// What to say of a backlog that is shorter than the burst. While no child accepts, each connect but the first needs
+/// a place in it; the kernel takes one more than the backlog.
+pub(super) fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
+    let effective = somaxconn.map_or(backlog, |most| backlog.min(most));
+    if connections <= effective {
+        return None;
+    }
+    let cap = match somaxconn {
+        Some(most) if most < connections => format!(
+            "; net.core.somaxconn is {most} and caps it: raise that first (`sysctl net.core.somaxconn={connections}`)"
+        ),
+        _ => String::new(),
+    };
+    Some(Warning::new(
+        Code::Note,
+        "",
+        format!(
+            "a backlog of {effective} is shorter than the burst: listen.backlog = {connections} holds all of it{cap}"
+        ),
+    ))
+}
+
+/// Why nginx answered 502, in the words of its error log.
+pub(super) fn explain(log: &str) -> Option<Warning> {
+    let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed ")?;
+    let reason = reason.split_once(')')?.0.to_owned() + ")";
+    Some(Warning::new(Code::Errors, "", format!("nginx answered 502, for its connect() failed {reason}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_backlog_is_told_with_the_one_that_is_enough() {
+        let said = advise(128, 16, Some(4096)).unwrap().message;
+        assert!(said.contains("listen.backlog = 128") && !said.contains("somaxconn"), "{said}");
+        assert_eq!(advise(128, 128, Some(4096)), None);
+        let capped = advise(500, 511, Some(128)).unwrap().message;
+        assert!(capped.contains("a backlog of 128") && capped.contains("net.core.somaxconn=500"), "{capped}");
+    }
+
+    #[test]
+    fn a_bad_gateway_is_explained_by_nginx() {
+        let log = "2026/11/21 07:43:04 [error] 12#12: *57 connect() to unix:/run/x/unix-16.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 127.0.0.1";
+        let said = explain(log).unwrap().message;
+        assert!(said.ends_with("failed (11: Resource temporarily unavailable)"), "{said}");
+        assert_eq!(explain("all is well"), None);
+    }
+}

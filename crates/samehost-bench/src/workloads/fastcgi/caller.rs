@@ -1,0 +1,70 @@
+//! A connection for each request, as nginx makes them by default: connect, ask, read the reply to its end, close.
+
+use std::io::{Read, Write};
+
+use samehost_model::Endpoint;
+use samehost_transport::{ConnectOptions, connect};
+
+use super::session::FastCgiSession;
+use crate::engine::session::{Bad, Caller, Progress, Session};
+use crate::workloads::connect_failure;
+
+/// Bytes read at once.
+const BUFFER: usize = 64 * 1024;
+
+/// Makes a new connection for each request.
+pub(super) struct PerRequest {
+    endpoint: Endpoint,
+    options: ConnectOptions,
+    session: FastCgiSession,
+    observed: Option<String>,
+    out: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl PerRequest {
+    /// `observed` is what the kernel said of a connection made before.
+    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, observed: Option<String>) -> Self {
+        PerRequest {
+            endpoint: endpoint.clone(),
+            options: ConnectOptions::default(),
+            session,
+            observed,
+            out: Vec::with_capacity(1024),
+            input: vec![0; BUFFER],
+        }
+    }
+}
+
+impl Caller for PerRequest {
+    fn call(&mut self) -> Result<(), Bad> {
+        let mut stream = connect(&self.endpoint, &self.options)
+            .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
+        self.out.clear();
+        self.session.request(&mut self.out);
+        stream.write_all(&self.out).map_err(|error| Bad::new("write failed", error.to_string()))?;
+        let mut filled = 0;
+        loop {
+            match stream.read(&mut self.input[filled..]) {
+                Ok(0) => return Err(Bad::new("connection closed", "before the end of the reply")),
+                Ok(read) => filled += read,
+                Err(error) => return Err(Bad::new("read failed", error.to_string())),
+            }
+            match self.session.response(&self.input[..filled])? {
+                Progress::More { consumed } => {
+                    self.input.copy_within(consumed..filled, 0);
+                    filled -= consumed;
+                }
+                Progress::Complete { consumed } if consumed == filled => return Ok(()),
+                Progress::Rejected { kind, .. } => return Err(Bad::new(kind, "the server's answer")),
+                Progress::Complete { .. } | Progress::Last { .. } => {
+                    return Err(Bad::new("unasked bytes", "behind the end of the reply"));
+                }
+            }
+        }
+    }
+
+    fn observed(&self) -> Option<String> {
+        self.observed.clone()
+    }
+}

@@ -1,0 +1,197 @@
+//! nginx in front of PHP-FPM: one way into it, a location for each pool behind it. The transport in front stays the
+//! same while those behind are compared.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use samehost_model::{Endpoint, Transport};
+
+use super::script;
+use crate::BenchError;
+use crate::fixtures::{Nginx, NginxSpec};
+use crate::workloads::http::{RequestParts, fetch};
+
+/// Where nginx itself says that it is there.
+const READY: &str = "/ready";
+
+/// What nginx is to pass on, and how.
+pub(super) struct FrontSpec<'a> {
+    /// What clients connect to: a port of 127.0.0.1, or a Unix socket.
+    pub(super) transport: Transport,
+    /// Each pool's name and address.
+    pub(super) pools: &'a [(String, Endpoint)],
+    /// Path of the script.
+    pub(super) script: &'a Path,
+    /// Connections in front at the same time.
+    pub(super) connections: u32,
+    /// Connections to each pool that stay open; none for a new one per request, nginx's default.
+    pub(super) kept: Option<u32>,
+}
+
+/// A private nginx in front.
+#[derive(Debug)]
+pub(super) struct Front {
+    nginx: Nginx,
+    endpoint: Endpoint,
+}
+
+impl Front {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it is not installed, does not get ready, or a path cannot be written down.
+    pub(super) fn start(program: &Path, spec: &FrontSpec<'_>) -> Result<Self, BenchError> {
+        let locations = locations(spec)?;
+        let endpoint = |directory: &Path, port| match spec.transport {
+            Transport::Unix => Endpoint::Unix(directory.join("front.sock")),
+            _ => Endpoint::Tcp { host: "127.0.0.1".into(), port },
+        };
+        let http = |directory: &Path, port| {
+            let listen = match endpoint(directory, port) {
+                Endpoint::Unix(path) => format!("unix:{}", path.display()),
+                _ => format!("127.0.0.1:{port}"),
+            };
+            // Its own backlog is not to be the limit; the kernel lowers it to net.core.somaxconn.
+            format!("{}  server {{\n    listen {listen} backlog=65535;\n{}  }}\n", locations.0, locations.1)
+        };
+        let spec = NginxSpec { connections: spec.connections, workers: 1, http: &http };
+        let nginx = Nginx::start(program, &spec, |directory, port| {
+            let endpoint = endpoint(directory, port);
+            match fetch(&endpoint, &request(READY))?.0.status {
+                204 => Ok(()),
+                _ => Err(BenchError::lost(&endpoint, "another server answers there")),
+            }
+        })?;
+        let endpoint = endpoint(nginx.directory(), nginx.port());
+        Ok(Front { nginx, endpoint })
+    }
+
+    /// Where clients connect.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its processes, by the first.
+    pub(super) fn pid(&self) -> u32 {
+        self.nginx.pid()
+    }
+
+    /// The end of its error log.
+    pub(super) fn said(&self) -> String {
+        self.nginx.said()
+    }
+}
+
+/// The request that nginx passes on to a pool.
+pub(super) fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
+    let target = if query.is_empty() { format!("/{pool}") } else { format!("/{pool}?{query}") };
+    request(&target)
+}
+
+fn request(target: &str) -> Arc<[u8]> {
+    let parts = RequestParts {
+        method: "GET",
+        target,
+        host: "localhost",
+        version: "1.1",
+        keeps: true,
+        authorization: None,
+        body: None,
+        length: 0,
+    };
+    parts.bytes()
+}
+
+/// The lines before the server and those in it.
+fn locations(spec: &FrontSpec<'_>) -> Result<(String, String), BenchError> {
+    let (mut upstreams, mut locations) =
+        (String::new(), format!("    location = {READY} {{ return 204; }}\n"));
+    let script = quoted(&spec.script.display().to_string())?;
+    // What is the same for each request is nginx's own business; the script's path is ours.
+    let parameters: String = script::parameters("", "", "")
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let value = match name {
+                "SCRIPT_FILENAME" => script.clone(),
+                "QUERY_STRING" => "$query_string".into(),
+                "REQUEST_METHOD" => "$request_method".into(),
+                "CONTENT_TYPE" => "$content_type".into(),
+                "CONTENT_LENGTH" => "$content_length".into(),
+                "SCRIPT_NAME" | "DOCUMENT_URI" => "$document_uri".into(),
+                "REQUEST_URI" => "$request_uri".into(),
+                "REMOTE_PORT" => "$remote_port".into(),
+                // nginx passes the request's fields on by itself.
+                "DOCUMENT_ROOT" | "HTTP_HOST" => return None,
+                _ => value.to_owned(),
+            };
+            Some(format!("      fastcgi_param {name} {value};\n"))
+        })
+        .collect();
+    for (name, endpoint) in spec.pools {
+        let address = match endpoint {
+            Endpoint::Unix(path) => quoted(&format!("unix:{}", path.display()))?,
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+            other => return Err(BenchError::Usage(format!("nginx does not pass requests on to {other}"))),
+        };
+        let pass = match spec.kept {
+            Some(kept) => {
+                upstreams.push_str(&format!(
+                    "  upstream {name} {{ server {address}; keepalive {kept}; keepalive_requests 1000000000; }}\n"
+                ));
+                format!("{name};\n      fastcgi_keep_conn on")
+            }
+            None => address,
+        };
+        locations.push_str(&format!(
+            "    location = /{name} {{\n      fastcgi_pass {pass};\n{parameters}    }}\n"
+        ));
+    }
+    Ok((upstreams, locations))
+}
+
+/// A word of nginx's configuration, in quotes.
+fn quoted(word: &str) -> Result<String, BenchError> {
+    if word.contains(['"', '$', '\\']) || word.chars().any(char::is_control) {
+        return Err(BenchError::Usage(format!(
+            "`{}` cannot stand in the configuration of nginx; use a path without quotes, `$` and backslashes",
+            word.escape_debug()
+        )));
+    }
+    Ok(format!("\"{word}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pool_has_a_location_of_its_own() {
+        let pools = [
+            ("tcp-5".to_owned(), Endpoint::Tcp { host: "127.0.0.1".into(), port: 9000 }),
+            ("unix-5".to_owned(), Endpoint::Unix("/run/x/unix-5.sock".into())),
+        ];
+        let spec = |kept| FrontSpec {
+            transport: Transport::Tcp,
+            pools: &pools,
+            script: Path::new("/srv/a.php"),
+            connections: 1,
+            kept,
+        };
+        let (before, inside) = locations(&spec(None)).unwrap();
+        assert!(before.is_empty());
+        for line in [
+            "location = /tcp-5 {",
+            "fastcgi_pass 127.0.0.1:9000;",
+            "fastcgi_pass \"unix:/run/x/unix-5.sock\";",
+            "fastcgi_param SCRIPT_FILENAME \"/srv/a.php\";",
+            "fastcgi_param QUERY_STRING $query_string;",
+        ] {
+            assert!(inside.lines().any(|given| given.trim() == line), "{line} in:\n{inside}");
+        }
+        let (before, inside) = locations(&spec(Some(4))).unwrap();
+        assert!(before.contains("upstream tcp-5 { server 127.0.0.1:9000; keepalive 4;"), "{before}");
+        assert!(inside.contains("fastcgi_pass unix-5;\n      fastcgi_keep_conn on;"), "{inside}");
+        assert!(quoted("/srv/$a.php").is_err());
+    }
+}

@@ -1,0 +1,396 @@
+//! PHP-FPM while it is measured: a private one with a pool for each transport and backlog or the given servers, the
+//! script, and a trial's connections.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport, parse_count_list, parse_duration};
+use samehost_transport::Stream;
+
+use super::advice::{advise, explain, somaxconn};
+use super::caller::PerRequest;
+use super::front::{Front, FrontSpec, request_for};
+use super::record::{self, Ending};
+use super::session::{FastCgiSession, Reply, whole_reply};
+use super::{backlog, children, is_burst, is_kept, is_via_nginx, script};
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::burst::BurstJob;
+use crate::engine::session::{Caller, Connector, Session};
+use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
+use crate::workloads::link::Link;
+use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, needs_private};
+
+/// How often a PHP-FPM was started, so that the order of its pools alternates.
+static STARTS: AtomicU32 = AtomicU32::new(0);
+
+/// A running PHP-FPM.
+pub(super) struct RunningFastCgi {
+    private: Option<PhpFpm>,
+    front: Option<Front>,
+    given: BTreeMap<Transport, Endpoint>,
+    foreign_pids: Vec<u32>,
+    parameters: Parameters,
+    version: String,
+    /// The pool of the trial at hand: its children alone are the server then.
+    pool: Option<String>,
+    /// Of the trial at hand: where PHP-FPM is.
+    asked: Option<Endpoint>,
+    /// Of the trial at hand: connections and backlog of a burst.
+    burst: Option<(u32, u32)>,
+}
+
+impl RunningFastCgi {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        let parameters = start.parameters.clone();
+        let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
+        let private = if needs_private(start)? {
+            check_script(&parameters["script"])?;
+            Some(PhpFpm::start(&start.program, &spec(start)?)?)
+        } else {
+            // A server that is not there is the first thing to know.
+            for endpoint in given.values() {
+                Link::connect(endpoint)?;
+            }
+            check_given(&parameters)?;
+            None
+        };
+        let mut running = RunningFastCgi {
+            version: if private.is_some() { PhpFpm::version()? } else { String::new() },
+            private,
+            front: None,
+            foreign_pids: foreign_pids(given.values()),
+            given,
+            parameters,
+            pool: None,
+            asked: None,
+            burst: None,
+        };
+        if is_via_nginx(&running.parameters) {
+            running.front = Some(running.start_front(start)?);
+        }
+        Ok(running)
+    }
+
+    /// nginx in front of every pool that a trial may ask.
+    fn start_front(&self, start: &Start) -> Result<Front, BenchError> {
+        let mut pools = Vec::new();
+        for backlog in parse_count_list(&self.parameters["backlog"])? {
+            for transport in &start.transports {
+                let name = pool(*transport, &backlog.to_string());
+                if let Some(endpoint) = self.endpoint_of(*transport, &name) {
+                    pools.push((name, endpoint));
+                }
+            }
+        }
+        let kept = children(&self.parameters, start.most_connections)?;
+        let spec = FrontSpec {
+            transport: self.parameters["front"].parse()?,
+            pools: &pools,
+            script: &self.script(),
+            connections: start.most_connections,
+            kept: is_kept(&self.parameters).then_some(kept),
+        };
+        Front::start(&start.program, &spec)
+    }
+
+    fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
+        let private = self.private.as_ref().and_then(|private| private.endpoint(pool));
+        self.given.get(&transport).or(private).cloned()
+    }
+
+    /// Path of the script as PHP-FPM sees it.
+    fn script(&self) -> PathBuf {
+        match (self.parameters["script"].as_str(), &self.private) {
+            ("", Some(private)) => private.scripts().join(script::FILE),
+            (path, _) => path.into(),
+        }
+    }
+
+    fn request(&self, query: &str, ending: Ending) -> Arc<[u8]> {
+        let file = self.script().display().to_string();
+        let name = file.rsplit('/').next().unwrap_or_default();
+        let uri = if query.is_empty() { format!("/{name}") } else { format!("/{name}?{query}") };
+        record::request(&script::parameters(&file, query, &uri), ending).into()
+    }
+
+    /// Asks once or twice before the trial: whether the script runs, and what it prints.
+    fn learn(
+        &self,
+        endpoint: &Endpoint,
+        query: &str,
+        body: Option<Arc<[u8]>>,
+    ) -> Result<Learned, BenchError> {
+        let request = self.request(query, Ending::Closed);
+        let mut observed = None;
+        let ask = || -> Result<Vec<u8>, BenchError> {
+            let mut link = Link::connect(endpoint)?;
+            let (reply, body) = link.ask(&request, whole_reply)?;
+            if refusal(reply.status).is_some() {
+                return Err(self.refused(endpoint, &reply, &body));
+            }
+            observed = link.into_stream()?.observed().ok().map(|observed| observed.to_string());
+            Ok(body)
+        };
+        let expected = self.expected(endpoint, body, ask)?;
+        Ok(Learned { expected, observed })
+    }
+
+    /// The job of a trial through nginx: the connections in front stay open, but for those of a burst.
+    fn job_through(
+        &self,
+        front: &Front,
+        arm: &Arm,
+        pool: &str,
+        query: &str,
+        body: Option<Arc<[u8]>>,
+    ) -> Result<Job, BenchError> {
+        let (endpoint, request) = (front.endpoint().clone(), request_for(pool, query));
+        let ask = || -> Result<Vec<u8>, BenchError> {
+            let (head, body) = fetch(&endpoint, &request)?;
+            match refusal(head.status) {
+                None => Ok(body),
+                Some(_) => {
+                    let reply = Reply { status: head.status, complaint: front.said(), ..Reply::default() };
+                    Err(self.refused(&endpoint, &reply, &body))
+                }
+            }
+        };
+        let expected = self.expected(&endpoint, body, ask)?;
+        if is_burst(&self.parameters) {
+            return Ok(Job::Burst(BurstJob {
+                endpoint,
+                connects: arm.point.connections,
+                session: Box::new(move || {
+                    Box::new(HttpSession::new(Arc::clone(&request), 1, expected.clone()))
+                }),
+                patience: parse_duration(&self.parameters["patience"])?,
+            }));
+        }
+        let connector = HttpConnector { endpoint, request, pipeline: 1, expected };
+        Ok(Job::Sessions { connector: Arc::new(connector), small: true })
+    }
+
+    /// What a right body is: that of our script is known; of another, what it prints twice.
+    fn expected(
+        &self,
+        endpoint: &Endpoint,
+        body: Option<Arc<[u8]>>,
+        mut ask: impl FnMut() -> Result<Vec<u8>, BenchError>,
+    ) -> Result<Expected, BenchError> {
+        let first = ask()?;
+        match body {
+            Some(known) if *known == *first => Ok(Expected::Bytes(known)),
+            Some(known) => {
+                let reason = format!(
+                    "our script printed {} bytes that are not the {} asked for",
+                    first.len(),
+                    known.len()
+                );
+                Err(BenchError::lost(endpoint, reason))
+            }
+            None if ask()? == first => Ok(Expected::Bytes(first.into())),
+            None => Ok(Expected::Anything),
+        }
+    }
+
+    fn refused(&self, endpoint: &Endpoint, reply: &Reply, body: &[u8]) -> BenchError {
+        let said = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().replace(['\n', '\r'], " ");
+        let words = [format!("status {}", reply.status), said, reply.complaint.replace('\n', " ")];
+        let answer: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        BenchError::Refused {
+            endpoint: endpoint.to_string(),
+            what: format!("the script {}", self.script().display()),
+            answer: answer.join("; "),
+            try_next: match reply.status {
+                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as www-data or nobody when root starts it: that user must be able to read the script and to pass every directory above it".into(),
+                403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user".into(),
+                _ => "see that the script runs through your web server first".into(),
+            },
+        }
+    }
+}
+
+/// What was learned before a trial.
+struct Learned {
+    expected: Expected,
+    observed: Option<String>,
+}
+
+/// A pool for each transport and backlog; which transport's children are started first alternates.
+fn spec(start: &Start) -> Result<PhpFpmSpec, BenchError> {
+    let children = children(&start.parameters, start.most_connections)?;
+    let mut pools = Vec::new();
+    for backlog in parse_count_list(&start.parameters["backlog"])? {
+        for transport in &start.transports {
+            pools.push(Pool {
+                name: pool(*transport, &backlog.to_string()),
+                transport: *transport,
+                children,
+                backlog,
+                clear_env: true,
+                settings: Vec::new(),
+            });
+        }
+    }
+    if STARTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        pools.reverse();
+    }
+    Ok(PhpFpmSpec { pools, scripts: vec![(script::FILE.into(), script::built_in())] })
+}
+
+fn pool(transport: Transport, backlog: &str) -> String {
+    format!("{transport}-{backlog}")
+}
+
+fn check_script(path: &str) -> Result<(), BenchError> {
+    let wrong = |reason: &str| Err(BenchError::Usage(format!("--script {path}: {reason}")));
+    match Path::new(path) {
+        _ if path.is_empty() => Ok(()),
+        relative if !relative.is_absolute() => wrong("give its absolute path, for PHP-FPM knows no other"),
+        missing if !missing.is_file() => wrong("there is no such file"),
+        _ => Ok(()),
+    }
+}
+
+/// What only a private server can be told.
+fn check_given(parameters: &Parameters) -> Result<(), BenchError> {
+    if parameters["script"].is_empty() {
+        return Err(BenchError::Usage(
+            "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over".into(),
+        ));
+    }
+    Ok(())
+}
+
+impl Running for RunningFastCgi {
+    fn server(&self) -> ServerInfo {
+        let pids = match (&self.private, &self.pool) {
+            (Some(private), Some(pool)) => private.pids_of(pool),
+            (Some(private), None) => vec![private.pid()],
+            (None, _) => self.foreign_pids.clone(),
+        };
+        ServerInfo {
+            kind: if self.private.is_some() {
+                "PHP-FPM, a pool for each transport (a pool has one address), started afresh for every block"
+            } else {
+                "PHP-FPM, a different pool for each transport: what differs between them counts as the transport's"
+            }
+            .into(),
+            version: self.version.clone(),
+            managed: self.private.is_some(),
+            pids,
+        }
+    }
+
+    fn proxy_pids(&self) -> Vec<u32> {
+        self.front.iter().map(Front::pid).collect()
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        let backlog = backlog(&arm.point, &self.parameters).to_owned();
+        let name = pool(arm.transport, &backlog);
+        let endpoint = self.endpoint_of(arm.transport, &name).ok_or_else(|| {
+            BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
+        })?;
+        self.pool = Some(name.clone());
+        let burst = is_burst(&self.parameters);
+        let (query, body) = if self.parameters["script"].is_empty() {
+            let size = arm.point.size_bytes.unwrap_or(128);
+            let nap = if burst { parse_duration(&self.parameters["nap"])? } else { Duration::ZERO };
+            (script::query(size, nap), Some(script::body(size)))
+        } else {
+            (self.parameters["query"].clone(), None)
+        };
+        self.burst = burst.then(|| (arm.point.connections, backlog.parse().unwrap_or(u32::MAX)));
+        self.asked = Some(endpoint.clone());
+        if let Some(front) = &self.front {
+            return self.job_through(front, arm, &name, &query, body);
+        }
+        let Learned { expected, observed } = self.learn(&endpoint, &query, body)?;
+        if burst {
+            let request = self.request(&query, Ending::Closed);
+            return Ok(Job::Burst(BurstJob {
+                endpoint,
+                connects: arm.point.connections,
+                session: Box::new(move || {
+                    Box::new(FastCgiSession::new(Arc::clone(&request), expected.clone()))
+                }),
+                patience: parse_duration(&self.parameters["patience"])?,
+            }));
+        }
+        if is_kept(&self.parameters) {
+            let request = self.request(&query, Ending::Kept);
+            return Ok(Job::Sessions {
+                connector: Arc::new(FastCgiConnector { endpoint, request, expected }),
+                small: true,
+            });
+        }
+        let request = self.request(&query, Ending::Closed);
+        let caller = |_| {
+            let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
+            Box::new(PerRequest::new(&endpoint, session, observed.clone())) as Box<dyn Caller>
+        };
+        Ok(Job::Callers((0..arm.point.connections).map(caller).collect()))
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let first = self.parameters["backlog"].split(',').next().unwrap_or_default();
+        self.endpoint_of(transport, &pool(transport, first))
+    }
+
+    fn said(&self) -> String {
+        let behind = self.private.as_ref().map(PhpFpm::said).unwrap_or_default();
+        match &self.front {
+            Some(front) => format!("{behind}\n{}", front.said()).trim().to_owned(),
+            None => behind,
+        }
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        if let (Some(front), Some(asked)) = (&self.front, &self.asked) {
+            let seen = sample.transport_observed.take().unwrap_or_default();
+            sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
+            if sample.errors.contains_key("HTTP 502") {
+                sample.warnings.extend(explain(&front.said()));
+            }
+        }
+        if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
+            sample.warnings.extend(advise(connections, backlog, somaxconn()));
+        }
+    }
+}
+
+struct FastCgiConnector {
+    endpoint: Endpoint,
+    request: Arc<[u8]>,
+    expected: Expected,
+}
+
+impl Connector for FastCgiConnector {
+    fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
+        let stream = Link::connect(&self.endpoint)?.into_stream()?;
+        let session = FastCgiSession::new(Arc::clone(&self.request), self.expected.clone());
+        Ok((stream, Box::new(session)))
+    }
+
+    fn endpoint(&self) -> String {
+        self.endpoint.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_a_file_with_an_absolute_path() {
+        assert!(check_script("").is_ok() && check_script("/etc/passwd").is_ok());
+        assert!(check_script("a.php").unwrap_err().to_string().contains("absolute"));
+        assert!(check_script("/no/such.php").unwrap_err().to_string().contains("no such file"));
+    }
+}

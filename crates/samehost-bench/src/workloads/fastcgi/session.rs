@@ -1,0 +1,287 @@
+//! One connection's conversation with a FastCGI server: the same request over and over, and replies that are read to
+//! their end and checked. Pure: no I/O, no clock.
+
+use std::sync::Arc;
+
+use super::record::{Piece, RecordReader};
+use crate::engine::session::{Bad, Progress, Session};
+use crate::workloads::http::{Expected, refusal};
+
+/// Longest head of a script's output.
+const LONGEST_HEAD: usize = 64 * 1024;
+/// How much of a complaint is kept for a message.
+const MOST_COMPLAINT: usize = 2048;
+
+/// What a reply said, beyond being right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// The status code; 200 where the script named none (RFC 3875, section 6.3.3).
+    pub(super) status: u16,
+    /// Bytes of the body that came.
+    pub(super) length: usize,
+    /// What it wrote on its standard error, or the beginning of that.
+    pub(super) complaint: String,
+}
+
+/// A reply as it comes in.
+#[derive(Debug, Default)]
+struct Reading {
+    records: RecordReader,
+    /// Fields that came, until they are whole.
+    head: Vec<u8>,
+    status: Option<u16>,
+    length: usize,
+    complaint: Vec<u8>,
+}
+
+/// One connection's conversation.
+#[derive(Debug)]
+pub(super) struct FastCgiSession {
+    request: Arc<[u8]>,
+    expected: Expected,
+    reading: Reading,
+}
+
+impl FastCgiSession {
+    /// A conversation on a fresh connection.
+    pub(super) fn new(request: Arc<[u8]>, expected: Expected) -> Self {
+        FastCgiSession { request, expected, reading: Reading::default() }
+    }
+}
+
+impl Session for FastCgiSession {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        self.reading.begin();
+        out.extend_from_slice(&self.request);
+    }
+
+    fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
+        let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
+            // What a refusal says is not compared.
+            Some(_) => Ok(()),
+            None => compare(&self.expected, from, part),
+        })?;
+        let Some(reply) = reply else { return Ok(Progress::More { consumed }) };
+        match refusal(reply.status) {
+            Some(kind) => Ok(Progress::Rejected { consumed, kind }),
+            None => whole(&self.expected, reply.length).map(|()| Progress::Complete { consumed }),
+        }
+    }
+}
+
+/// Whether these bytes of a body may stand behind so many others.
+fn compare(expected: &Expected, from: usize, part: &[u8]) -> Result<(), Bad> {
+    match expected {
+        Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
+            Err(Bad::new("wrong body", "a body differs from the one before"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn whole(expected: &Expected, length: usize) -> Result<(), Bad> {
+    match expected {
+        Expected::Bytes(bytes) if bytes.len() != length => {
+            Err(Bad::new("wrong body", format!("{length} bytes instead of {}", bytes.len())))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Reading {
+    /// Gets ready for the next reply; what is allocated stays.
+    fn begin(&mut self) {
+        self.records = RecordReader::default();
+        self.head.clear();
+        self.status = None;
+        self.length = 0;
+        self.complaint.clear();
+    }
+
+    /// Takes more bytes; those of a body go to `body` with the status and their place. The reply, once it is whole,
+    /// and the bytes used up.
+    fn take(
+        &mut self,
+        input: &[u8],
+        mut body: impl FnMut(u16, usize, &[u8]) -> Result<(), Bad>,
+    ) -> Result<(Option<Reply>, usize), Bad> {
+        let mut at = 0;
+        loop {
+            let (piece, used) = self.records.next(&input[at..])?;
+            at += used;
+            match piece {
+                None => return Ok((None, at)),
+                Some(Piece::Output(mut part)) => {
+                    if self.status.is_none() {
+                        part = self.take_head(part)?;
+                    }
+                    if let Some(status) = self.status {
+                        body(status, self.length, part)?;
+                    }
+                    self.length += part.len();
+                }
+                Some(Piece::Complaint(part)) => {
+                    let room = MOST_COMPLAINT.saturating_sub(self.complaint.len());
+                    self.complaint.extend_from_slice(&part[..part.len().min(room)]);
+                }
+                Some(Piece::End { protocol: 0, exit: 0 }) => {
+                    let status =
+                        self.status.ok_or_else(|| Bad::new("malformed reply", "it ends inside its head"))?;
+                    let complaint = String::from_utf8_lossy(&self.complaint).trim().to_owned();
+                    return Ok((Some(Reply { status, length: self.length, complaint }), at));
+                }
+                Some(Piece::End { protocol, exit }) => {
+                    let detail = format!("protocol status {protocol}, exit status {exit}");
+                    return Err(Bad::new(protocol_refusal(protocol), detail));
+                }
+            }
+        }
+    }
+
+    /// Takes the fields of a script's output, and hands back what is behind them.
+    fn take_head<'a>(&mut self, part: &'a [u8]) -> Result<&'a [u8], Bad> {
+        let before = self.head.len();
+        self.head.extend_from_slice(part);
+        let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return if self.head.len() > LONGEST_HEAD {
+                Err(Bad::new("malformed reply", format!("a head of more than {LONGEST_HEAD} bytes")))
+            } else {
+                Ok(&[])
+            };
+        };
+        self.status = Some(status(&self.head[..end])?);
+        Ok(&part[end + 4 - before..])
+    }
+}
+
+/// The status that the fields of a script's output name; 200 where they name none.
+fn status(head: &[u8]) -> Result<u16, Bad> {
+    for line in head.split(|byte| *byte == b'\n') {
+        let Some((name, value)) = line.split_at_checked(7) else { continue };
+        if name.eq_ignore_ascii_case(b"Status:") {
+            let code = value.trim_ascii().first_chunk::<3>().and_then(|code| std::str::from_utf8(code).ok());
+            let code = code.and_then(|code| code.parse().ok());
+            return code.ok_or_else(|| Bad::new("malformed reply", "a Status that is no number"));
+        }
+    }
+    Ok(200)
+}
+
+/// Why the server did not take a request (section 5.5).
+fn protocol_refusal(protocol: u8) -> &'static str {
+    match protocol {
+        0 => "script failed",
+        1 => "FCGI_CANT_MPX_CONN",
+        2 => "FCGI_OVERLOADED",
+        3 => "FCGI_UNKNOWN_ROLE",
+        _ => "malformed reply",
+    }
+}
+
+/// A reply with its body, and how many bytes it took.
+pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
+
+/// Reads one reply outside the hot path.
+pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, String> {
+    let mut body = Vec::new();
+    let mut reading = Reading::default();
+    let taken = reading.take(input, |_, _, part| {
+        body.extend_from_slice(part);
+        Ok(())
+    });
+    let (reply, used) = taken.map_err(|bad| bad.to_string())?;
+    Ok(reply.map(|reply| ((reply, body), used)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::reply;
+    use super::*;
+    use proptest::prelude::*;
+
+    const DONE: [u8; 8] = [0; 8];
+
+    fn answered(expected: &[u8], bytes: &[u8]) -> Result<Progress, Bad> {
+        let mut session = FastCgiSession::new(b"ask".as_slice().into(), Expected::Bytes(expected.into()));
+        let mut out = Vec::new();
+        session.request(&mut out);
+        assert_eq!(out, b"ask");
+        session.response(bytes)
+    }
+
+    #[test]
+    fn bodies_are_compared_and_statuses_read() {
+        let ok = reply(b"Content-type: text/html\r\n\r\nhello", b"", 1000, DONE);
+        assert_eq!(answered(b"hello", &ok), Ok(Progress::Complete { consumed: ok.len() }));
+        assert_eq!(answered(b"hullo", &ok).unwrap_err().kind, "wrong body");
+        assert_eq!(answered(b"hello!", &ok).unwrap_err().kind, "wrong body");
+        assert_eq!(answered(b"hell", &ok).unwrap_err().kind, "wrong body");
+        let missing = reply(b"Status: 404 Not Found\r\nA: b\r\n\r\nFile not found.\n", b"no", 1000, DONE);
+        assert_eq!(
+            answered(b"hello", &missing),
+            Ok(Progress::Rejected { consumed: missing.len(), kind: "HTTP 404" })
+        );
+        let failed = reply(b"status:500\r\n\r\n", b"PHP Fatal error: no", 9, DONE);
+        assert_eq!(
+            answered(b"hello", &failed),
+            Ok(Progress::Rejected { consumed: failed.len(), kind: "HTTP 500" })
+        );
+        let ((said, body), used) = whole_reply(&failed).unwrap().unwrap();
+        assert_eq!((said.status, said.complaint.as_str(), used), (500, "PHP Fatal error: no", failed.len()));
+        assert!(body.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_does_not_take_the_request_is_no_success() {
+        for (end, kind) in [
+            ([0, 0, 0, 0, 2, 0, 0, 0], "FCGI_OVERLOADED"),
+            ([0, 0, 0, 0, 1, 0, 0, 0], "FCGI_CANT_MPX_CONN"),
+            ([0, 0, 0, 0, 3, 0, 0, 0], "FCGI_UNKNOWN_ROLE"),
+            ([0, 0, 0, 255, 0, 0, 0, 0], "script failed"),
+        ] {
+            assert_eq!(answered(b"", &reply(b"A: b\r\n\r\n", b"", 99, end)).unwrap_err().kind, kind);
+        }
+        let headless = reply(b"no head at all", b"", 99, DONE);
+        assert_eq!(answered(b"", &headless).unwrap_err().kind, "malformed reply");
+        let odd = reply(b"Status: ok\r\n\r\n", b"", 99, DONE);
+        assert_eq!(answered(b"", &odd).unwrap_err().kind, "malformed reply");
+    }
+
+    proptest! {
+        #[test]
+        fn a_right_reply_is_right_in_any_pieces(
+            body in proptest::collection::vec(any::<u8>(), 0..300),
+            each in 1_usize..120,
+            pieces in proptest::collection::vec(1_usize..50, 1..30),
+        ) {
+            let output = [b"X-Powered-By: PHP\r\nContent-type: text/plain\r\n\r\n".as_slice(), &body].concat();
+            let bytes = reply(&output, b"", each, DONE);
+            let mut session =
+                FastCgiSession::new(b"ask".as_slice().into(), Expected::Bytes(body.as_slice().into()));
+            for _ in 0..2 {
+                session.request(&mut Vec::new());
+                let (mut kept, mut from, mut pieces) = (Vec::new(), 0, pieces.iter().copied().cycle());
+                loop {
+                    let to = (from + pieces.next().unwrap()).min(bytes.len());
+                    kept.extend_from_slice(&bytes[from..to]);
+                    from = to;
+                    match session.response(&kept).unwrap() {
+                        Progress::More { consumed } => { kept.drain(..consumed); }
+                        progress => {
+                            prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
+                            prop_assert_eq!(from, bytes.len());
+                            break;
+                        }
+                    }
+                    prop_assert!(from < bytes.len(), "not whole at the end");
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 1..200)) {
+            let _ = answered(b"hello", &bytes);
+            let _ = answered(b"hello", &reply(&bytes, &bytes, 7, DONE));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A published claim against this machine's interval: it holds, does not hold, or cannot be told. docs/reproduce.md
+//! explains the rule to a reader.
+
+use samehost_model::{Code, Comparison, EffectSize, Expected, Judgement, Verdict};
+
+use crate::Estimate;
+use crate::wording::change;
+
+/// What was found about a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// Whether it holds.
+    pub judgement: Judgement,
+    /// The published size against the interval, where the claim has a size.
+    pub size: Option<EffectSize>,
+    /// What was found, or why it cannot be told.
+    pub why: String,
+}
+
+/// A side of no difference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Above,
+}
+
+/// The side and the sizes that a claim about a ratio asks for; none for a claim of another kind.
+fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
+    match *expected {
+        Expected::Ratio { low, high } if high <= 1.0 => Some((Side::Below, Some((low, high)))),
+        Expected::Ratio { low, high } => Some((Side::Above, Some((low, high)))),
+        Expected::AtLeast { ratio } => Some((Side::Above, Some((ratio, f64::INFINITY)))),
+        Expected::Below => Some((Side::Below, None)),
+        Expected::Above => Some((Side::Above, None)),
+        Expected::Same | Expected::Value { .. } | Expected::Works | Expected::ClientLimit => None,
+    }
+}
+
+/// Whether the machine or the errors, and not the width of the interval, forbade a verdict.
+fn is_barred(found: &Comparison) -> bool {
+    let by_width = |code: Code| matches!(code, Code::Imprecise | Code::NoiseFloor | Code::FewBlocks);
+    found.verdict == Verdict::Inconclusive && found.warnings.first().is_some_and(|w| !by_width(w.code))
+}
+
+/// Whether the whole interval lies on the other side.
+fn is_other(side: Side, found: &Comparison) -> bool {
+    match side {
+        Side::Above => found.ci_high.is_some_and(|high| high < 1.0),
+        Side::Below => found.ci_low.is_some_and(|low| low > 1.0),
+    }
+}
+
+/// The published sizes against the interval. An effect is larger the further it is from 1.
+fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<EffectSize> {
+    let (from, to) = (found.ci_low?, found.ci_high?);
+    let (smaller, larger) = match side {
+        Side::Above => (to < low, from > high),
+        Side::Below => (from > high, to < low),
+    };
+    Some(match (smaller, larger) {
+        (true, _) => EffectSize::Smaller,
+        (_, true) => EffectSize::Larger,
+        _ => EffectSize::Inside,
+    })
+}
+
+/// Why there is no verdict, without what follows as advice for a longer measurement.
+fn reason(found: &Comparison) -> String {
+    let reason = found.warnings.first().map(|warning| warning.message.split("; ").next().unwrap_or_default());
+    reason.unwrap_or("the interval does not decide").to_owned()
+}
+
+/// Judges a claim about a ratio by the comparison that answers it.
+///
+/// The comparison's verdict decides the direction, so a claim holds only where this machine's interval lies beyond the
+/// margin and beyond the noise floor; what barred the verdict bars the judgement. A difference that is shown not to
+/// matter contradicts a claim of a difference. The size is said beside it, and never turns "holds" into "does not
+/// hold", but for a claim of at least so much.
+#[must_use]
+pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
+    let plain = |judgement, why: String| Judged { judgement, size: None, why };
+    let Some((side, sizes)) = asked(expected) else {
+        return match (expected, found.verdict) {
+            (Expected::Same, Verdict::Equivalent) => plain(Judgement::Holds, String::new()),
+            (Expected::Same, Verdict::Faster | Verdict::Slower) => {
+                plain(Judgement::DoesNotHold, format!("there is a difference here: {}", span(found)))
+            }
+            (Expected::Same, Verdict::Inconclusive) => plain(Judgement::CannotTell, reason(found)),
+            _ => plain(Judgement::CannotTell, "this claim is not about a ratio".into()),
+        };
+    };
+    if is_barred(found) {
+        return plain(Judgement::CannotTell, reason(found));
+    }
+    let size = sizes.and_then(|sizes| size(side, sizes, found));
+    let found_side = if found.ratio > 1.0 { Side::Above } else { Side::Below };
+    match found.verdict {
+        Verdict::Faster | Verdict::Slower if found_side != side => {
+            plain(Judgement::DoesNotHold, "the difference goes the other way here".into())
+        }
+        Verdict::Faster | Verdict::Slower => at_least(expected, size, found).unwrap_or_else(|| Judged {
+            judgement: Judgement::Holds,
+            size,
+            why: String::new(),
+        }),
+        Verdict::Equivalent => {
+            Judged { judgement: Judgement::DoesNotHold, size, why: "no difference that matters here".into() }
+        }
+        Verdict::Inconclusive => at_least(expected, size, found)
+            .filter(|j| j.judgement == Judgement::DoesNotHold)
+            .unwrap_or_else(|| {
+                let besides = match size {
+                    _ if is_other(side, found) => "; if anything, it goes the other way",
+                    Some(EffectSize::Smaller) => "; as large as published it is not",
+                    _ => "",
+                };
+                Judged { judgement: Judgement::CannotTell, size, why: format!("{}{besides}", reason(found)) }
+            }),
+    }
+}
+
+/// A claim of at least so much: the whole interval must reach it, and contradicts where it ends before it.
+fn at_least(expected: &Expected, size: Option<EffectSize>, found: &Comparison) -> Option<Judged> {
+    let Expected::AtLeast { ratio } = *expected else { return None };
+    let (judgement, why) = if size == Some(EffectSize::Smaller) {
+        (Judgement::DoesNotHold, "it is less here".to_owned())
+    } else if found.ci_low.is_some_and(|low| low >= ratio) {
+        (Judgement::Holds, String::new())
+    } else {
+        (Judgement::CannotTell, "the published bound is inside the interval".to_owned())
+    };
+    Some(Judged { judgement, size, why })
+}
+
+fn span(found: &Comparison) -> String {
+    match (found.ci_low, found.ci_high) {
+        (Some(low), Some(high)) => format!("{} to {}", change(low), change(high)),
+        _ => change(found.ratio),
+    }
+}
+
+/// Judges a claim about a value that stands for itself, such as a share in percent: it holds where the whole interval is
+/// in the published range, and does not where the whole interval is outside.
+#[must_use]
+pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
+    let Some(interval) = found.interval else {
+        let why = "one block gives no interval".to_owned();
+        return Judged { judgement: Judgement::CannotTell, size: None, why };
+    };
+    let (judgement, size, why) = if interval.low > high {
+        (Judgement::DoesNotHold, Some(EffectSize::Larger), "it is more here")
+    } else if interval.high < low {
+        (Judgement::DoesNotHold, Some(EffectSize::Smaller), "it is less here")
+    } else if interval.low >= low && interval.high <= high {
+        (Judgement::Holds, Some(EffectSize::Inside), "")
+    } else {
+        (Judgement::CannotTell, None, "the interval reaches over an end of the published range")
+    };
+    Judged { judgement, size, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Interval;
+    use samehost_model::{Point, Warning};
+
+    fn found(verdict: Verdict, ratio: f64, low: f64, high: f64, code: Option<Code>) -> Comparison {
+        Comparison {
+            point: Point::default(),
+            metric: "throughput".into(),
+            baseline: "tcp".into(),
+            candidate: "unix".into(),
+            baseline_value: 1.0,
+            candidate_value: ratio,
+            ratio,
+            ci_low: Some(low),
+            ci_high: Some(high),
+            confidence: 0.95,
+            method: "signed-rank".into(),
+            blocks: 10,
+            p_adjusted: Some(0.01),
+            verdict,
+            warnings: code.map(|code| Warning::new(code, "throughput", "so it is")).into_iter().collect(),
+        }
+    }
+
+    const HALF_MORE: Expected = Expected::Ratio { low: 1.53, high: 1.55 };
+    const THIRD_LESS: Expected = Expected::Ratio { low: 0.64, high: 0.66 };
+
+    fn outcome(expected: &Expected, found: &Comparison) -> (Judgement, Option<EffectSize>) {
+        let judged = judge_ratio(expected, found);
+        (judged.judgement, judged.size)
+    }
+
+    #[test]
+    fn direction_decides_and_size_is_said_beside_it() {
+        use EffectSize::{Inside, Larger, Smaller};
+        for (low, high, size) in [(1.4, 1.6, Inside), (1.05, 1.2, Smaller), (1.8, 2.0, Larger)] {
+            let more = found(Verdict::Faster, 0.5 * (low + high), low, high, None);
+            assert_eq!(outcome(&HALF_MORE, &more), (Judgement::Holds, Some(size)), "{low}");
+        }
+        // A latency of a third less: further below 1 is larger.
+        for (low, high, size) in [(0.6, 0.7, Inside), (0.8, 0.9, Smaller), (0.3, 0.5, Larger)] {
+            let less = found(Verdict::Faster, 0.5 * (low + high), low, high, None);
+            assert_eq!(outcome(&THIRD_LESS, &less), (Judgement::Holds, Some(size)), "{low}");
+        }
+        let up_to = Expected::Ratio { low: 1.0, high: 1.19 };
+        assert_eq!(outcome(&up_to, &found(Verdict::Faster, 1.1, 1.05, 1.15, None)).1, Some(Inside));
+        assert_eq!(outcome(&up_to, &found(Verdict::Faster, 1.3, 1.25, 1.35, None)).1, Some(Larger));
+    }
+
+    #[test]
+    fn the_other_way_and_no_difference_contradict() {
+        let less = found(Verdict::Slower, 0.8, 0.7, 0.9, None);
+        assert_eq!(outcome(&HALF_MORE, &less), (Judgement::DoesNotHold, None));
+        assert_eq!(outcome(&Expected::Above, &less).0, Judgement::DoesNotHold);
+        assert_eq!(outcome(&Expected::Below, &less), (Judgement::Holds, None));
+        let same = found(Verdict::Equivalent, 1.0, 0.99, 1.01, None);
+        assert_eq!(outcome(&HALF_MORE, &same), (Judgement::DoesNotHold, Some(EffectSize::Smaller)));
+        assert_eq!(outcome(&Expected::Below, &same).0, Judgement::DoesNotHold);
+        assert_eq!(outcome(&Expected::Same, &same).0, Judgement::Holds);
+        assert_eq!(outcome(&Expected::Same, &less).0, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn what_bars_a_verdict_bars_a_judgement() {
+        let bound = found(Verdict::Inconclusive, 1.5, 1.4, 1.6, Some(Code::ClientBound));
+        for expected in [HALF_MORE, Expected::Above, Expected::Same, Expected::AtLeast { ratio: 2.0 }] {
+            let judged = judge_ratio(&expected, &bound);
+            assert_eq!((judged.judgement, judged.size), (Judgement::CannotTell, None), "{expected:?}");
+            assert_eq!(judged.why, "so it is");
+        }
+    }
+
+    #[test]
+    fn an_undecided_direction_may_still_rule_the_size_out() {
+        let wide = found(Verdict::Inconclusive, 1.0, 0.9, 1.1, Some(Code::Imprecise));
+        let judged = judge_ratio(&HALF_MORE, &wide);
+        assert_eq!((judged.judgement, judged.size), (Judgement::CannotTell, Some(EffectSize::Smaller)));
+        assert!(judged.why.contains("as large as published it is not"), "{}", judged.why);
+        let other = found(Verdict::Inconclusive, 0.9, 0.85, 0.97, Some(Code::NoiseFloor));
+        let judged = judge_ratio(&HALF_MORE, &other);
+        assert_eq!(judged.judgement, Judgement::CannotTell);
+        assert!(judged.why.contains("the other way"), "{}", judged.why);
+        let wider = found(Verdict::Inconclusive, 1.2, 0.9, 1.7, Some(Code::Imprecise));
+        assert_eq!(outcome(&HALF_MORE, &wider), (Judgement::CannotTell, Some(EffectSize::Inside)));
+        assert_eq!(outcome(&Expected::Same, &wider).0, Judgement::CannotTell);
+    }
+
+    #[test]
+    fn at_least_needs_the_whole_interval() {
+        let twice = Expected::AtLeast { ratio: 2.0 };
+        let of = |verdict, low: f64, high: f64, code| {
+            outcome(&twice, &found(verdict, 0.5 * (low + high), low, high, code)).0
+        };
+        assert_eq!(of(Verdict::Faster, 2.1, 2.4, None), Judgement::Holds);
+        assert_eq!(of(Verdict::Faster, 1.9, 2.4, None), Judgement::CannotTell);
+        assert_eq!(of(Verdict::Faster, 1.5, 1.9, None), Judgement::DoesNotHold);
+        assert_eq!(of(Verdict::Inconclusive, 0.9, 1.3, Some(Code::NoiseFloor)), Judgement::DoesNotHold);
+        assert_eq!(of(Verdict::Inconclusive, 0.9, 2.3, Some(Code::NoiseFloor)), Judgement::CannotTell);
+        assert_eq!(of(Verdict::Slower, 0.5, 0.7, None), Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn values_are_held_against_a_range() {
+        let of = |low: f64, high: f64| {
+            let interval = Some(Interval { low, high });
+            let found = Estimate { interval, ..crate::estimate(&[0.0, 0.1], 0.95).unwrap() };
+            judge_value(3.0, 6.0, &found).judgement
+        };
+        assert_eq!(of(4.0, 5.0), Judgement::Holds);
+        assert_eq!(of(7.0, 9.0), Judgement::DoesNotHold);
+        assert_eq!(of(1.0, 2.0), Judgement::DoesNotHold);
+        assert_eq!(of(5.0, 7.0), Judgement::CannotTell);
+        let none = Estimate { interval: None, ..crate::estimate(&[0.0, 0.1], 0.95).unwrap() };
+        assert_eq!(judge_value(3.0, 6.0, &none).judgement, Judgement::CannotTell);
+    }
+}

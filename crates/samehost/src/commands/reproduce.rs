@@ -1,0 +1,153 @@
+//! `samehost reproduce [ID…]`: the published experiments on this machine.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::Context;
+use samehost_bench::machine::host;
+use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
+
+use crate::cli::ReproduceOptions;
+use crate::commands::bench::fresh_seed;
+use crate::exit::{Ending, WrongUse};
+use crate::output::{self, Target};
+use crate::reproduce::{Published, Reproducer, Store, chosen, planned};
+use crate::signals;
+
+pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
+    let published = chosen(&options.ids)?;
+    let outputs = Outputs::open(options)?;
+    let interrupted = signals::watch()?;
+    let mode = if options.quick { Mode::Quick } else { Mode::Full };
+    let seed = options.seed.unwrap_or_else(fresh_seed);
+    let budget_s = options.budget.map(|budget| budget.as_secs_f64());
+    let (begun, started_at) = (Instant::now(), now());
+    let host = host();
+    let store = Store::new(&host, mode, budget_s);
+    if options.fresh {
+        store.forget(published.iter().map(|one| one.id));
+    }
+    let kept: Vec<Experiment> = published.iter().filter_map(|one| store.kept(one.id)).collect();
+    let is_kept = |one: &&Published| kept.iter().any(|experiment| experiment.id == one.id);
+    let ahead: Vec<&Published> = published.iter().copied().filter(|one| !is_kept(one)).collect();
+    if !options.quiet {
+        announce(&ahead, &kept, mode, budget_s);
+    }
+    let mut reproducer =
+        Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted));
+    let mut experiments = Vec::with_capacity(published.len());
+    for one in &published {
+        if let Some(experiment) = kept.iter().find(|experiment| experiment.id == one.id) {
+            experiments.push(experiment.clone());
+            continue;
+        }
+        let experiment = reproducer.make(one)?;
+        if experiment.state == ExperimentState::Measured
+            && let Err(error) = store.keep(&experiment)
+        {
+            output::complain(&format!("{} is not kept, should this be interrupted: {error:#}", one.id));
+        }
+        experiments.push(experiment);
+    }
+    let reproduction = Reproduction {
+        schema: REPRODUCTION_SCHEMA.into(),
+        samehost_version: env!("CARGO_PKG_VERSION").into(),
+        started_at,
+        command: std::env::args().collect(),
+        mode,
+        seed,
+        host,
+        seconds: begun.elapsed().as_secs_f64(),
+        interrupted: interrupted.load(Ordering::Relaxed),
+        experiments,
+    };
+    outputs.write(&reproduction)?;
+    // One that is whole is over, and the next begins anew. No installation helps where there is no workload.
+    let is_over =
+        |one: &Experiment| matches!(one.state, ExperimentState::Measured | ExperimentState::NoWorkload);
+    if reproduction.experiments.iter().all(is_over) {
+        store.forget(published.iter().map(|one| one.id));
+    }
+    Ok(ending(&reproduction))
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Says how long it takes before it begins, and what it need not measure.
+fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Option<f64>) {
+    if !kept.is_empty() {
+        let ids: Vec<&str> = kept.iter().map(|one| one.id.as_str()).collect();
+        output::complain(&format!(
+            "going on with an earlier call that did not come to its end: {} measured already (--fresh measures again)",
+            ids.join(", ")
+        ));
+    }
+    if !ahead.is_empty() {
+        let seconds = budget_s.unwrap_or_else(|| planned(ahead, mode));
+        let time = if seconds < 90.0 {
+            format!("{seconds:.0} seconds")
+        } else {
+            format!("{:.0} minutes", (seconds / 60.0).ceil())
+        };
+        let s = if ahead.len() == 1 { "" } else { "s" };
+        output::complain(&format!(
+            "{} experiment{s}, at most about {time}; Ctrl-C keeps those that are done, and the same call goes on",
+            ahead.len()
+        ));
+    }
+}
+
+type Render = fn(&Reproduction, &mut dyn Write) -> std::io::Result<()>;
+
+/// Outputs, opened before anything is measured.
+struct Outputs {
+    targets: Vec<(Target, Render)>,
+    table: bool,
+}
+
+impl Outputs {
+    fn open(options: &ReproduceOptions) -> Result<Self, WrongUse> {
+        let renderers: [(&Option<PathBuf>, Render); 3] = [
+            (&options.json, samehost_report::reproduction_as_json),
+            (&options.html, samehost_report::reproduction_as_html),
+            (&options.markdown, samehost_report::reproduction_as_markdown),
+        ];
+        let wanted = || renderers.iter().filter_map(|(path, render)| Some((path.as_deref()?, *render)));
+        let is_stdout_taken = output::is_stdout_taken(wanted().map(|(path, _)| path))?;
+        let targets = wanted().map(|(path, render)| Ok((output::open(path)?, render)));
+        Ok(Outputs { targets: targets.collect::<Result<_, _>>()?, table: !options.quiet && !is_stdout_taken })
+    }
+
+    /// Renders to every output, the table last.
+    fn write(self, reproduction: &Reproduction) -> anyhow::Result<()> {
+        for (target, render) in self.targets {
+            let mut bytes = Vec::new();
+            render(reproduction, &mut bytes)?;
+            output::write(target, &bytes)?;
+        }
+        if self.table {
+            let mut bytes = Vec::new();
+            output::terminal().render_reproduction(reproduction, &mut bytes)?;
+            std::io::stdout().write_all(&bytes).context("standard output")?;
+        }
+        Ok(())
+    }
+}
+
+/// Done as soon as anything was measured: what is missing here is said in its row.
+fn ending(reproduction: &Reproduction) -> Ending {
+    let measured = |one: &Experiment| one.state == ExperimentState::Measured;
+    if reproduction.interrupted {
+        Ending::Interrupted
+    } else if reproduction.experiments.iter().any(|one| one.state == ExperimentState::Failed)
+        || !reproduction.experiments.iter().any(measured)
+    {
+        Ending::CutShort
+    } else {
+        Ending::Done
+    }
+}

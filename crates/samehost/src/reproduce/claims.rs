@@ -1,0 +1,377 @@
+//! A claim held against a report: which figure answers it, and what `samehost-stats` says of that.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{
+    Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
+};
+use samehost_stats::{Judged, compare_arms, estimate, judge_ratio, judge_value, pairing};
+
+use super::busy;
+use super::published::{At, Claim, Find};
+
+/// The claim without an answer.
+pub fn not_measured(claim: &Claim) -> ClaimOutcome {
+    ClaimOutcome {
+        claim: claim.text.into(),
+        published: claim.published.into(),
+        expected: claim.expected,
+        here: None,
+        judgement: Judgement::NotMeasured,
+        size: None,
+        why: String::new(),
+    }
+}
+
+/// The claim with what the experiment's reports say of it: the first that answers it, or all of them together.
+pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
+    let by_one = || reports.iter().find_map(|report| by_figure(claim, report));
+    let outcome = match claim.find {
+        Find::Works => Some(works(claim, reports)),
+        Find::Busy => reports.first().and_then(|report| busy::judge(claim, report)),
+        _ => by_one(),
+    };
+    outcome.unwrap_or_else(|| ClaimOutcome {
+        judgement: Judgement::CannotTell,
+        why: "nothing was measured that answers it".into(),
+        ..not_measured(claim)
+    })
+}
+
+fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
+    match claim.find {
+        Find::Transports(metric, at) => {
+            transports(report, metric).find(|c| at.is(&c.point)).map(|found| answer(claim, found, report))
+        }
+        Find::Peak(metric) => peak(report, metric).map(|found| answer(claim, found, report)),
+        Find::EveryPoint(metric) => every_point(claim, report, metric),
+        Find::Points(metric, transport, [from, to]) => {
+            points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
+        }
+        Find::Share { part, whole, transport } => share(claim, report, part, whole, transport),
+        Find::Works | Find::Busy => None,
+    }
+}
+
+impl At {
+    fn is(&self, point: &Point) -> bool {
+        self.connections.is_none_or(|connections| connections == point.connections)
+            && self.size.is_none_or(|size| Some(size) == point.size_bytes)
+            && self
+                .parameters
+                .iter()
+                .all(|(name, value)| point.parameters.get(*name).is_some_and(|found| found == value))
+    }
+}
+
+/// Unix socket ÷ TCP of a metric, point by point.
+fn transports<'a>(report: &'a Report, metric: &str) -> impl Iterator<Item = &'a Comparison> {
+    let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
+    report.comparisons.iter().filter(move |comparison| {
+        comparison.metric == metric
+            && over(&comparison.baseline, Transport::Tcp)
+            && over(&comparison.candidate, Transport::Unix)
+    })
+}
+
+/// The comparison at the point where both transports together do most. It must not be where one of them does most: that
+/// point is partly chosen by that arm's luck, which would then stand in the ratio.
+fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
+    let both = |c: &&Comparison| c.baseline_value * c.candidate_value;
+    transports(report, metric).max_by(|a, b| both(a).total_cmp(&both(b)))
+}
+
+fn points(report: &Report, metric: &str, transport: Transport, from: At, to: At) -> Option<Comparison> {
+    let metric = metric_of(report, metric)?;
+    let arm = |at: At| report.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point));
+    compare_arms(report, metric, arm(from)?, arm(to)?)
+}
+
+fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
+    report.workload.metrics.iter().find(|metric| metric.name == name)
+}
+
+fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
+    let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
+    for more in [against_tls(found, report), busy::of(found, report)].into_iter().flatten() {
+        why = [why, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    }
+    ClaimOutcome { here: Some(here(found, report)), judgement, size, why, ..not_measured(claim) }
+}
+
+fn here(found: &Comparison, report: &Report) -> Here {
+    let name = |id: &str| report.arm(id).map_or(id, |arm| arm.name.as_str()).to_owned();
+    let (above, below) = (name(&found.candidate), name(&found.baseline));
+    let of = if above == below {
+        format!("{} ÷ {}", found.candidate, found.baseline)
+    } else {
+        format!("{above} ÷ {below}")
+    };
+    Here {
+        of,
+        metric: found.metric.clone(),
+        value: found.ratio,
+        low: found.ci_low,
+        high: found.ci_high,
+        unit: String::new(),
+        blocks: found.blocks,
+    }
+}
+
+/// The same ratio against TCP with TLS, where that is an arm at the same point.
+fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
+    let metric = metric_of(report, &found.metric)?;
+    let at = |arm: &&Arm| arm.point == found.point;
+    let encrypted = report.arms.iter().filter(at).find(|arm| arm.transport == Transport::TcpTls)?;
+    let plain = report.arm(&found.candidate)?;
+    let ratio = compare_arms(report, metric, encrypted, plain)?;
+    let interval = match (ratio.ci_low, ratio.ci_high) {
+        (Some(low), Some(high)) => {
+            let text = samehost_report::format_ratio;
+            format!(" ({}–{})", text(low), text(high))
+        }
+        _ => String::new(),
+    };
+    Some(format!("against TCP with TLS: {} ×{interval}", samehost_report::format_ratio(ratio.ratio)))
+}
+
+/// Every point has to agree: the claim is about all of them. The one that agrees least is shown.
+fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutcome> {
+    let rank = |outcome: &ClaimOutcome| match outcome.judgement {
+        Judgement::DoesNotHold => 0,
+        Judgement::CannotTell | Judgement::NotMeasured => 1,
+        Judgement::Holds => 2,
+    };
+    let towards = |here: &Option<Here>| {
+        let value = here.as_ref().map_or(f64::NAN, |here| here.value.ln());
+        if matches!(claim.expected, Expected::Below | Expected::Ratio { high: ..=1.0, .. }) {
+            -value
+        } else {
+            value
+        }
+    };
+    let all: Vec<(&Comparison, ClaimOutcome)> =
+        transports(report, metric).map(|found| (found, answer(claim, found, report))).collect();
+    let agree = all.iter().filter(|(_, outcome)| outcome.judgement == Judgement::Holds).count();
+    let count = all.len();
+    let (found, mut least) = all
+        .into_iter()
+        .min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(towards(&a.here).total_cmp(&towards(&b.here))))?;
+    let place = found.baseline.split_once('/').map_or("", |(_, place)| place);
+    let why = if least.why.is_empty() { String::new() } else { format!(": {}", least.why) };
+    least.why = format!("it holds at {agree} of {count} points; least at {place}{why}");
+    Some(least)
+}
+
+/// A time as a part of another, block by block: the typical block's, with the signed-rank interval.
+fn share(
+    claim: &Claim,
+    report: &Report,
+    part: &str,
+    whole: &str,
+    transport: Transport,
+) -> Option<ClaimOutcome> {
+    let Expected::Value { low, high } = claim.expected else { return None };
+    let arm = report.arms.iter().find(|arm| arm.transport == transport)?;
+    let times = |name: &str| {
+        let metric = metric_of(report, name)?;
+        let unit = microseconds(&metric.unit)?;
+        let values = pairing::values(&report.trials, metric, pairing::Side::Arm(&arm.id));
+        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
+    };
+    let (parts, wholes) = (times(part)?, times(whole)?);
+    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
+    let found = estimate(&percents.collect::<Vec<f64>>(), report.plan.confidence)?;
+    let Judged { judgement, size, why } = judge_value(low, high, &found);
+    let here = Here {
+        of: arm.name.clone(),
+        metric: format!("{part} of {whole}"),
+        value: found.ratio,
+        low: found.interval.map(|interval| interval.low),
+        high: found.interval.map(|interval| interval.high),
+        unit: "percent".into(),
+        blocks: found.n,
+    };
+    Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
+}
+
+/// How many microseconds a unit of time has.
+fn microseconds(unit: &str) -> Option<f64> {
+    match unit {
+        "us" => Some(1.0),
+        "ms" => Some(1e3),
+        "s" => Some(1e6),
+        _ => None,
+    }
+}
+
+/// Exchanges over every transport and no error in any.
+fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
+    let mut told = Vec::new();
+    let mut judgement = if reports.is_empty() { Judgement::CannotTell } else { Judgement::Holds };
+    for report in reports {
+        let mut counts = Vec::new();
+        for arm in report.arms.iter().filter(|arm| arm.transport != Transport::None) {
+            let trials = || report.trials.iter().filter(|sample| sample.arm == arm.id);
+            let good: u64 = trials().map(|sample| sample.operations).sum();
+            let bad: u64 = trials().map(samehost_model::Sample::error_count).sum();
+            if bad > 0 {
+                judgement = Judgement::DoesNotHold;
+            } else if good == 0 && judgement == Judgement::Holds {
+                judgement = Judgement::CannotTell;
+            }
+            counts.push(format!("{good} exchanges over {}, {bad} errors", arm.name));
+        }
+        told.push(format!("{}: {}", report.workload.server.kind, counts.join(", ")));
+    }
+    ClaimOutcome { judgement, why: told.join("; "), ..not_measured(claim) }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use samehost_model::{EffectSize, Host, Outcome, Plan, SCHEMA, Sample, WorkloadInfo};
+
+    /// A report of throughput at these numbers of connections: TCP does 100, the Unix socket `factor` times that.
+    pub fn report(factors: &[(u32, f64)]) -> Report {
+        let mut arms = Vec::new();
+        let mut trials = Vec::new();
+        for (connections, factor) in factors {
+            let point = Point { connections: *connections, ..Point::default() };
+            for (transport, speed) in [(Transport::Tcp, 100.0), (Transport::Unix, 100.0 * factor)] {
+                let id = format!("{transport}/c{connections}");
+                arms.push(Arm {
+                    id: id.clone(),
+                    name: transport.to_string(),
+                    transport,
+                    endpoint: None,
+                    tls: false,
+                    capacity_per_s: None,
+                    point: point.clone(),
+                });
+                for block in 0..12 {
+                    let wobble = 1.0 + 0.001 * f64::from((block * 7 + connections) % 5);
+                    let throughput_per_s = Some(speed * wobble * f64::from(*connections));
+                    let sample = Sample {
+                        arm: id.clone(),
+                        block,
+                        seconds: 1.0,
+                        operations: 1000,
+                        throughput_per_s,
+                        ..Sample::default()
+                    };
+                    if transport == Transport::Tcp {
+                        trials.push(Sample { control: true, ..sample.clone() });
+                    }
+                    trials.push(sample);
+                }
+            }
+        }
+        let mut report = Report {
+            schema: SCHEMA.into(),
+            samehost_version: String::new(),
+            started_at: String::new(),
+            command: Vec::new(),
+            seed: 1,
+            outcome: Outcome::Complete,
+            host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
+            workload: WorkloadInfo {
+                metrics: vec![MetricInfo::built_in("throughput")],
+                ..WorkloadInfo::default()
+            },
+            plan: Plan::default(),
+            arms,
+            trials,
+            comparisons: Vec::new(),
+            controls: Vec::new(),
+            effects: Vec::new(),
+            limits: Vec::new(),
+            evidence: Vec::new(),
+            warnings: Vec::new(),
+        };
+        samehost_stats::analyse(&report).apply(&mut report);
+        report
+    }
+
+    fn claim(expected: Expected, find: Find) -> Claim {
+        Claim { text: "a claim", published: "1.5 ×", expected, find }
+    }
+
+    const UP_TO: Expected = Expected::Ratio { low: 1.0, high: 1.5 };
+    const ONE: At = At { connections: Some(1), size: None, parameters: &[] };
+    const EIGHT: At = At { connections: Some(8), size: None, parameters: &[] };
+
+    #[test]
+    fn a_claim_is_answered_at_its_point() {
+        let report = report(&[(1, 1.2), (8, 0.8)]);
+        let at = |at| judge(&claim(UP_TO, Find::Transports("throughput", at)), &[&report]);
+        let one = at(ONE);
+        assert_eq!((one.judgement, one.size), (Judgement::Holds, Some(EffectSize::Inside)), "{one:?}");
+        assert_eq!(one.here.as_ref().unwrap().of, "unix ÷ tcp");
+        assert_eq!(at(EIGHT).judgement, Judgement::DoesNotHold);
+        let nowhere = at(At { connections: Some(3), ..ONE });
+        assert_eq!((nowhere.judgement, nowhere.here), (Judgement::CannotTell, None));
+        assert!(nowhere.why.contains("nothing was measured"));
+    }
+
+    #[test]
+    fn every_point_has_to_agree() {
+        let every = claim(UP_TO, Find::EveryPoint("throughput"));
+        let all = judge(&every, &[&report(&[(1, 1.3), (2, 1.2), (8, 1.4)])]);
+        assert_eq!(all.judgement, Judgement::Holds);
+        assert!(all.why.starts_with("it holds at 3 of 3 points; least at c2"), "{}", all.why);
+        let not_all = judge(&every, &[&report(&[(1, 1.3), (2, 0.7), (8, 1.4)])]);
+        assert_eq!(not_all.judgement, Judgement::DoesNotHold);
+        assert!(not_all.why.starts_with("it holds at 2 of 3 points; least at c2"), "{}", not_all.why);
+        let below = claim(Expected::Below, Find::EveryPoint("throughput"));
+        let least = judge(&below, &[&report(&[(1, 0.7), (2, 0.9)])]);
+        assert!(least.why.contains("least at c2"), "{}", least.why);
+    }
+
+    #[test]
+    fn the_peak_is_where_both_do_most() {
+        let report = report(&[(1, 1.3), (8, 1.1), (2, 1.4)]);
+        let peak = judge(&claim(UP_TO, Find::Peak("throughput")), &[&report]).here.unwrap();
+        assert!((peak.value - 1.1).abs() < 0.01, "{peak:?}");
+    }
+
+    #[test]
+    fn points_are_held_against_each_other() {
+        let report = report(&[(1, 1.0), (8, 1.0)]);
+        let find = Find::Points("throughput", Transport::Unix, [ONE, EIGHT]);
+        let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
+        assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
+        assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_of_the_whole_in_one_unit() {
+        let mut report = report(&[(1, 1.0)]);
+        let metrics = &mut report.workload.metrics;
+        metrics.push(MetricInfo::own("query_ms", "ms", samehost_model::Better::Lower));
+        metrics.push(MetricInfo::own("page_us", "us", samehost_model::Better::Lower));
+        for sample in &mut report.trials {
+            let wobble = 1.0 + 0.01 * f64::from(sample.block % 3);
+            sample.measurements.insert("query_ms".into(), 5.0 * wobble);
+            sample.measurements.insert("page_us".into(), 100_000.0);
+        }
+        let find = Find::Share { part: "query_ms", whole: "page_us", transport: Transport::Tcp };
+        let of = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);
+        let found = of(3.0, 6.0);
+        assert_eq!(found.judgement, Judgement::Holds, "{found:?}");
+        let here = found.here.unwrap();
+        assert!((here.value - 5.05).abs() < 0.06 && here.unit == "percent", "{here:?}");
+        assert_eq!(of(10.0, 20.0).judgement, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn works_counts_errors_in_either() {
+        let mut report = report(&[(1, 1.0)]);
+        let works = claim(Expected::Works, Find::Works);
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::Holds);
+        report.trials[0].errors.insert("closed".into(), 1);
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::DoesNotHold);
+        report.trials.clear();
+        assert_eq!(judge(&works, &[&report]).judgement, Judgement::CannotTell);
+    }
+}

@@ -1,0 +1,333 @@
+//! The run: each experiment's measurement as the command line that it is, with its share of the time, and its claims
+//! judged. An experiment that cannot be made is said and does not stop the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use samehost_bench::{BenchError, Request, Wishes};
+use samehost_model::{
+    Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Mode, Report, Transport,
+};
+
+use super::claims;
+use super::published::{Command, Planned, Published};
+use crate::cli::{Bench, Cli, Verb};
+use crate::commands::bench_request;
+use crate::progress::Watcher;
+
+/// Starting servers and waiting for a calm machine, as a part of the time for measuring.
+const AROUND: f64 = 0.25;
+/// No experiment gets less than this part of its time because others took longer.
+const LEAST_PART: f64 = 0.5;
+/// Shortest trial that measures anything.
+const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
+
+/// A workload that an experiment needs and this version has not.
+#[derive(Debug, thiserror::Error)]
+#[error("this version has no workload `{0}`")]
+struct NoWorkload(String);
+
+/// The time that experiments take, in seconds.
+pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
+    (1.0 + AROUND) * measuring(experiments, mode)
+}
+
+fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
+    experiments.iter().flat_map(|one| one.measurements).map(|planned| planned.command(mode).seconds).sum()
+}
+
+/// Makes experiments, one after the other, within a time for all of them.
+pub struct Reproducer {
+    mode: Mode,
+    seed: u64,
+    quiet: bool,
+    interrupted: Arc<AtomicBool>,
+    begun: Instant,
+    /// Time for all, in seconds.
+    whole_s: f64,
+    /// The time there is for measuring, as a part of what is planned.
+    scale: f64,
+    /// Measuring time of what is still to be made, in seconds.
+    ahead_s: f64,
+}
+
+impl Reproducer {
+    /// A reproducer for these experiments, in the time they are planned to take or in the time that is given.
+    pub fn new(
+        experiments: &[&Published],
+        mode: Mode,
+        budget_s: Option<f64>,
+        seed: u64,
+        quiet: bool,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        let whole_s = budget_s.unwrap_or_else(|| planned(experiments, mode));
+        Reproducer {
+            mode,
+            seed,
+            quiet,
+            interrupted,
+            begun: Instant::now(),
+            whole_s,
+            scale: whole_s / planned(experiments, mode),
+            ahead_s: measuring(experiments, mode),
+        }
+    }
+
+    /// Makes one experiment.
+    ///
+    /// # Errors
+    /// Only where the registry's command line is wrong; everything else is a state of the experiment.
+    pub fn make(&mut self, published: &Published) -> anyhow::Result<Experiment> {
+        let mut experiment = blank(published);
+        let mut reports = Vec::new();
+        for planned in published.measurements {
+            let command = planned.command(self.mode);
+            let share = self.share(command);
+            self.ahead_s -= command.seconds;
+            if self.interrupted.load(Ordering::Relaxed) {
+                experiment.state = ExperimentState::Interrupted;
+                return Ok(experiment);
+            }
+            let made = match parse(command.line)? {
+                Some(bench) => self.measure(published, planned, command, &bench, share),
+                None => {
+                    let name = command.line.split(' ').nth(1).unwrap_or_default();
+                    Err(NoWorkload(name.to_owned()).into())
+                }
+            };
+            match made {
+                Ok(report) => reports.push((planned, report)),
+                Err(error) => {
+                    self.excuse(&mut experiment, &error);
+                    let lacks = [ExperimentState::NotInstalled, ExperimentState::NoWorkload];
+                    if reports.is_empty() || !lacks.contains(&experiment.state) {
+                        return Ok(experiment);
+                    }
+                    // What a part lacks leaves the parts before it as they are.
+                    let reason = experiment.reason.take().unwrap_or_default();
+                    let package =
+                        experiment.package.take().map_or(String::new(), |name| format!(" (package {name})"));
+                    experiment.differs.push(format!("{} was not measured: {reason}{package}", planned.label));
+                    break;
+                }
+            }
+        }
+        conclude(&mut experiment, published, reports);
+        Ok(experiment)
+    }
+
+    /// The time of a measurement: what was planned, or less where those before it took longer.
+    fn share(&self, command: Command) -> f64 {
+        let left = self.whole_s - self.begun.elapsed().as_secs_f64();
+        let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND);
+        let asked = self.scale * command.seconds;
+        fair.clamp(LEAST_PART * asked, asked)
+    }
+
+    fn measure(
+        &self,
+        published: &Published,
+        planned: &Planned,
+        command: Command,
+        bench: &Bench,
+        share: f64,
+    ) -> anyhow::Result<Report> {
+        let trial_time = command.trial_ms.map(|trial| {
+            let scaled = trial / 1000.0 * (share / command.seconds).min(1.0);
+            Duration::from_secs_f64(scaled).max(SHORTEST_TRIAL)
+        });
+        let mut words: Vec<String> =
+            ["samehost"].into_iter().chain(command.line.split(' ')).map(Into::into).collect();
+        words.extend(["--budget".into(), format!("{share:.1}s"), "--seed".into(), self.seed.to_string()]);
+        if let Some(trial) = trial_time {
+            words.extend(["--trial-time".into(), format!("{}ms", trial.as_millis())]);
+        }
+        let request = bench_request(bench, Arc::clone(&self.interrupted))?;
+        let request = Request {
+            command: words,
+            seed: self.seed,
+            wishes: Wishes { budget: Some(Duration::from_secs_f64(share)), trial_time, ..request.wishes },
+            ..request
+        };
+        let mut watcher = Watcher::new(self.quiet, None);
+        watcher.announce(&format!("{} {}", published.id, planned.label));
+        let benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
+        watcher.finish();
+        let benched = benched?;
+        match benched.failure {
+            _ if self.interrupted.load(Ordering::Relaxed) => Err(BenchError::Interrupted.into()),
+            Some(failure) => Err(failure.into()),
+            None => Ok(benched.report),
+        }
+    }
+
+    fn excuse(&self, experiment: &mut Experiment, error: &anyhow::Error) {
+        let cause = error.chain().find_map(|cause| cause.downcast_ref::<BenchError>());
+        match cause {
+            Some(
+                BenchError::NotInstalled { program, package }
+                | BenchError::ToolMissing { program, package, .. },
+            ) => {
+                experiment.state = ExperimentState::NotInstalled;
+                experiment.package = Some((*package).to_owned());
+                experiment.reason = Some(format!("{program} is not installed"));
+            }
+            _ if error.downcast_ref::<NoWorkload>().is_some() => {
+                experiment.state = ExperimentState::NoWorkload;
+                experiment.reason = Some(error.to_string());
+            }
+            _ if self.interrupted.load(Ordering::Relaxed) => experiment.state = ExperimentState::Interrupted,
+            _ => experiment.reason = Some(format!("{error:#}")),
+        }
+    }
+}
+
+/// The measurement's command line as the command line's own parser takes it; none for a workload that is not there.
+fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
+    let words: Vec<&str> = ["samehost"].into_iter().chain(line.split(' ')).collect();
+    if words.get(2).is_none_or(|name| samehost_bench::workloads::workload(name).is_none()) {
+        return Ok(None);
+    }
+    match Cli::try_parse_from(words).with_context(|| format!("`samehost {line}`"))?.verb {
+        Some(Verb::Bench(bench)) => Ok(Some(bench)),
+        _ => anyhow::bail!("`samehost {line}` measures nothing"),
+    }
+}
+
+fn blank(published: &Published) -> Experiment {
+    Experiment {
+        id: published.id.into(),
+        title: published.title.into(),
+        source: published.source.into(),
+        setup: published.setup.into(),
+        state: ExperimentState::Failed,
+        reason: None,
+        package: None,
+        measured_at: None,
+        kept: false,
+        differs: published.differs.iter().map(|&text| text.to_owned()).collect(),
+        explanations: Vec::new(),
+        claims: published.claims.iter().map(claims::not_measured).collect(),
+        measurements: Vec::new(),
+    }
+}
+
+fn conclude(experiment: &mut Experiment, published: &Published, reports: Vec<(&Planned, Report)>) {
+    experiment.state = ExperimentState::Measured;
+    experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
+    experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
+    experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
+    // A claim that holds as it was published needs no explanation.
+    let as_published =
+        |claim: &ClaimOutcome| claim.judgement == Judgement::Holds && !claim.is_of_other_size();
+    if !experiment.claims.iter().all(as_published) {
+        experiment.explanations.extend(published.explanations.iter().map(|&text| text.to_owned()));
+        experiment.explanations.extend(all.first().and_then(|report| cores(published, report)));
+    }
+    let measurement =
+        |(planned, report): (&Planned, Report)| Measurement { label: planned.label.into(), report };
+    experiment.measurements = reports.into_iter().map(measurement).collect();
+}
+
+/// The rates that percentages became on this machine.
+fn scaled(report: &Report) -> Vec<String> {
+    let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
+    let text = |per_s: f64| samehost_report::format_value(per_s, "per_s");
+    let over_tcp = report.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
+    over_tcp
+        .filter_map(rate)
+        .map(|(per_s, capacity)| {
+            format!(
+                "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
+                text(per_s),
+                100.0 * per_s / capacity,
+                text(capacity)
+            )
+        })
+        .collect()
+}
+
+/// How much smaller this machine is.
+fn cores(published: &Published, report: &Report) -> Option<String> {
+    let (then, here) = (published.cores?, report.host.cpus_allowed);
+    (here < then).then(|| {
+        format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::reproduce::experiments::EXPERIMENTS;
+    use samehost_model::Expected;
+
+    const MODES: [Mode; 2] = [Mode::Quick, Mode::Full];
+
+    #[test]
+    fn all_ten_are_there_once_and_complete() {
+        let ids: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
+        assert_eq!(ids, ["W", "P1", "P2", "P3", "P4", "D", "G1", "G2", "G3", "N"]);
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+        for one in EXPERIMENTS {
+            assert!(!one.measurements.is_empty() && !one.claims.is_empty(), "{}", one.id);
+            for text in [one.title, one.source, one.setup] {
+                assert!(!text.is_empty(), "{}", one.id);
+            }
+            for claim in one.claims {
+                assert!(claim.text.chars().count() <= 28, "{}: `{}` is too wide", one.id, claim.text);
+                assert!(claim.published.chars().count() <= 9, "{}: `{}`", one.id, claim.published);
+                if let Expected::Ratio { low, high } = claim.expected {
+                    assert!(low <= high && (high <= 1.0 || low >= 1.0), "{}: {}", one.id, claim.text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_line_is_one_of_bench() {
+        for one in EXPERIMENTS {
+            for (planned, mode) in one.measurements.iter().flat_map(|p| MODES.map(|mode| (p, mode))) {
+                let command = planned.command(mode);
+                let Some(bench) = parse(command.line).unwrap() else {
+                    assert!(one.id == "W", "{}: `{}`", one.id, command.line);
+                    continue;
+                };
+                let request = bench_request(&bench, Arc::default()).unwrap();
+                let wishes = Wishes {
+                    budget: Some(Duration::from_secs_f64(command.seconds)),
+                    trial_time: command.trial_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0)),
+                    ..Wishes::default()
+                };
+                let arms = samehost_bench::check(bench.workload, &Request { wishes, ..request }).unwrap();
+                assert!(arms.len() > 1, "{}: `{}`", one.id, command.line);
+            }
+        }
+    }
+
+    #[test]
+    fn all_of_them_quickly_take_less_than_five_minutes() {
+        let all: Vec<&Published> = EXPERIMENTS.iter().collect();
+        assert!(planned(&all, Mode::Quick) < 290.0, "{}", planned(&all, Mode::Quick));
+        assert!(planned(&all, Mode::Full) > planned(&all, Mode::Quick));
+    }
+
+    #[test]
+    fn who_takes_long_leaves_less_to_the_others() {
+        let all: Vec<&Published> = EXPERIMENTS.iter().collect();
+        let new = |budget| Reproducer::new(&all, Mode::Quick, budget, 1, true, Arc::default());
+        let command = all[1].measurements[0].quick;
+        assert!((new(None).share(command) - command.seconds).abs() < 0.1, "all of what is planned");
+        let short = new(Some(20.0)).share(command);
+        assert!(short < 0.2 * command.seconds && short > 0.0, "{short}");
+        let late = Reproducer { whole_s: 150.0, ..new(None) };
+        let part = late.share(command) / command.seconds;
+        assert!((LEAST_PART..0.7).contains(&part), "{part}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The proxy workload end to end: the built binary, a real nginx, and every kind of backend.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod caches;
+
+use std::collections::BTreeSet;
+
+use caches::{Here, TINY, kill, said};
+use serde_json::Value;
+
+fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
+    values.as_array().unwrap().iter().map(|value| value[name].as_str().unwrap()).collect()
+}
+
+/// What a report of the whole matrix has.
+fn assert_sound(report: &Value, conditions: usize) {
+    assert_eq!(report["outcome"], "complete");
+    for trial in report["trials"].as_array().unwrap() {
+        assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
+        assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+        if trial["arm"] != "noop" {
+            assert!(trial["proxy_cpu_us_per_op"].as_f64().unwrap() > 0.0, "{trial}");
+        }
+    }
+    let evidence = report["evidence"].as_array().unwrap();
+    for (arm, asked) in
+        [("tcp", "nginx says that it asks 127.0.0.1:"), ("unix", "nginx says that it asks unix:/")]
+    {
+        let of_arm = || evidence.iter().filter(|one| one["arm"].as_str().unwrap().starts_with(arm));
+        assert!(of_arm().count() > 0);
+        assert!(of_arm().all(|one| one["observed"].as_str().unwrap().contains(asked)), "{evidence:?}");
+    }
+    assert_eq!(report["limits"].as_array().unwrap().len(), conditions, "{}", report["limits"]);
+}
+
+#[test]
+fn eight_conditions_of_the_built_in_server() {
+    let report = Here::new().report(&["proxy", "--backend", "built-in", "--connections", "4"]);
+    assert_sound(&report, 8);
+    let effects: Vec<&Value> = report["effects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|effect| effect["metric"] == "throughput")
+        .collect();
+    assert_eq!(effects.len(), 7, "three factors, three pairs, and all of them");
+    assert_eq!(words(&effects[0]["factors"], "name").len(), 1);
+    let mains = effects.iter().filter(|effect| effect["factors"].as_array().unwrap().len() == 1);
+    let mains: BTreeSet<&str> = mains.map(|effect| effect["factors"][0]["name"].as_str().unwrap()).collect();
+    assert_eq!(mains, ["backends", "http", "transport"].into());
+}
+
+#[test]
+fn thin_puma_and_gunicorn() {
+    for backend in ["thin", "puma", "gunicorn"] {
+        let report = Here::new().report(&[
+            "proxy",
+            "--backend",
+            backend,
+            "--backends",
+            "2",
+            "--connections",
+            "2",
+            "--front",
+            "tcp",
+        ]);
+        assert_sound(&report, 4);
+        assert!(report["workload"]["server"]["kind"].as_str().unwrap().to_lowercase().contains(backend));
+    }
+}
+
+#[test]
+fn one_condition_has_no_effects() {
+    let report = Here::new().report(&["proxy", "--backend", "built-in", "--backends", "1", "--http", "1.1"]);
+    assert_sound(&report, 2);
+    assert!(report.get("effects").is_none());
+}
+
+#[test]
+fn a_backend_killed_in_the_middle_is_missed_and_nothing_is_left() {
+    let here = Here::new();
+    let arguments =
+        ["proxy", "--backend", "built-in", "--backends", "1", "--connections", "4", "--trial-time", "2s"];
+    let child = here.bench(&[&arguments[..], &["--quiet"]].concat()).spawn().unwrap();
+    here.servers().into_iter().for_each(kill);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    here.assert_nothing_left();
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_package() {
+    for (backend, package) in [("built-in", "nginx-light"), ("thin", "thin ruby-sinatra")] {
+        let here = Here::new();
+        let output =
+            here.bench(&["proxy", "--backend", backend]).env("PATH", "/nonexistent").output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        // Servers of root's PATH are found all the same.
+        if !std::path::Path::new("/usr/sbin/nginx").exists() || backend != "built-in" {
+            assert!(said(&output).contains(&format!("apt install {package}")), "{}", said(&output));
+        }
+        here.assert_nothing_left();
+    }
+}
+
+#[test]
+fn wrong_use_is_said_before_anything_starts() {
+    for (arguments, word) in [
+        (&["--backends", "17"][..], "at most 16"),
+        (&["--backends", "0"], "no count"),
+        (&["--http", "2"], "none of 1.0, 1.1"),
+        (&["--backend", "apache"], "possible values"),
+        (&["--size", "17m"], "too large"),
+        (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
+    ] {
+        let here = Here::new();
+        let output = here.bench(&[&["proxy"], arguments, TINY].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(word), "{arguments:?}: {}", said(&output));
+        here.assert_nothing_left();
+    }
+}
