@@ -60,6 +60,8 @@ const LIBRARIES: &[&str] = &[
     "python3-pymysql",
     "python3-redis",
     "python3-pymemcache",
+    "wordpress",
+    "wordpress-theme-twentytwentythree",
     "libpq-dev",
     "libhiredis-dev",
 ];

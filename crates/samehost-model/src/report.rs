@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Arm, Comparison, Control, Effect, Limit, MetricInfo, Sample, Warning};
+use crate::{Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Prediction, Sample, Warning};
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";
@@ -71,6 +71,9 @@ pub struct WorkloadInfo {
     pub server: ServerInfo,
     /// What is compared, the most important first; the first decides when to stop.
     pub metrics: Vec<MetricInfo>,
+    /// Metrics that are a part of another one, in whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 /// How it was decided how much to measure.
@@ -177,6 +180,9 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// Baseline ÷ baseline.
     pub controls: Vec<Control>,
+    /// What a part's gain predicts for its whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predictions: Vec<Prediction>,
     /// What each factor does over all the others, where axes of the matrix have two levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,

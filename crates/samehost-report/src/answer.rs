@@ -8,7 +8,7 @@ use crate::number::{
     count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
 };
 use crate::view::{self, Parameter, View};
-use crate::{ladder, words};
+use crate::{ladder, predictions, words};
 
 /// Running text.
 pub(crate) type Paragraph = Vec<Span>;
@@ -24,7 +24,10 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
         return vec![vec![Span::new(Tone::Doubt, text)]];
     }
     let said = |name: &String| if view.is_sweep() { over_points(view, name) } else { at_point(view, name) };
-    names.iter().map(said).filter(|paragraph| !paragraph.is_empty()).collect()
+    let mut answer: Vec<Paragraph> =
+        names.iter().map(said).filter(|paragraph| !paragraph.is_empty()).collect();
+    answer.extend(predictions::sentences(view));
+    answer
 }
 
 /// One arm only: its first metric.

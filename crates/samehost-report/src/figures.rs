@@ -7,7 +7,7 @@ use crate::grid::{Align, Column, Grid};
 use crate::line::{Span, Tone};
 use crate::number::{format_percent, format_ratio_aligned, format_together, format_value};
 use crate::view::{self, Parameter, View};
-use crate::{effects, ladder, words};
+use crate::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
@@ -44,6 +44,7 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
         |metric: &&MetricInfo| Figure { title: words::title(&metric.name), grid: sweep(view, metric) };
     figures.extend(metrics.iter().take(shown).map(swept));
     figures.extend(effects::effects(view));
+    figures.extend(predictions::figures(view));
     let rest: Vec<String> = metrics.iter().skip(shown).map(|metric| words::title(&metric.name)).collect();
     let note =
         (!rest.is_empty()).then(|| format!("Also measured: {}; see --json or --csv.", rest.join(", ")));

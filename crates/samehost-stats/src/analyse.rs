@@ -2,8 +2,8 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Report, Verdict, Warning,
-    metric_title,
+    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction, Report, Verdict,
+    Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
@@ -11,6 +11,7 @@ use crate::effects::effects;
 use crate::judge::{Case, Terms, doubt_precision, judge};
 use crate::limits::limits;
 use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
+use crate::prediction::predict;
 use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median};
 
@@ -39,6 +40,8 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// Baseline ÷ baseline, by point and metric.
     pub controls: Vec<Control>,
+    /// What parts' gains predict for their wholes.
+    pub predictions: Vec<Prediction>,
     /// What each factor does over all the others.
     pub effects: Vec<Effect>,
     /// Who was the limit of each arm.
@@ -63,6 +66,7 @@ impl Analysis {
         report.warnings = warnings;
         report.comparisons = self.comparisons;
         report.controls = self.controls;
+        report.predictions = self.predictions;
         report.effects = self.effects;
         report.limits = self.limits;
         report.evidence = self.evidence;
@@ -93,6 +97,7 @@ pub fn analyse(report: &Report) -> Analysis {
     Analysis {
         comparisons,
         controls,
+        predictions: predict(report),
         effects: effects(report),
         limits: limits(report),
         evidence: gather_evidence(report),

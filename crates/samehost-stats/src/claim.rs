@@ -221,6 +221,7 @@ mod tests {
             trials: Vec::new(),
             comparisons: vec![comparison],
             controls: Vec::new(),
+            predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
             evidence: Vec::new(),

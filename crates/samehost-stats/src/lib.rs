@@ -18,6 +18,7 @@ mod limits;
 mod machine;
 pub mod normal;
 pub mod pairing;
+mod prediction;
 mod processor;
 mod published;
 pub mod serial;

@@ -16,11 +16,12 @@ mod raw;
 pub(crate) mod redis;
 mod rpc;
 mod url;
+mod wordpress;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport};
 use samehost_transport::{ConnectError, Stream};
 
 use crate::BenchError;
@@ -37,6 +38,7 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &connect::Connect,
     &fastcgi::FastCgi,
     &http::Http,
+    &wordpress::WordPress,
     &mysql::MySql,
     &postgres::Postgres,
     &redis::Redis,
@@ -145,6 +147,12 @@ pub trait Workload: Sync {
 
     /// What is compared, the most important first.
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo>;
+
+    /// Metrics that are a part of another one of its metrics, in whole: what the part gains predicts what the whole
+    /// gains.
+    fn parts(&self, _parameters: &Parameters) -> Vec<Part> {
+        Vec::new()
+    }
 
     /// Whether a point makes sense; called before anything is started.
     ///

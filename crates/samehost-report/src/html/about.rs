@@ -98,6 +98,7 @@ mod tests {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
             evidence: Vec::new(),

@@ -100,6 +100,7 @@ impl Scene {
             trials: Vec::new(),
             comparisons: Vec::new(),
             controls: Vec::new(),
+            predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
             evidence: Vec::new(),

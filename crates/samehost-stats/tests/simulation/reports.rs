@@ -42,6 +42,7 @@ fn head(connections: &[u32]) -> Report {
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        predictions: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
         evidence: Vec::new(),

@@ -56,6 +56,7 @@ pub(crate) fn empty() -> Report {
         trials: Vec::new(),
         comparisons: Vec::new(),
         controls: Vec::new(),
+        predictions: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
         evidence: Vec::new(),

@@ -4,3 +4,4 @@ mod analysing;
 mod comparing;
 mod doubting;
 mod made;
+mod predicting;

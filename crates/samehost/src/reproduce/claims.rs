@@ -268,6 +268,7 @@ pub mod tests {
             }
         }
         let mut report = Report {
+            predictions: Vec::new(),
             schema: SCHEMA.into(),
             samehost_version: String::new(),
             started_at: String::new(),

@@ -235,3 +235,21 @@ fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
         _ => Err(wrong()),
     }
 }
+
+/// Logs in at an endpoint and makes sure that there is a database of this name, for WordPress.
+///
+/// # Errors
+/// When the server does not answer, or says no.
+pub(crate) fn ensure_database(
+    endpoint: &Endpoint,
+    user: &str,
+    password: &str,
+    database: &str,
+) -> Result<(), BenchError> {
+    let address =
+        Address { endpoint: endpoint.clone(), user: user.into(), password: password.into(), database: None };
+    let mut dialogue = Dialogue::begin(&address)?;
+    dialogue
+        .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;
+    dialogue.quit()
+}

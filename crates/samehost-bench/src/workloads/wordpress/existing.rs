@@ -1,0 +1,271 @@
+//! A site that is there already: where its database is over each transport, as its own code and its own database say.
+//! Nothing of the site is written, and its password stays inside PHP.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use samehost_model::{Endpoint, Transport};
+
+use super::request;
+use super::site::{Database, PREPEND, Site};
+use super::web::check_name;
+use crate::BenchError;
+use crate::fixtures::{PrivateDirectory, WEB_USERS, installed, user_name, without_rights};
+
+/// Asks the site.
+const INSPECT: &str = include_str!("php/inspect.php");
+
+/// What the site says of itself, by name.
+type Said = BTreeMap<String, String>;
+
+/// The site in a directory. `host` is the name that it is asked for by, none for that of its home address.
+///
+/// # Errors
+/// When there is no WordPress, its settings do not parse, or its database is not to be reached over a transport.
+pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> Result<Site, BenchError> {
+    let wrong =
+        |path: &Path, reason: &str| Err(BenchError::Path { path: path.to_owned(), reason: reason.into() });
+    let root = directory
+        .canonicalize()
+        .map_err(|error| BenchError::Path { path: directory.to_owned(), reason: error.to_string() })?;
+    check_name(&root)?;
+    if !root.join("wp-load.php").is_file() || !root.join("wp-includes/version.php").is_file() {
+        return wrong(&root, "no WordPress is here (no wp-load.php); give the directory that has it");
+    }
+    let beside = root.join("wp-config.php");
+    let above = root.parent().map(|parent| parent.join("wp-config.php"));
+    let Some(settings) = std::iter::once(beside).chain(above).find(|path| path.is_file()) else {
+        return wrong(&root, "it has no wp-config.php, here or in the directory above: it is not installed");
+    };
+    let users = users(&root);
+    let php = Php::find(&users)?;
+    php.check_syntax(&settings)?;
+    let said = php.inspect(&root, host, &settings)?;
+    let databases = databases(&said, transports)?;
+    let (https, home_host, home_path) = home(said.get("home").map_or("", String::as_str));
+    let host = if host.is_empty() { home_host } else { host.to_owned() };
+    request::check_host(&host)?;
+    tracing::warn!(
+        site = %root.display(),
+        "measuring a site in use: samehost writes nothing to it, but WordPress itself may write to its database when it makes a page (transients, statistics of plugins)"
+    );
+    Ok(Site {
+        root: Some(root),
+        host: if host.is_empty() { "localhost".into() } else { host },
+        base: home_path,
+        https,
+        users,
+        databases,
+        version: said.get("version").cloned().unwrap_or_default(),
+        scripts: vec![(PREPEND.0.to_owned(), PREPEND.1.to_owned())],
+    })
+}
+
+/// As whom its servers run: the owner of its files, as it is on most hosts; for files of root, those of web servers.
+fn users(root: &Path) -> Vec<String> {
+    let owner = root.metadata().ok().map(|metadata| metadata.uid()).filter(|uid| *uid != 0);
+    let owner = owner.and_then(user_name);
+    owner.into_iter().chain(WEB_USERS.iter().map(|user| (*user).to_owned())).collect()
+}
+
+/// PHP on the command line, as the site's user.
+struct Php {
+    prefix: Vec<String>,
+    // Where it works; gone when dropped.
+    directory: PrivateDirectory,
+}
+
+impl Php {
+    fn find(users: &[String]) -> Result<Self, BenchError> {
+        let php = installed(&["php"], "php-cli")?;
+        let directory = PrivateDirectory::new()?;
+        let users: Vec<&str> = users.iter().map(String::as_str).collect();
+        let mut prefix = without_rights(directory.path(), &users)?;
+        prefix.push(php.display().to_string());
+        Ok(Php { prefix, directory })
+    }
+
+    fn run(
+        &self,
+        arguments: &[&str],
+        script: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Output, BenchError> {
+        let failed = |error| BenchError::io("running php", error);
+        let [program, rest @ ..] = self.prefix.as_slice() else {
+            return Err(BenchError::Usage("no php".into()));
+        };
+        let mut child = Command::new(program)
+            .args(rest)
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .current_dir(self.directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // PHP that ends early says why.
+            let _ = stdin.write_all(script.as_bytes());
+        }
+        child.wait_with_output().map_err(failed)
+    }
+
+    fn check_syntax(&self, settings: &Path) -> Result<(), BenchError> {
+        let name = settings.display().to_string();
+        let output = self.run(&["-d", "display_errors=1", "-d", "log_errors=0", "-l", &name], "", &[])?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
+        Err(BenchError::Path {
+            path: settings.to_owned(),
+            reason: format!("PHP cannot read it: {}; mend it, and try `php -l`", redacted(first)),
+        })
+    }
+
+    fn inspect(&self, root: &Path, host: &str, settings: &Path) -> Result<Said, BenchError> {
+        let root = root.display().to_string();
+        let output = self.run(&[], INSPECT, &[("SAMEHOST_SITE", &root), ("SAMEHOST_HOST", host)])?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let said: Said = text
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let wrong = |reason: String| BenchError::Path { path: settings.to_owned(), reason };
+        if !said.contains_key("samehost") {
+            return Err(wrong("PHP ended without a word when it ran it".into()));
+        }
+        match (said.get("missing"), said.get("own_error")) {
+            (Some(missing), _) if missing == "class wpdb" => {
+                Err(wrong("it ends before WordPress is loaded; does it need --host?".into()))
+            }
+            (Some(missing), _) => Err(wrong(format!("it does not set all of {missing}"))),
+            (None, Some(error)) => Err(BenchError::Refused {
+                endpoint: said.get("db_host").cloned().unwrap_or_default(),
+                what: "the site itself".into(),
+                answer: error.clone(),
+                try_next: "start its database, or mend wp-config.php: the site does not work as it is".into(),
+            }),
+            (None, None) => Ok(said),
+        }
+    }
+}
+
+/// A message of PHP's parser without what it quotes of the file, which may be a password.
+fn redacted(message: &str) -> String {
+    let mut safe = String::new();
+    let mut quote = None;
+    for c in message.chars() {
+        match quote {
+            None if matches!(c, '"' | '\'') => {
+                quote = Some(c);
+                safe.push('…');
+            }
+            None => safe.push(c),
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+        }
+    }
+    safe
+}
+
+/// Where the database is over each transport that is wanted.
+fn databases(said: &Said, transports: &[Transport]) -> Result<BTreeMap<Transport, Database>, BenchError> {
+    let get = |name: &str| said.get(name).map_or("", String::as_str);
+    let mut databases = BTreeMap::new();
+    for transport in transports {
+        let name = transport.name();
+        let place = get(name);
+        let endpoint = match transport {
+            Transport::Unix if place.starts_with('/') => Endpoint::Unix(PathBuf::from(place)),
+            Transport::Unix => return Err(unreachable(said, "its Unix socket", "it has none")),
+            _ if get("skip_networking") == "1" || place.ends_with(":0") => {
+                return Err(unreachable(said, "TCP", "it does not listen there (skip-networking)"));
+            }
+            _ => format!("tcp:{place}").parse()?,
+        };
+        let error = get(&format!("{name}_error"));
+        if !error.is_empty() {
+            return Err(unreachable(said, &endpoint.to_string(), error));
+        }
+        databases.insert(*transport, Database::at(endpoint));
+    }
+    Ok(databases)
+}
+
+fn unreachable(said: &Said, place: &str, answer: &str) -> BenchError {
+    let user = said.get("user").map_or("", String::as_str);
+    // Where a server has plugins for it, it asks accounts that it does not know to log in by one drawn by lot.
+    let is_denied =
+        ["denied", "not allowed", "authentication method"].iter().any(|word| answer.contains(word));
+    let try_next = if is_denied {
+        format!(
+            "accounts of MySQL have a host: `{user}`@`localhost` is for the Unix socket and `{user}`@`127.0.0.1` for TCP where names are not resolved; make the missing one with the same password and rights, or measure one transport with --transports"
+        )
+    } else {
+        "measure one transport with --transports, or make the other one work for the site's own account"
+            .into()
+    };
+    BenchError::Refused {
+        endpoint: place.to_owned(),
+        what: format!("the site's account `{user}`"),
+        answer: answer.to_owned(),
+        try_next,
+    }
+}
+
+/// Whether a home address is behind TLS, its host, and its path without the last slash.
+fn home(address: &str) -> (bool, String, String) {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
+    let (host, path) = match rest.find('/') {
+        Some(at) => (&rest[..at], rest[at..].trim_end_matches('/')),
+        None => (rest, ""),
+    };
+    (scheme.eq_ignore_ascii_case("https"), host.to_owned(), path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_addresses() {
+        assert_eq!(home("https://blog.example/"), (true, "blog.example".into(), String::new()));
+        assert_eq!(home("http://h:8080/a/b/"), (false, "h:8080".into(), "/a/b".into()));
+        assert_eq!(home(""), (false, String::new(), String::new()));
+    }
+
+    #[test]
+    fn nothing_of_a_file_is_quoted() {
+        let said = redacted(
+            "PHP Parse error: unexpected string \"geheim\", expecting \")\" in /a/wp-config.php on line 3",
+        );
+        assert!(!said.contains("geheim") && said.contains("on line 3"), "{said}");
+    }
+
+    #[test]
+    fn an_account_that_is_for_one_host_only_is_named() {
+        let said: Said = [
+            ("user", "u"),
+            ("tcp", "127.0.0.1:3306"),
+            ("unix", "/run/m.sock"),
+            ("tcp_error", "Access denied for user 'u'@'127.0.0.1' (using password: YES)"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let error = databases(&said, &[Transport::Tcp, Transport::Unix]).unwrap_err().to_string();
+        assert!(error.contains("`u`@`127.0.0.1`") && error.contains("tcp:127.0.0.1:3306"), "{error}");
+        let found = databases(&said, &[Transport::Unix]).unwrap();
+        assert_eq!(found[&Transport::Unix].host, "localhost:/run/m.sock");
+        let silent = Said::from([("unix".to_owned(), String::new())]);
+        assert!(databases(&silent, &[Transport::Unix]).is_err());
+    }
+}

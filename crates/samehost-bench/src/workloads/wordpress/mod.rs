@@ -1,0 +1,133 @@
+//! A page of WordPress: nginx, PHP-FPM, WordPress and its database, where the database is reached over TCP or over a
+//! Unix socket. The same processes serve both arms. WordPress itself counts its queries and their time, so that the
+//! gain of the page can be held against what the gain of the queries predicts.
+//!
+//! Of a site that is there already (`--site`) no file is changed: its address of the database is given before its own
+//! settings can.
+
+mod existing;
+mod pages;
+mod request;
+mod running;
+mod site;
+mod web;
+
+use samehost_model::{Better, MetricInfo, Part, Point, Transport};
+
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use crate::BenchError;
+use running::RunningWordPress;
+
+/// Most pages asked for at the same time: each has a process of PHP.
+const MOST_CONNECTIONS: u32 = 64;
+
+/// The wordpress workload.
+pub struct WordPress;
+
+impl Workload for WordPress {
+    fn name(&self) -> &'static str {
+        "wordpress"
+    }
+
+    fn about(&self) -> &'static str {
+        "A page of WordPress through nginx and PHP-FPM, its database over TCP or a Unix socket"
+    }
+
+    fn example(&self) -> &'static str {
+        "wordpress --site /var/www/html"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        &[
+            Parameter {
+                name: "fpm",
+                help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
+                default: "unix",
+                kind: Kind::Choices(&["unix", "tcp"]),
+            },
+            Parameter {
+                name: "site",
+                help: "Directory of a site that is there already; no file of it is changed [default: a private site]",
+                default: "",
+                kind: Kind::Text,
+            },
+            Parameter {
+                name: "path",
+                help: "Path and query of the page [default: the site's home]",
+                default: "",
+                kind: Kind::Text,
+            },
+            Parameter {
+                name: "host",
+                help: "--site: the Host field, and the site's name [default: that of its home address]",
+                default: "",
+                kind: Kind::Text,
+            },
+        ]
+    }
+
+    fn axes(&self, _: &Parameters) -> Axes {
+        Axes {
+            transports: &[Transport::Tcp, Transport::Unix],
+            connections: Some("1"),
+            sizes: None,
+            rates: false,
+            timed: true,
+            foreign_servers: false,
+            commands: false,
+        }
+    }
+
+    fn title(&self, parameters: &Parameters) -> String {
+        let fpm = match fpm_of(parameters) {
+            Some(Transport::Tcp) => "TCP",
+            Some(_) => "a Unix socket",
+            None => "both",
+        };
+        let site = if parameters["site"].is_empty() { "private" } else { "given" };
+        format!("page of a {site} site, database by transport, PHP-FPM over {fpm}")
+    }
+
+    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        let mut metrics = super::request_metrics(open_loop);
+        metrics.retain(|metric| metric.name != "total_cpu_per_op");
+        let server = metrics.iter().position(|metric| metric.name == "client_cpu_per_op").unwrap_or(0);
+        metrics.insert(server, MetricInfo::built_in("proxy_cpu_per_op"));
+        metrics.push(MetricInfo::built_in("total_cpu_per_op"));
+        let own = ["database_ms", "query_ms", "connect_ms", "page_ms"];
+        let at = metrics.iter().position(|metric| metric.name == "throughput").unwrap_or(metrics.len());
+        metrics.splice(at..at, own.map(|name| MetricInfo::own(name, "ms", Better::Lower)));
+        metrics
+    }
+
+    fn parts(&self, _: &Parameters) -> Vec<Part> {
+        vec![Part { part: "database_ms".into(), whole: "latency_mean".into() }]
+    }
+
+    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+        if point.connections > MOST_CONNECTIONS {
+            return Err(BenchError::Usage(format!(
+                "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
+                point.connections
+            )));
+        }
+        if !parameters["path"].is_empty() {
+            request::check_path(&parameters["path"])?;
+        }
+        request::check_host(&parameters["host"])
+    }
+
+    fn blocks_per_start(&self) -> u32 {
+        // Making a site takes seconds, and both arms are served by the same processes all along.
+        u32::MAX
+    }
+
+    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+        Ok(Box::new(RunningWordPress::start(start)?))
+    }
+}
+
+/// The transport between nginx and PHP-FPM where it is the same at every point.
+fn fpm_of(parameters: &Parameters) -> Option<Transport> {
+    parameters.get("fpm").and_then(|name| name.parse().ok())
+}

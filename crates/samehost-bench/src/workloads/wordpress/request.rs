@@ -1,0 +1,63 @@
+//! What is asked: one page, with a number that tells the trial it belongs to.
+
+use std::sync::Arc;
+
+use crate::BenchError;
+
+/// How often a probe connects to the database.
+const CONNECTS: u32 = 16;
+
+/// Whether something can stand in a request as its path and query.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
+    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(BenchError::Usage(format!(
+        "--path {}: it begins with `/`, and blanks and bytes that are no ASCII are percent-encoded",
+        path.escape_debug()
+    )))
+}
+
+/// Whether something can stand in a request as its host.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
+    let fits =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_' | b'[' | b']');
+    if host.bytes().all(fits) {
+        return Ok(());
+    }
+    Err(BenchError::Usage(format!("--host {} is no name of a host", host.escape_debug())))
+}
+
+/// A request for a page that belongs to a trial.
+pub(super) fn page(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\n\r\n").into_bytes().into()
+}
+
+/// A request for a page after which PHP looks at its connection to the database and makes some more, for the time.
+pub(super) fn probe(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
+        .into_bytes()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_gets_into_a_request_that_would_be_a_second_line() {
+        assert!(check_path("/a?b=c").is_ok() && check_path("a").is_err() && check_path("/a b").is_err());
+        assert!(check_path("/a\r\nX: y").is_err() && check_host("a\r\nb").is_err());
+        assert!(
+            check_host("").is_ok() && check_host("blog.example:8080").is_ok() && check_host("a/b").is_err()
+        );
+        let text = String::from_utf8(page("/", "h", "7").to_vec()).unwrap();
+        assert_eq!(text, "GET / HTTP/1.1\r\nHost: h\r\nX-Samehost-Trial: 7\r\n\r\n");
+    }
+}

@@ -1,0 +1,255 @@
+//! WordPress while it is measured: the site, its servers, and what PHP wrote down of each trial's pages.
+
+use std::sync::Arc;
+
+use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+
+use super::existing;
+use super::pages::{Page, PageLog, summarise};
+use super::request;
+use super::site::{Database, Site, private};
+use super::web::Web;
+use crate::BenchError;
+use crate::engine::Job;
+use crate::fixtures::{MARIADB, MariaDbServer, NGINX, PhpFpm};
+use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
+use crate::workloads::{Parameters, Running, Start, foreign_pids};
+
+/// What the page of a private site must show: its last post.
+const MARK: &[u8] = b"Post 24";
+
+/// A running site.
+pub(super) struct RunningWordPress {
+    // Dropped in this order: those in front first.
+    web: Web,
+    /// The database of a private site.
+    server: Option<MariaDbServer>,
+    site: Site,
+    parameters: Parameters,
+    log: PageLog,
+    kind: String,
+    version: String,
+    pids: Vec<u32>,
+    trials: u64,
+    /// The trial at hand: its name, what was seen before it, and how long a connection took.
+    trial: Option<Trial>,
+}
+
+struct Trial {
+    name: String,
+    observed: String,
+    connect_ms: f64,
+}
+
+impl RunningWordPress {
+    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+        // Told apart before anything is started.
+        (NGINX.find)()?;
+        PhpFpm::require_extension("mysqli", "php-mysql")?;
+        let path = &start.parameters["site"];
+        let (site, server) = if path.is_empty() {
+            (MARIADB.find)()?;
+            if !start.parameters["host"].is_empty() {
+                return Err(BenchError::Usage(
+                    "--host is for a site that is there already: give --site".into(),
+                ));
+            }
+            let (site, server) = private(start, start.most_connections)?;
+            (site, Some(server))
+        } else {
+            (existing::given(path.as_ref(), &start.parameters["host"], &start.transports)?, None)
+        };
+        let pools = pools(&start.parameters);
+        let web = Web::start(&start.program, &site, &pools, start.most_connections)?;
+        let (kind, version) = match &server {
+            Some(_) => install(&web)?,
+            None => ("WordPress, a site that is there already".to_owned(), site.version.clone()),
+        };
+        let mut pids = match &server {
+            Some(server) => vec![server.pid()],
+            None => foreign_pids(site.databases.values().map(|database| &database.endpoint)),
+        };
+        pids.push(web.fpm_pid());
+        let log = PageLog::new(&web.log());
+        Ok(RunningWordPress {
+            web,
+            server,
+            site,
+            parameters: start.parameters.clone(),
+            log,
+            kind,
+            version,
+            pids,
+            trials: 0,
+            trial: None,
+        })
+    }
+
+    /// The path that is asked for.
+    fn path(&self) -> String {
+        match self.parameters["path"].as_str() {
+            "" => format!("{}/", self.site.base),
+            given => given.to_owned(),
+        }
+    }
+
+    fn fpm(&self, arm: &Arm) -> Transport {
+        let name = arm.point.parameters.get("fpm").or_else(|| self.parameters.get("fpm"));
+        name.and_then(|name| name.parse().ok()).unwrap_or(Transport::Unix)
+    }
+
+    /// Asks for a page outside the measurement.
+    fn page(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<Vec<u8>, BenchError> {
+        let (head, body) = fetch(endpoint, request)?;
+        if (200..300).contains(&head.status) {
+            if self.server.is_some() && !body.windows(MARK.len()).any(|part| part == MARK) {
+                return Err(self.refused(endpoint, "it is not the page of the private site", ""));
+            }
+            return Ok(body);
+        }
+        self.web.require()?;
+        let answer = match refusal(head.status) {
+            Some(kind) => format!("{kind}, status {}", head.status),
+            None => format!("status {}", head.status),
+        };
+        let try_next = match head.status {
+            300..400 => {
+                "only a page counts: give the path that it redirects to (--path), or the name that the site has (--host)"
+            }
+            500.. => "the site's own log says more; WordPress answers 500 where it cannot reach its database",
+            _ => "give a page that is there (--path)",
+        };
+        Err(self.refused(endpoint, &answer, try_next))
+    }
+
+    fn refused(&self, endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
+        let said = self.web.said();
+        let said = said.trim();
+        let separator = if said.is_empty() { "" } else { "; the servers said: " };
+        BenchError::Refused {
+            endpoint: endpoint.to_string(),
+            what: format!("the page {}", self.path()),
+            answer: format!("{answer}{separator}{said}"),
+            try_next: try_next.into(),
+        }
+    }
+
+    /// Looks at a page's connection to its database, and takes the time of some more.
+    fn probe(
+        &mut self,
+        endpoint: &Endpoint,
+        transport: Transport,
+        database: &Database,
+    ) -> Result<(Vec<u8>, Page), BenchError> {
+        let name = format!("probe-{}", self.trials);
+        let request = request::probe(&self.path(), &self.site.host, &name);
+        let body = self.page(endpoint, &request)?;
+        let pages = self
+            .log
+            .of_trial(&name, 1)
+            .map_err(|error| BenchError::io("reading what PHP wrote down", error))?;
+        let Some(page) = pages.into_iter().next() else {
+            return Err(self.refused(
+                endpoint,
+                "PHP wrote nothing down about the page",
+                "is it WordPress that answers there?",
+            ));
+        };
+        if !page.has_database() {
+            return Err(self.refused(
+                endpoint,
+                "the page has no connection to a database that WordPress made with mysqli",
+                "a cache may have answered; give a page that is not cached (--path)",
+            ));
+        }
+        if page.is_over(transport, database.port()) {
+            Ok((body, page))
+        } else {
+            Err(BenchError::WrongTransport { asked: transport, observed: page.observed() })
+        }
+    }
+}
+
+/// Transports between nginx and PHP-FPM that will be measured.
+fn pools(parameters: &Parameters) -> Vec<Transport> {
+    parameters["fpm"].split(',').filter_map(|name| name.trim().parse().ok()).collect()
+}
+
+/// Installs WordPress and makes its content; gives what the server is, and its version.
+fn install(web: &Web) -> Result<(String, String), BenchError> {
+    let failed = |reason: String| BenchError::Start {
+        server: "the private site".into(),
+        reason,
+        server_said: web.said(),
+    };
+    let said = web.run("/install").map_err(|error| failed(error.to_string()))?;
+    let last = said.lines().last().unwrap_or_default();
+    let installed = last.strip_prefix("installed WordPress ").and_then(|rest| rest.split_once(", theme "));
+    let Some((version, theme)) = installed else {
+        return Err(failed(format!("its installer said `{}`", last.escape_debug())));
+    };
+    Ok((format!("WordPress, theme {theme}"), version.to_owned()))
+}
+
+impl Running for RunningWordPress {
+    fn server(&self) -> ServerInfo {
+        ServerInfo {
+            kind: self.kind.clone(),
+            version: self.version.clone(),
+            managed: self.server.is_some(),
+            pids: self.pids.clone(),
+        }
+    }
+
+    fn proxy_pids(&self) -> Vec<u32> {
+        vec![self.web.nginx_pid()]
+    }
+
+    fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
+        self.web.require()?;
+        let Some(database) = self.site.databases.get(&arm.transport).cloned() else {
+            return Err(BenchError::Usage(format!(
+                "the site's database is not known over {} for this trial",
+                arm.transport
+            )));
+        };
+        self.trials += 1;
+        let endpoint = self.web.endpoint(arm.transport, self.fpm(arm));
+        let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
+        let warm = request::page(&self.path(), &self.site.host, "between");
+        let second = self.page(&endpoint, &warm)?;
+        let (expected, judged) = if first == second {
+            let judged = format!("pages of {} bytes compared byte for byte", first.len());
+            (Expected::Bytes(first.into()), judged)
+        } else {
+            let judged = "pages differ from one another: their status and length are checked";
+            (Expected::Anything, judged.to_owned())
+        };
+        let name = format!("trial-{}", self.trials);
+        let request = request::page(&self.path(), &self.site.host, &name);
+        let observed = format!("{}; PHP-FPM over {}; {judged}", seen.observed(), self.fpm(arm));
+        self.trial = Some(Trial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
+        let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });
+        Ok(Job::Sessions { connector, small: true })
+    }
+
+    fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        self.site.databases.get(&transport).map(|database| database.endpoint.clone())
+    }
+
+    fn said(&self) -> String {
+        self.web.said()
+    }
+
+    fn after(&mut self, sample: &mut Sample) {
+        let Some(trial) = self.trial.take() else { return };
+        // What the engine saw is the connection to nginx, which is the same in both arms.
+        sample.transport_observed = Some(trial.observed);
+        let pages = self.log.of_trial(&trial.name, sample.operations).unwrap_or_default();
+        if pages.is_empty() && sample.operations > 0 {
+            sample.invalid = Some("PHP wrote nothing down about the pages of this trial".into());
+            return;
+        }
+        sample.measurements.extend(summarise(&pages, trial.connect_ms));
+    }
+}

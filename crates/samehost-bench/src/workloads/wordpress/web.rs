@@ -1,0 +1,263 @@
+//! The web servers of a site: one nginx and one PHP-FPM for all arms. Each arm has a socket of its own in front of
+//! nginx, which tells PHP where that arm's database is; everything behind it is the same for all.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Transport};
+
+use super::site::{PREPEND, Site};
+use crate::BenchError;
+use crate::fixtures::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
+use crate::workloads::http::{RequestParts, fetch, refusal};
+
+/// The file in which PHP writes down each page, in its directory.
+const LOG: &str = "pages";
+/// The socket over which nginx says that it is there, and the private site is installed.
+const OURS: &str = "ours.sock";
+/// Transports between nginx and PHP-FPM: each has a pool.
+const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
+
+/// Running web servers.
+pub(super) struct Web {
+    // Dropped first: it stands in front.
+    nginx: Nginx,
+    fpm: PhpFpm,
+}
+
+impl Web {
+    /// Starts them; `children` are the processes of PHP behind each transport.
+    pub(super) fn start(
+        program: &Path,
+        site: &Site,
+        pools: &[Transport],
+        pages: u32,
+    ) -> Result<Self, BenchError> {
+        let users: Vec<&str> = site.users.iter().map(String::as_str).collect();
+        // One more than pages at the same time: a process still writes down a page when the next is asked for.
+        let pool = |transport: &Transport| Pool {
+            name: transport.to_string(),
+            transport: *transport,
+            children: pages + 1,
+            backlog: 511,
+            clear_env: true,
+            settings: [("display_errors", "0"), ("log_errors", "1"), ("max_execution_time", "60")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
+        };
+        let asked = POOLS.iter().filter(|transport| pools.contains(transport));
+        let spec = PhpFpmSpec { pools: asked.map(pool).collect(), scripts: site.scripts.clone() };
+        let fpm = PhpFpm::start_as(&users, program, &spec)?;
+        check_name(fpm.directory())?;
+        let http = |directory: &Path, _: u16| configuration(directory, site, &fpm);
+        let spec = NginxSpec { connections: pages, workers: 1, http: &http };
+        let nginx =
+            Nginx::start_as(&users, program, &spec, |directory, _| ours(directory, "/ready").map(|_| ()))?;
+        Ok(Web { nginx, fpm })
+    }
+
+    /// Where the pages of an arm are asked for.
+    pub(super) fn endpoint(&self, database: Transport, fpm: Transport) -> Endpoint {
+        Endpoint::Unix(front(self.nginx.directory(), database, fpm))
+    }
+
+    /// Has PHP run a script of its directory, and gives what it prints.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(super) fn run(&self, script: &str) -> Result<String, BenchError> {
+        ours(self.nginx.directory(), script)
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.fpm.directory().join(LOG)
+    }
+
+    pub(super) fn nginx_pid(&self) -> u32 {
+        self.nginx.pid()
+    }
+
+    pub(super) fn fpm_pid(&self) -> u32 {
+        self.fpm.pid()
+    }
+
+    /// Fails when PHP-FPM is gone.
+    pub(super) fn require(&mut self) -> Result<(), BenchError> {
+        if self.fpm.has_ended() {
+            return Err(BenchError::ServerLost {
+                endpoint: "PHP-FPM".into(),
+                reason: "it ended".into(),
+                server_said: self.fpm.said(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The end of what they wrote.
+    pub(super) fn said(&self) -> String {
+        format!("{}\n{}", self.nginx.said(), self.fpm.said())
+    }
+}
+
+/// Whether a path can stand in quotes in nginx's configuration.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
+    let text = path.to_string_lossy();
+    if text.contains(['"', '$', '\\', '{', '}', ';']) || text.chars().any(char::is_control) {
+        return Err(BenchError::Path {
+            path: path.to_owned(),
+            reason: "a name with quotes, `$`, braces, semicolons or backslashes cannot be told to nginx"
+                .into(),
+        });
+    }
+    Ok(())
+}
+
+fn front(directory: &Path, database: Transport, fpm: Transport) -> PathBuf {
+    directory.join(format!("{database}-{fpm}.sock"))
+}
+
+fn ours(directory: &Path, target: &str) -> Result<String, BenchError> {
+    let request = RequestParts {
+        method: "GET",
+        target,
+        host: "localhost",
+        version: "1.1",
+        keeps: true,
+        authorization: None,
+        body: None,
+        length: 0,
+    };
+    let endpoint = Endpoint::Unix(directory.join(OURS));
+    let (head, body) = fetch(&endpoint, &request.bytes())?;
+    let text = String::from_utf8_lossy(&body).into_owned();
+    match refusal(head.status) {
+        None => Ok(text),
+        Some(kind) => Err(BenchError::Refused {
+            endpoint: endpoint.to_string(),
+            what: format!("the script {target}"),
+            answer: kind.into(),
+            try_next: String::new(),
+        }),
+    }
+}
+
+/// The lines inside `http { … }`.
+fn configuration(directory: &Path, site: &Site, fpm: &PhpFpm) -> String {
+    let (scripts, log) = (fpm.scripts(), fpm.directory().join(LOG));
+    let mut text = String::from(
+        // A page fits into memory; on disk it would cost more than the database.
+        "  fastcgi_buffer_size 32k;\n  fastcgi_buffers 64 16k;\n  fastcgi_read_timeout 70s;\n",
+    );
+    let pools: Vec<(Transport, &Endpoint)> = POOLS
+        .into_iter()
+        .filter_map(|transport| Some((transport, fpm.endpoint(transport.name())?)))
+        .collect();
+    if let Some((_, endpoint)) = pools.first() {
+        let parameters = parameters(site, &scripts, "$document_uri.php");
+        text.push_str(&format!(
+            "  server {{\n    listen \"unix:{}\";\n    location = /ready {{ return 200 ready; }}\n    location / {{\n      {};\n      fastcgi_buffering off;\n{parameters}    }}\n  }}\n",
+            directory.join(OURS).display(),
+            pass(endpoint),
+        ));
+    }
+    for (transport, database) in &site.databases {
+        for (fpm, endpoint) in &pools {
+            // Every page of WordPress is made by this one file; what lies beside it is not asked for.
+            let root = site.root.as_deref().unwrap_or(&scripts);
+            let mut lines = parameters(site, root, "/index.php");
+            for (name, value) in [
+                ("SAMEHOST_DB_HOST", database.host.clone()),
+                ("SAMEHOST_LOG", log.display().to_string()),
+                ("PHP_ADMIN_VALUE", format!("auto_prepend_file={}", scripts.join(PREPEND.0).display())),
+            ] {
+                lines.push_str(&format!("      fastcgi_param {name} \"{value}\";\n"));
+            }
+            text.push_str(&format!(
+                "  server {{\n    listen \"unix:{}\";\n    location / {{\n      {};\n{lines}    }}\n  }}\n",
+                front(directory, *transport, *fpm).display(),
+                pass(endpoint),
+            ));
+        }
+    }
+    text
+}
+
+fn pass(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Unix(path) => format!("fastcgi_pass \"unix:{}\"", path.display()),
+        Endpoint::Tcp { host, port } => format!("fastcgi_pass {host}:{port}"),
+        other => format!("fastcgi_pass {other}"),
+    }
+}
+
+/// What PHP is told of a request, as distributions' own files have it.
+fn parameters(site: &Site, root: &Path, script: &str) -> String {
+    let host = site.host.split(':').next().unwrap_or_default();
+    let (scheme, port) = if site.https { ("https", "443") } else { ("http", "80") };
+    let root = root.display().to_string();
+    let file = format!("{root}{script}");
+    let name = format!("{}{script}", site.base);
+    let mut list = vec![
+        ("QUERY_STRING", "$query_string"),
+        ("REQUEST_METHOD", "$request_method"),
+        ("CONTENT_TYPE", "$content_type"),
+        ("CONTENT_LENGTH", "$content_length"),
+        ("SCRIPT_FILENAME", &file),
+        ("SCRIPT_NAME", &name),
+        ("REQUEST_URI", "$request_uri"),
+        ("DOCUMENT_URI", "$document_uri"),
+        ("DOCUMENT_ROOT", &root),
+        ("SERVER_PROTOCOL", "$server_protocol"),
+        ("REQUEST_SCHEME", scheme),
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SERVER_SOFTWARE", "nginx/$nginx_version"),
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("REMOTE_PORT", "0"),
+        ("SERVER_ADDR", "127.0.0.1"),
+        ("SERVER_PORT", port),
+        ("SERVER_NAME", host),
+        ("REDIRECT_STATUS", "200"),
+    ];
+    if site.https {
+        list.push(("HTTPS", "on"));
+    }
+    list.into_iter().map(|(name, value)| format!("      fastcgi_param {name} \"{value}\";\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_would_end_its_quotes_is_refused() {
+        assert!(check_name(Path::new("/var/www/my site")).is_ok());
+        for name in ["/a\"b", "/a$b", "/a\nb", "/a;b"] {
+            assert!(check_name(Path::new(name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_site_behind_tls_is_told_so() {
+        let site = Site {
+            root: None,
+            host: "blog.example:8443".into(),
+            base: "/blog".into(),
+            https: true,
+            users: Vec::new(),
+            databases: std::collections::BTreeMap::new(),
+            version: String::new(),
+            scripts: Vec::new(),
+        };
+        let text = parameters(&site, Path::new("/srv"), "/index.php");
+        for line in [
+            "fastcgi_param HTTPS \"on\";",
+            "fastcgi_param SCRIPT_NAME \"/blog/index.php\";",
+            "fastcgi_param SERVER_NAME \"blog.example\";",
+            "fastcgi_param SCRIPT_FILENAME \"/srv/index.php\";",
+        ] {
+            assert!(text.lines().any(|given| given.trim() == line), "{line} in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a part's gain predicts for its whole: a part of x % that takes y % less makes the whole x·y % shorter, were
+//! nothing else to change. Computed block by block, so that what disturbs one block disturbs both sides of the
+//! question alike.
+
+use samehost_model::{Arm, Bounds, MetricInfo, Part, Prediction, Report};
+
+use crate::pairing::{Side, group, values};
+use crate::{Estimate, estimate};
+
+/// Predictions for every part that the workload names, at every point and for every candidate.
+pub(crate) fn predict(report: &Report) -> Vec<Prediction> {
+    let mut predictions = Vec::new();
+    for group in group(&report.arms) {
+        for part in &report.workload.parts {
+            let of = |candidate| predict_one(report, part, group.baseline, candidate);
+            predictions.extend(group.candidates.iter().filter_map(|candidate| of(candidate)));
+        }
+    }
+    predictions
+}
+
+fn predict_one(report: &Report, part: &Part, baseline: &Arm, candidate: &Arm) -> Option<Prediction> {
+    let metric = |name: &str| report.workload.metrics.iter().find(|metric| metric.name == name);
+    let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
+    let scale = seconds(part_metric)? / seconds(whole_metric)?;
+    let of = |metric, arm: &Arm| values(&report.trials, metric, Side::Arm(&arm.id));
+    let (part_before, part_after) = (of(part_metric, baseline), of(part_metric, candidate));
+    let (whole_before, whole_after) = (of(whole_metric, baseline), of(whole_metric, candidate));
+    let [mut shares, mut parts, mut predicted, mut measured, mut deviations] = [const { Vec::new() }; 5];
+    for (block, whole) in &whole_before {
+        let (Some(before), Some(after), Some(whole_after)) =
+            (part_before.get(block), part_after.get(block), whole_after.get(block))
+        else {
+            continue;
+        };
+        let share = before * scale / whole;
+        let ratio = after / before;
+        let prediction = 1.0 - share * (1.0 - ratio);
+        // A part that grows as the whole does not shrink it below nothing; what is left is no logarithm's business.
+        if prediction <= 0.0 {
+            continue;
+        }
+        shares.push(share.ln());
+        parts.push(ratio.ln());
+        predicted.push(prediction.ln());
+        measured.push((whole_after / whole).ln());
+        deviations.push((whole_after / whole / prediction).ln());
+    }
+    let bounds = |logs: &[f64]| estimate(logs, report.plan.confidence).map(|estimate| bounds(&estimate));
+    let deviation = bounds(&deviations)?;
+    Some(Prediction {
+        point: baseline.point.clone(),
+        part: part.part.clone(),
+        whole: part.whole.clone(),
+        baseline: baseline.id.clone(),
+        candidate: candidate.id.clone(),
+        share: bounds(&shares)?,
+        part_ratio: bounds(&parts)?,
+        predicted: bounds(&predicted)?,
+        measured: bounds(&measured)?,
+        deviation,
+        agrees: deviation.ci_low.zip(deviation.ci_high).map(|(low, high)| low <= 1.0 && 1.0 <= high),
+        blocks: deviations.len() as u32,
+    })
+}
+
+fn bounds(estimate: &Estimate) -> Bounds {
+    Bounds {
+        value: estimate.ratio,
+        ci_low: estimate.interval.map(|interval| interval.low),
+        ci_high: estimate.interval.map(|interval| interval.high),
+    }
+}
+
+/// Seconds of one unit of a metric; absent where it is no time.
+fn seconds(metric: &MetricInfo) -> Option<f64> {
+    match metric.unit.as_str() {
+        "us" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        _ => None,
+    }
+}

@@ -1,0 +1,55 @@
+//! What a part's gain predicts, on reports made by hand.
+
+use samehost_model::{Better, Latency, MetricInfo, Part, Report, Sample};
+use samehost_stats::analyse;
+
+use crate::made::{empty, sample};
+
+/// A whole of 100 ms; the part takes 20 ms over tcp and 15 ms over unix; `other` is what else changes, in ms.
+fn made(blocks: u32, other: f64) -> Report {
+    let mut report = empty();
+    report.workload.metrics =
+        vec![MetricInfo::built_in("latency_mean"), MetricInfo::own("part_ms", "ms", Better::Lower)];
+    report.workload.parts = vec![Part { part: "part_ms".into(), whole: "latency_mean".into() }];
+    for block in 0..blocks {
+        // Blocks differ by a factor, and sides by a little.
+        let slow = 1.0 + f64::from(block % 3) / 10.0;
+        let little = f64::from(block % 4) / 1000.0 - 0.0015;
+        let of = |arm: &str, whole_ms: f64, part_ms: f64| Sample {
+            latency_us: Some(Latency { mean: Some(whole_ms * 1000.0), ..Latency::default() }),
+            measurements: [("part_ms".to_owned(), part_ms)].into(),
+            ..sample(arm, block, 10.0)
+        };
+        report.trials.push(of("tcp", 100.0 * slow, 20.0 * slow));
+        report.trials.push(of("unix", (95.0 + other) * slow * (1.0 + little), 15.0 * slow));
+    }
+    report
+}
+
+#[test]
+fn a_fifth_that_loses_a_quarter_makes_the_whole_a_twentieth_shorter() {
+    let analysis = analyse(&made(12, 0.0));
+    let [prediction] = analysis.predictions.as_slice() else { panic!("{:?}", analysis.predictions) };
+    let close = |value: f64, wanted: f64| (value - wanted).abs() < 1e-3;
+    assert!(close(prediction.share.value, 0.2), "{prediction:?}");
+    assert!(close(prediction.part_ratio.value, 0.75), "{prediction:?}");
+    assert!(close(prediction.predicted.value, 0.95), "{prediction:?}");
+    assert!(close(prediction.measured.value, 0.95), "{prediction:?}");
+    assert_eq!((prediction.agrees, prediction.blocks), (Some(true), 12));
+    assert!(prediction.deviation.ci_low.unwrap() < 1.0 && 1.0 < prediction.deviation.ci_high.unwrap());
+}
+
+#[test]
+fn what_else_changed_shows() {
+    let analysis = analyse(&made(12, 5.0));
+    assert_eq!(analysis.predictions[0].agrees, Some(false), "{:?}", analysis.predictions);
+}
+
+#[test]
+fn one_block_says_nothing_of_agreement_and_none_predicts_nothing() {
+    assert_eq!(analyse(&made(1, 0.0)).predictions[0].agrees, None);
+    assert!(analyse(&made(0, 0.0)).predictions.is_empty());
+    let mut unknown = made(6, 0.0);
+    unknown.workload.parts[0].part = "no_such_ms".into();
+    assert!(analyse(&unknown).predictions.is_empty());
+}
