@@ -167,7 +167,7 @@ fn redacted(message: &str) -> String {
         match quote {
             None if matches!(c, '"' | '\'') => {
                 quote = Some(c);
-                safe.push_str("…");
+                safe.push('…');
             }
             None => safe.push(c),
             Some(open) if c == open => quote = None,
