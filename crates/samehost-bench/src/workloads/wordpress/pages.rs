@@ -186,7 +186,7 @@ mod tests {
         let mut file = File::create(&path).unwrap();
         write!(file, "{TCP}\n{UNIX}\n{}", &UNIX[..10]).unwrap();
         assert_eq!(log.of_trial("t1", 1).unwrap().len(), 1);
-        write!(file, "{}\n", &UNIX[10..]).unwrap();
+        writeln!(file, "{}", &UNIX[10..]).unwrap();
         assert_eq!(log.of_trial("t1", 1).unwrap(), [Page::parse(UNIX).unwrap()]);
     }
 }
