@@ -76,6 +76,9 @@ fn title(view: &View<'_>, prediction: &Prediction) -> String {
     format!("what the gain of {part} predicts for {whole}{place}")
 }
 
+/// A row: what it is, its value, how that is written, and a note.
+type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
+
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
     let confidence = format_percent(view.report.plan.confidence);
     let mut grid = Grid::new(vec![
@@ -92,7 +95,6 @@ fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
         Some(false) => Span::new(Tone::Doubt, "they do not agree"),
         None => Span::default(),
     };
-    type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
     let rows: [Row<'_>; 5] = [
         (format!("{part}, of {whole} over {base}"), &prediction.share, format_percent, Span::default()),
         (format!("{part}, {ratio}"), &prediction.part_ratio, format_ratio_aligned, Span::default()),

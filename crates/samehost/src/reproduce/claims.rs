@@ -285,6 +285,7 @@ pub mod tests {
             trials,
             comparisons: Vec::new(),
             controls: Vec::new(),
+            predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
             evidence: Vec::new(),

@@ -100,14 +100,20 @@ impl RunningWordPress {
 
     /// Asks for a page outside the measurement.
     fn page(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<Vec<u8>, BenchError> {
-        let (head, body) = fetch(endpoint, request)?;
+        let (head, body) = match fetch(endpoint, request) {
+            Err(error @ BenchError::ServerLost { .. }) if !self.web.is_going() => return Err(error),
+            Err(BenchError::ServerLost { .. }) => return Err(self.web.lost()),
+            fetched => fetched?,
+        };
         if (200..300).contains(&head.status) {
             if self.server.is_some() && !body.windows(MARK.len()).any(|part| part == MARK) {
                 return Err(self.refused(endpoint, "it is not the page of the private site", ""));
             }
             return Ok(body);
         }
-        self.web.require()?;
+        if head.status >= 500 && self.web.is_going() {
+            return Err(self.web.lost());
+        }
         let answer = match refusal(head.status) {
             Some(kind) => format!("{kind}, status {}", head.status),
             None => format!("status {}", head.status),

@@ -2,6 +2,7 @@
 //! nginx, which tells PHP where that arm's database is; everything behind it is the same for all.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use samehost_model::{Endpoint, Transport};
 
@@ -16,6 +17,9 @@ const LOG: &str = "pages";
 const OURS: &str = "ours.sock";
 /// Transports between nginx and PHP-FPM: each has a pool.
 const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
+
+/// How long a supervisor may take to see that its server is gone.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// Running web servers.
 pub(super) struct Web {
@@ -80,21 +84,37 @@ impl Web {
         self.fpm.pid()
     }
 
+    /// Whether PHP-FPM is gone, or goes in the next moment: a page that broke off is faster than its supervisor.
+    pub(super) fn is_going(&mut self) -> bool {
+        let begun = Instant::now();
+        while !self.fpm.has_ended() {
+            if begun.elapsed() > MOMENT {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
     /// Fails when PHP-FPM is gone.
     pub(super) fn require(&mut self) -> Result<(), BenchError> {
-        if self.fpm.has_ended() {
-            return Err(BenchError::ServerLost {
-                endpoint: "PHP-FPM".into(),
-                reason: "it ended".into(),
-                server_said: self.fpm.said(),
-            });
+        if self.fpm.has_ended() { Err(self.lost()) } else { Ok(()) }
+    }
+
+    /// The error that PHP-FPM is gone.
+    pub(super) fn lost(&self) -> BenchError {
+        BenchError::ServerLost {
+            endpoint: self.fpm.directory().display().to_string(),
+            reason: "PHP-FPM ended".into(),
+            server_said: self.fpm.said(),
         }
-        Ok(())
     }
 
     /// The end of what they wrote.
     pub(super) fn said(&self) -> String {
-        format!("{}\n{}", self.nginx.said(), self.fpm.said())
+        let each = [("nginx", self.nginx.said()), ("PHP-FPM", self.fpm.said())];
+        let said = each.into_iter().filter(|(_, said)| !said.trim().is_empty());
+        said.map(|(name, said)| format!("{name}: {}", said.trim())).collect::<Vec<_>>().join("\n")
     }
 }
 
