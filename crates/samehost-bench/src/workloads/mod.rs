@@ -183,6 +183,11 @@ pub trait Workload: Sync {
         &[]
     }
 
+    /// What the checkup says instead, where it finds what this workload measures and a few seconds are too short.
+    fn checkup_hints(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The workload that measures a server of this kind that already runs.
     fn running_workload(&self) -> &'static str {
         self.name()

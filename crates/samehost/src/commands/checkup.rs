@@ -40,6 +40,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     if !left.is_empty() {
         notes.push(format!("No time was left for {}; a longer --budget has some.", left.join(" and ")));
     }
+    notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| workload.checkup_hints()));
     let mut reports = Vec::new();
     for (part, share) in parts {
         if interrupted.load(Ordering::Relaxed) {

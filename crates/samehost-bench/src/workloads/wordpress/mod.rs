@@ -100,6 +100,22 @@ impl Workload for WordPress {
         metrics
     }
 
+    /// Setting up a site and loading pages takes longer than the checkup has for one server.
+    fn checkup_hints(&self) -> Vec<String> {
+        site::found(std::path::Path::new("/var/www"))
+            .into_iter()
+            .map(|path| {
+                format!(
+                    "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes nothing.",
+                    path.display()
+                )
+            })
+            .chain(site::is_installed().then(|| {
+                "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".to_owned()
+            }))
+            .collect()
+    }
+
     fn parts(&self, _: &Parameters) -> Vec<Part> {
         vec![Part { part: "database_ms".into(), whole: "latency_mean".into() }]
     }

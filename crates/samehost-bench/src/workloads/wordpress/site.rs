@@ -125,6 +125,22 @@ fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// Whether the distribution's package is here.
+pub(super) fn is_installed() -> bool {
+    Path::new(WORDPRESS).join("wp-settings.php").is_file()
+}
+
+/// Sites in this directory and in those right below it: where `wp-config.php` stands beside WordPress' own files.
+pub(super) fn found(root: &Path) -> Vec<PathBuf> {
+    let below = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut sites: Vec<PathBuf> = std::iter::once(root.to_owned())
+        .chain(below)
+        .filter(|path| path.join("wp-config.php").is_file() && path.join("wp-settings.php").is_file())
+        .collect();
+    sites.sort();
+    sites
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +165,18 @@ mod tests {
         std::fs::create_dir_all(&theme).unwrap();
         std::fs::write(theme.join("style.css"), "").unwrap();
         require_wordpress(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn sites_are_known_by_their_files() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, files) in [("a", &["wp-config.php", "wp-settings.php"][..]), ("b", &["wp-settings.php"])] {
+            std::fs::create_dir(root.path().join(name)).unwrap();
+            for file in files {
+                std::fs::write(root.path().join(name).join(file), "").unwrap();
+            }
+        }
+        assert_eq!(found(root.path()), [root.path().join("a")]);
+        assert!(found(Path::new("/nonexistent")).is_empty());
     }
 }
