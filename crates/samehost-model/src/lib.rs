@@ -9,6 +9,7 @@ mod comparison;
 mod effect;
 mod endpoint;
 mod metric;
+mod profile;
 mod quantity;
 mod report;
 mod sample;
@@ -23,6 +24,7 @@ pub use comparison::{Comparison, Control, Verdict};
 pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
+pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,

@@ -22,6 +22,7 @@ mod line;
 mod markdown;
 mod notes;
 mod number;
+mod profiles;
 mod quantile_plot;
 mod ratio_plot;
 mod scan;

@@ -223,6 +223,8 @@ mod tests {
             controls: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
+            profiles: Vec::new(),
+            profile_differences: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         }

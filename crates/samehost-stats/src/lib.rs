@@ -19,6 +19,7 @@ mod machine;
 pub mod normal;
 pub mod pairing;
 mod processor;
+mod profiles;
 pub mod serial;
 pub mod signed_rank;
 mod stopping;
@@ -39,5 +40,6 @@ pub use judge::{Case, Terms, judge};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
+pub use profiles::us_per_sample;
 pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -102,6 +102,8 @@ impl Scene {
             controls: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
+            profiles: Vec::new(),
+            profile_differences: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -58,6 +58,8 @@ pub(crate) fn empty() -> Report {
         controls: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
+        profiles: Vec::new(),
+        profile_differences: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

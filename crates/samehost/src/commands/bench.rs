@@ -82,6 +82,7 @@ fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Reques
         servers: servers(options)?,
         parameters: bench.parameters.clone(),
         commands: options.arm.clone(),
+        profile: options.profile,
         interrupted,
     })
 }
