@@ -208,3 +208,98 @@ fn clean(name: &str) -> String {
         .collect::<Vec<_>>()
         .join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What perf 6.1 says, shortened: client 10 with a thread, server 20 with a child 21, and a server 31 for one trial.
+    const SAID: &str = "\
+    0/0     PERF_RECORD_COMM: samehost:10/10
+   10/11    cpu-clock: \n\
+\tffffffff81e77152 __x64_sys_write ([kernel.kallsyms])
+\tffffffff821ecc51 do_syscall_64 ([kernel.kallsyms])
+\t           f8350 __GI___libc_write (/usr/lib/x86_64-linux-gnu/libc.so.6)
+
+   20/20    PERF_RECORD_FORK(21:21):(20:20)
+   20/20    PERF_RECORD_FORK(20:22):(20:20)
+   21/21    cycles: \n\
+\tffffffffc0a01234 nf_hook_slow ([nf_tables])
+\t           12345 [unknown] (/opt/a server/bin/db (deleted))
+
+   10/10    PERF_RECORD_FORK(31:31):(10:10)
+   31/31    PERF_RECORD_COMM exec: samehost:31/31
+   31/31    cpu-clock: \n\
+\t           777 samehost::serve<(u8, u8)>::h0123456789abcdef (/usr/bin/samehost)
+
+   21/21    PERF_RECORD_EXIT(21:21):(20:20)
+   10/11    cpu-clock: \n\
+\tffffffff81e77152 __x64_sys_write ([kernel.kallsyms])
+\tffffffff821ecc51 do_syscall_64 ([kernel.kallsyms])
+\t           f8350 __GI___libc_write (/usr/lib/x86_64-linux-gnu/libc.so.6)
+";
+
+    fn folded(said: &str) -> Folding {
+        let mut folding = Folding::new(10, "samehost");
+        folding.processes(Role::Server, &[20]);
+        said.lines().for_each(|line| folding.line(line));
+        folding.end();
+        folding
+    }
+
+    #[test]
+    fn samples_fall_to_roles_functions_and_stacks() {
+        let folding = folded(SAID);
+        assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2), (Role::Server, 2)]));
+        let stacks: Vec<(String, u64)> =
+            folding.stacks().into_iter().map(|stack| (stack.stack, stack.samples)).collect();
+        assert_eq!(
+            stacks,
+            [
+                ("client;__GI___libc_write;do_syscall_64_[k];__x64_sys_write_[k]".to_owned(), 2),
+                ("server;[db];nf_hook_slow_[k]".to_owned(), 1),
+                ("server;samehost::serve<(u8, u8)>".to_owned(), 1),
+            ]
+        );
+        let functions = folding.functions();
+        let first = &functions[0];
+        assert_eq!((first.function.as_str(), first.kernel, first.samples), ("__x64_sys_write", true, 2));
+        assert!(
+            functions.iter().any(|f| f.function == "nf_hook_slow" && f.kernel),
+            "a module is the kernel's"
+        );
+        assert!(functions.iter().any(|f| f.function.starts_with("samehost") && !f.kernel));
+    }
+
+    #[test]
+    fn hostile_names_stay_one_frame() {
+        let said = format!(
+            "10/10 cpu-clock:\n\t 1 a;b\u{1b}[31m <script> 12 (/x)\n\t 2 {} (/y)\n\t 3 PERF_RECORD_FORK(99:99):(20:20) (/z)\n\n99/99 cpu-clock:\n\t 1 f (/x)\n",
+            "n".repeat(5000)
+        );
+        let folding = folded(&said);
+        assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2)]), "a name makes no process");
+        let stacks = folding.stacks();
+        let hostile = stacks.iter().find(|stack| stack.stack.contains("script")).unwrap();
+        let frames: Vec<&str> = hostile.stack.split(';').collect();
+        assert_eq!(frames.len(), 3 + usize::from(hostile.stack.contains("PERF_RECORD")), "{frames:?}");
+        assert_eq!(frames.last(), Some(&"a:b [31m <script> 12"));
+        assert!(frames.iter().all(|frame| frame.chars().count() <= LONGEST_NAME));
+        assert!(!hostile.stack.chars().any(char::is_control));
+    }
+
+    #[test]
+    fn what_is_rare_is_lumped_together_and_nothing_is_lost() {
+        let mut said = String::new();
+        for number in 0..2000 {
+            let pid = if number % 2 == 0 { 10 } else { 20 };
+            said.push_str(&format!("{pid}/{pid} cpu-clock:\n\t 1 f{number} (/x)\n\n"));
+        }
+        let folding = folded(&said);
+        let (stacks, functions) = (folding.stacks(), folding.functions());
+        assert_eq!((stacks.len(), functions.len()), (MOST_STACKS + 2, MOST_FUNCTIONS + 2));
+        assert_eq!(stacks.iter().map(|stack| stack.samples).sum::<u64>(), 2000);
+        assert_eq!(functions.iter().map(|function| function.samples).sum::<u64>(), 2000);
+        assert!(stacks.iter().any(|stack| stack.stack == "server;[other]" && stack.samples > 700));
+    }
+}

@@ -62,17 +62,26 @@ fn stacks(profile: &Profile) -> Stacks {
         let us = stack.samples as f64 * us_per_sample(profile, role);
         let ns = (1e3 * us).round().max(1.0);
         if ns.is_finite() {
-            *stacks.entry(clean(&stack.stack)).or_default() += ns as u64;
+            *stacks.entry(shown(&stack.stack)).or_default() += ns as u64;
         }
     }
     stacks
+}
+
+/// The stack's frames as they are drawn; inferno would take the kernel's mark away.
+fn shown(stack: &str) -> String {
+    let frame = |frame: &str| match frame.strip_suffix("_[k]") {
+        Some(name) => format!("{} [k]", clean(name)),
+        None => clean(frame),
+    };
+    stack.split(';').map(frame).collect::<Vec<_>>().join(";")
 }
 
 /// The arm's stacks; against another arm's, red is where this one takes longer and blue where it takes less.
 fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<Flame> {
     let drawing = draw(stacks, against.map(|(_, other)| other))?;
     let colours = against.map_or_else(String::new, |(other, _)| {
-        format!(" Red takes longer than in {other}, blue less long; the paler, the more alike.")
+        format!(" Red functions themselves take longer there than in {other}, blue ones less long; the paler, the more alike.")
     });
     let title = match against {
         Some((other, _)) => format!("{name} (coloured against {other}){place}"),
@@ -81,7 +90,7 @@ fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stack
     Some(Flame {
         title,
         about: format!(
-            "Width is CPU time per operation; each function stands on what called it, the kernel's end in _[k].{colours}"
+            "Width is CPU time per operation; each function stands on what called it, the kernel's end in [k].{colours}"
         ),
         drawing,
     })
@@ -120,7 +129,7 @@ fn frames(drawn: &str) -> Option<String> {
     let height = height - ABOVE - BELOW;
     Some(format!(
         "<svg class=\"flame\" viewBox=\"0 {ABOVE} {WIDTH} {height}\" aria-hidden=\"true\">\
-         <svg x=\"10\" width=\"{}\">{inner}</svg></svg>",
+         <svg x=\"10\" width=\"{}\" overflow=\"visible\">{inner}</svg></svg>",
         WIDTH - 20
     ))
 }
