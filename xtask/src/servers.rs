@@ -35,6 +35,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
+    Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
 
