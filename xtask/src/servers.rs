@@ -40,6 +40,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "gunicorn", package: "gunicorn", why: "stands behind nginx in the proxy workload" },
     Needed { program: "wrk", package: "wrk", why: "is a yardstick of the http workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
+    Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
 ];
 

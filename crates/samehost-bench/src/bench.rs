@@ -8,6 +8,7 @@ use crate::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, distinct, sweep};
 use crate::points::{self, FLOOR};
+use crate::profile::Profiler;
 use crate::redact::without_passwords;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
@@ -33,6 +34,7 @@ pub fn bench(
     };
     let request = &Request { servers, parameters, ..request.clone() };
     let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
+    let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
     let mut stage = Stage::new(workload, request, &matrix, host.cpus)?;
     if !request.rates.is_empty() {
         matrix.capacities = stage.measure_capacities(&matrix, observer)?;
@@ -73,10 +75,12 @@ pub fn bench(
         predictions: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
+        profiles: Vec::new(),
+        profile_differences: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     };
-    Ok(stage.measure(report, request, observer))
+    Ok(stage.measure(report, request, profiler.as_ref(), observer))
 }
 
 /// The arms of a request, as far as they follow from it alone. Nothing is started.

@@ -112,6 +112,16 @@ pub enum BenchError {
         /// What else can be done.
         instead: &'static str,
     },
+    /// The kernel does not let us do something.
+    #[error("{what} is not permitted here: {reason}; {try_next}")]
+    NotPermitted {
+        /// What was tried.
+        what: &'static str,
+        /// What stands against it.
+        reason: String,
+        /// What to try next.
+        try_next: &'static str,
+    },
     /// A server said no to something without which nothing can be measured.
     #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
     Refused {
@@ -205,6 +215,7 @@ impl BenchError {
             | BenchError::Start { .. }
             | BenchError::NotInstalled { .. }
             | BenchError::ToolMissing { .. }
+            | BenchError::NotPermitted { .. }
             | BenchError::Io { .. }
             | BenchError::OneCpu
             | BenchError::NoCpu => Fault::Missing,

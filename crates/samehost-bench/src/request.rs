@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use samehost_model::{Placement, RateSpec, Report, Transport};
+use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
 
 use crate::BenchError;
 use crate::engine::arrivals::Spacing;
 use crate::measure::Observer;
 use crate::points::Wishes;
+use crate::profile::CallGraph;
 use crate::workloads::Parameters;
 
 /// What to measure.
@@ -44,6 +45,8 @@ pub struct Request {
     pub parameters: Parameters,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
+    /// How to find callers in a profile of where the CPU time goes; none for no profile.
+    pub profile: Option<CallGraph>,
     /// Set by a signal.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -67,6 +70,7 @@ impl Request {
             servers: BTreeMap::new(),
             parameters: Parameters::new(),
             commands: Vec::new(),
+            profile: None,
             interrupted,
         }
     }
@@ -85,6 +89,8 @@ pub struct Benched {
 pub trait Recorder: Observer {
     /// Everything about the report that is known before the first trial. May fill in when it began.
     fn head(&mut self, _report: &mut Report) {}
+    /// An arm was profiled.
+    fn profile(&mut self, _profile: &Profile) {}
 }
 
 impl Recorder for crate::measure::Silent {}

@@ -1,11 +1,13 @@
 //! The stage of a measurement: the running fixture, and what each trial needs from it. It makes single trials and
 //! knows nothing of blocks or comparisons.
 
+mod profiled;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use samehost_model::{Arm, Code, Plan, Report, Sample, ServerInfo, Trial, Warning};
+use samehost_model::{Arm, Code, Outcome, Plan, Report, Sample, ServerInfo, Trial, Warning};
 
 use crate::BenchError;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
@@ -13,6 +15,7 @@ use crate::machine::{CpuPlan, MachineMeter, allowed_cpus, busiest_stranger, fami
 use crate::matrix::Matrix;
 use crate::measure::{Measurer, measure};
 use crate::points::FLOOR;
+use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::workloads::{Running, Start, Workload, noop_job};
 
@@ -130,10 +133,23 @@ impl<'a> Stage<'a> {
         Ok(sample)
     }
 
+    /// The open loop of the arm's next trial, where it has one.
+    fn open_loop(&mut self, arm: &Arm) -> Option<OpenLoop> {
+        self.trials += 1;
+        // Each trial has a schedule of its own, which both the seed and the trial's number decide.
+        arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
+            rate_per_s,
+            spacing: self.request.spacing,
+            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            spin: spin(&self.allowed, rate_per_s),
+        })
+    }
+
     pub(crate) fn measure(
         mut self,
         mut report: Report,
         request: &Request,
+        profiler: Option<&Profiler>,
         observer: &mut dyn Recorder,
     ) -> Benched {
         observer.head(&mut report);
@@ -153,8 +169,14 @@ impl<'a> Stage<'a> {
                 format!("measuring ended early: {failure}"),
             ));
         }
+        let mut failure = measured.failure;
+        if let (Some(profiler), None) = (profiler, &failure)
+            && report.outcome != Outcome::Interrupted
+        {
+            failure = self.profile(profiler, &mut report, observer);
+        }
         samehost_stats::analyse(&report).apply(&mut report);
-        Benched { report, failure: measured.failure }
+        Benched { report, failure }
     }
 }
 
@@ -169,14 +191,7 @@ impl Measurer for Stage<'_> {
     }
 
     fn measure(&mut self, arm: &Arm, _: &Trial) -> Result<Sample, BenchError> {
-        self.trials += 1;
-        // Each trial has a schedule of its own, which both the seed and the trial's number decide.
-        let open_loop = arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
-            rate_per_s,
-            spacing: self.request.spacing,
-            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            spin: spin(&self.allowed, rate_per_s),
-        });
+        let open_loop = self.open_loop(arm);
         self.trial(arm, open_loop)
     }
 

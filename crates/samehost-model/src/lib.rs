@@ -10,6 +10,7 @@ mod effect;
 mod endpoint;
 mod metric;
 mod prediction;
+mod profile;
 mod quantity;
 mod report;
 mod reproduction;
@@ -26,6 +27,7 @@ pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
 pub use prediction::{Bounds, Part, Prediction};
+pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,

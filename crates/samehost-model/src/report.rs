@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Prediction, Sample, Warning};
+use crate::{
+    Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Prediction, Profile, ProfileDifference,
+    Sample, Warning,
+};
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";
@@ -189,6 +192,12 @@ pub struct Report {
     /// Who was the limit of each arm, where something stands between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
+    /// Where the CPU time of each arm went, with `--profile`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// The functions whose time per operation differs most between baseline and candidate, the most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile_differences: Vec<ProfileDifference>,
     /// Which transport was seen in use.
     pub evidence: Vec<Evidence>,
     /// What to keep in mind about the whole.
@@ -216,6 +225,8 @@ pub enum LogLine {
     },
     /// One trial.
     Trial(Box<Sample>),
+    /// Where the CPU time of an arm went.
+    Profile(Box<Profile>),
     /// A warning about the whole.
     Warning(Warning),
     /// The last line.

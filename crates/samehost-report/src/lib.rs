@@ -23,6 +23,7 @@ mod markdown;
 mod notes;
 mod number;
 mod predictions;
+mod profiles;
 mod quantile_plot;
 mod ratio_plot;
 mod reproduction;

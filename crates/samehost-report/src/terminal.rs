@@ -12,7 +12,7 @@ use crate::quantile_plot::quantile_plot;
 use crate::ratio_plot::ratio_plot;
 use crate::text::width;
 use crate::view::View;
-use crate::{answer, changes, conditions, figures, head, notes, words};
+use crate::{answer, changes, conditions, figures, head, notes, profiles, words};
 
 /// No screen is taken to be narrower.
 const NARROWEST: usize = 40;
@@ -43,6 +43,7 @@ impl Terminal {
         page.answer(&view);
         page.figures(&view);
         page.pictures(&view);
+        page.profiles(&view);
         page.conditions(&view);
         page.notes(&notes::notes(&view));
         self.print(&page, out)
@@ -147,6 +148,17 @@ impl Page {
                 let text = format!("No picture of the latencies: {error}.");
                 self.section(wrap_spans(&[Span::dim(text)], self.measure()));
             }
+        }
+    }
+
+    fn profiles(&mut self, view: &View<'_>) {
+        for figure in profiles::differences(view) {
+            let mut lines = wrap_spans(&[Span::new(Tone::Bold, figure.title)], self.columns);
+            lines.extend(figure.grid.lines(self.columns));
+            self.section(lines);
+        }
+        if let Some(basis) = profiles::basis(view) {
+            self.section(wrap_spans(&[Span::dim(basis)], self.measure()));
         }
     }
 

@@ -2,8 +2,8 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction, Report, Verdict,
-    Warning, metric_title,
+    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction,
+    ProfileDifference, Report, Verdict, Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
@@ -12,6 +12,7 @@ use crate::judge::{Case, Terms, doubt_precision, judge};
 use crate::limits::limits;
 use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
 use crate::prediction::predict;
+use crate::profiles::profile_differences;
 use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median};
 
@@ -46,6 +47,8 @@ pub struct Analysis {
     pub effects: Vec<Effect>,
     /// Who was the limit of each arm.
     pub limits: Vec<Limit>,
+    /// The functions that differ most.
+    pub profile_differences: Vec<ProfileDifference>,
     /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
     /// About the whole; errors first.
@@ -69,6 +72,7 @@ impl Analysis {
         report.predictions = self.predictions;
         report.effects = self.effects;
         report.limits = self.limits;
+        report.profile_differences = self.profile_differences;
         report.evidence = self.evidence;
     }
 }
@@ -100,6 +104,7 @@ pub fn analyse(report: &Report) -> Analysis {
         predictions: predict(report),
         effects: effects(report),
         limits: limits(report),
+        profile_differences: profile_differences(report),
         evidence: gather_evidence(report),
         warnings,
     }

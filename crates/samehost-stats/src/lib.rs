@@ -20,6 +20,7 @@ pub mod normal;
 pub mod pairing;
 mod prediction;
 mod processor;
+mod profiles;
 mod published;
 pub mod serial;
 pub mod signed_rank;
@@ -41,6 +42,7 @@ pub use judge::{Case, Terms, judge};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
+pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
 pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
-use samehost_bench::parameter_values;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
+use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
 pub use find::{HowOptions, ScanOptions, VerifyOptions};
@@ -166,6 +166,10 @@ pub struct BenchOptions {
     /// Do not run the baseline against itself
     #[arg(long, help_heading = "How much to measure")]
     pub no_control: bool,
+    /// Afterwards, sample with perf where the CPU time of each arm goes: flame graphs in --html, and the functions that
+    /// differ most
+    #[arg(long, value_name = "CALLERS", num_args = 0..=1, require_equals = true, default_missing_value = "fp")]
+    pub profile: Option<CallGraph>,
     /// Seed of the order of trials and of open-loop schedules [default: random, and printed]
     #[arg(long, value_name = "N", help_heading = "How much to measure")]
     pub seed: Option<u64>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use samehost_bench::measure::Observer;
 use samehost_bench::{FLOOR, Recorder};
-use samehost_model::{LogLine, Plan, Report, Sample};
+use samehost_model::{LogLine, Plan, Profile, Report, Sample};
 
 use crate::storage::SamplesFile;
 
@@ -85,6 +85,12 @@ impl Recorder for Watcher {
         report.started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Some(store) = &mut self.store {
             store.begin(report);
+        }
+    }
+
+    fn profile(&mut self, profile: &Profile) {
+        if let Some(store) = &mut self.store {
+            store.append(&LogLine::Profile(Box::new(profile.clone())));
         }
     }
 }

@@ -148,6 +148,7 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
     while let Some((index, line)) = rest.next() {
         match serde_json::from_str(line) {
             Ok(LogLine::Trial(sample)) => report.trials.push(*sample),
+            Ok(LogLine::Profile(profile)) => report.profiles.push(*profile),
             Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
             Ok(LogLine::End { outcome }) => report.outcome = outcome,
             Ok(LogLine::Begin { .. }) => return Err(Some(format!("line {}: a second beginning", index + 2))),

@@ -101,6 +101,8 @@ mod tests {
             predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
+            profiles: Vec::new(),
+            profile_differences: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

@@ -6,6 +6,7 @@ mod chart;
 mod cpu;
 pub(crate) mod escape;
 mod figure;
+mod flames;
 mod page;
 mod quantiles;
 mod rates;

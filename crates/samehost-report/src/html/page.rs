@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use samehost_model::Report;
 
-use super::{about, charts, escape, figure};
+use super::{about, charts, escape, figure, flames};
 use crate::line::Span;
 use crate::view::View;
-use crate::{answer, conditions, figures, head, json, notes, words};
+use crate::{answer, conditions, figures, head, json, notes, profiles, words};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -122,6 +122,7 @@ fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io
         out.write_all(figure::figure(chart, &prefix).as_bytes())?;
     }
     writeln!(out, "</div>")?;
+    profile(&view, out)?;
     basis(&view, out)?;
     raw(report, &prefix, out)?;
     writeln!(out, "</article>")
@@ -147,6 +148,21 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}</div>", figure::table(&figure.grid, caption))?;
     }
     writeln!(out, "</div>")
+}
+
+/// Where CPU time went, with `--profile`.
+fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(basis) = profiles::basis(view) else { return Ok(()) };
+    writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", escape::html(&basis))?;
+    for figure in profiles::differences(view) {
+        let title = escape::html(&figure.title);
+        writeln!(out, "<div><h3>{title}</h3>{}</div>", figure::table(&figure.grid, &figure.title))?;
+    }
+    writeln!(out, "</div>")?;
+    for flame in flames::flames(view) {
+        out.write_all(flames::section(&flame).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// What the numbers rest on.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Point, Report};
+use samehost_model::{FunctionSamples, Point, Profile, Report, Role, RoleShare, StackSamples};
 use samehost_report::{RENDERERS, render_page};
 use serde_json::Value;
 
@@ -222,6 +222,49 @@ fn nothing_of_a_report_becomes_markup() {
     let several = String::from_utf8(several).unwrap();
     assert!(!several.contains("<img") && !several.contains("<svg"));
     assert_eq!(scripts(&several, "report").len(), 2);
+}
+
+#[test]
+fn profiles_are_drawn_and_their_names_become_no_markup() {
+    const EVIL: &str = "</title></svg><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u{202e}";
+    let mut report = scenes::single_point();
+    for (arm, function) in [("tcp", "tcp_sendmsg"), ("unix", EVIL)] {
+        let stack = |name: &str, samples| StackSamples { stack: format!("server;main;{name}_[k]"), samples };
+        let own = |name: &str, samples| FunctionSamples {
+            role: Role::Server,
+            function: name.into(),
+            kernel: true,
+            samples,
+        };
+        report.profiles.push(Profile {
+            arm: arm.into(),
+            event: EVIL.into(),
+            frequency_hz: 997,
+            call_graph: "fp".into(),
+            kernel_symbols: true,
+            seconds: 2.0,
+            operations: 100,
+            samples: 400,
+            roles: vec![RoleShare { role: Role::Server, samples: 400, cpu_us_per_op: 8.0 }],
+            functions: vec![own(function, 300), own("copy", 100)],
+            stacks: vec![stack(function, 300), stack("copy", 100)],
+        });
+    }
+    samehost_stats::analyse(&report).apply(&mut report);
+    let drawn = page(&report);
+    let flames: Vec<&str> = drawn.split("<svg class=\"flame\"").skip(1).collect();
+    assert_eq!(flames.len(), 2);
+    // 100 of 400 samples of 8 µs.
+    assert!(
+        flames.iter().all(|flame| flame.contains("<title>copy [k] (2,000 ns per operation, 25.00%; 0.00%)"))
+    );
+    assert!(flames[1].contains("<title>tcp_sendmsg [k] (6,000 ns per operation, 75.00%; "), "{}", flames[1]);
+    assert!(!drawn.contains("<img") && !drawn.contains("<script>alert") && !drawn.contains('\u{202e}'));
+    let count = |text: &str, tag: &str| text.matches(tag).count();
+    let plain = page(&scenes::single_point());
+    assert_eq!(count(&drawn, "<script"), count(&plain, "<script"), "none of inferno's either");
+    assert_eq!(count(&drawn, "<svg"), count(&drawn, "</svg>"));
+    assert!(drawn.contains("<th scope=\"row\">tcp_sendmsg</th>"));
 }
 
 /// Eleven levels, three arms, thirty blocks.

@@ -103,6 +103,8 @@ impl Scene {
             predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
+            profiles: Vec::new(),
+            profile_differences: Vec::new(),
             evidence: Vec::new(),
             warnings: Vec::new(),
         };

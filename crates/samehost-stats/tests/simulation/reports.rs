@@ -45,6 +45,8 @@ fn head(connections: &[u32]) -> Report {
         predictions: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
+        profiles: Vec::new(),
+        profile_differences: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

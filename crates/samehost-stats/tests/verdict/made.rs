@@ -59,6 +59,8 @@ pub(crate) fn empty() -> Report {
         predictions: Vec::new(),
         effects: Vec::new(),
         limits: Vec::new(),
+        profiles: Vec::new(),
+        profile_differences: Vec::new(),
         evidence: Vec::new(),
         warnings: Vec::new(),
     }

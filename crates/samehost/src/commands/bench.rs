@@ -83,6 +83,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         servers: servers(options)?,
         parameters: bench.parameters.clone(),
         commands: options.arm.clone(),
+        profile: options.profile,
         interrupted,
     })
 }

@@ -269,6 +269,8 @@ pub mod tests {
         }
         let mut report = Report {
             predictions: Vec::new(),
+            profiles: Vec::new(),
+            profile_differences: Vec::new(),
             schema: SCHEMA.into(),
             samehost_version: String::new(),
             started_at: String::new(),
@@ -285,7 +287,6 @@ pub mod tests {
             trials,
             comparisons: Vec::new(),
             controls: Vec::new(),
-            predictions: Vec::new(),
             effects: Vec::new(),
             limits: Vec::new(),
             evidence: Vec::new(),

@@ -88,6 +88,20 @@ fn a_ladder_opens_in_a_browser() {
 }
 
 #[test]
+fn flame_graphs_open_in_a_browser() {
+    let home = Home::new();
+    let (report, opened) = measured(&home, &[&["--profile"], QUICK].concat());
+    check(&report, &opened, &["ratios", "trials"]);
+    assert_eq!(opened.document.matches("<svg class=\"flame\"").count(), 2, "an arm each");
+    let (_, frames) = opened.document.split_once("<svg class=\"flame\"").unwrap();
+    for role in ["client", "server"] {
+        assert!(frames.contains(&format!("<title>{role} (")), "{role} is a frame");
+    }
+    let first = &report["profile_differences"][0]["function"];
+    assert!(opened.document.contains("Functions that differ most"), "{first} stands in a table");
+}
+
+#[test]
 fn a_page_goes_to_standard_output() {
     let home = Home::new();
     let ended = home.run(&[&["bench", "raw", "--html", "-"], QUICK].concat());

@@ -11,6 +11,7 @@ mod docs;
 mod endings;
 mod honesty;
 mod html;
+mod profile;
 mod registry;
 mod reproduce;
 mod scan;

@@ -1,0 +1,305 @@
+//! From the text of `perf script` to samples by role, function and stack: pure. Names come out of foreign binaries;
+//! whatever stands in them, they stay one frame of one line.
+
+use std::collections::{BTreeMap, HashMap};
+
+use samehost_model::{FunctionSamples, Role, StackSamples};
+
+/// Most stacks that are kept of an arm; a report with many levels must stay small.
+const MOST_STACKS: usize = 400;
+/// Most functions that are kept of an arm.
+const MOST_FUNCTIONS: usize = 300;
+/// Longest name, in characters: C++ and Rust can fill pages with one.
+const LONGEST_NAME: usize = 120;
+/// What does not stand for itself.
+const OTHER: &str = "[other]";
+/// The marks that a kernel's frame has in a stack.
+const KERNEL: &str = "_[k]";
+/// Characters of a process' name that the kernel keeps (TASK_COMM_LEN).
+const COMM: usize = 15;
+
+/// A function that ran.
+type Function = (Role, String, bool);
+
+/// Samples as they add up.
+#[derive(Debug)]
+pub(crate) struct Folding {
+    /// This process; what it starts is a client, or a server where it is this program.
+    own: u32,
+    program: String,
+    roles: HashMap<u32, Role>,
+    /// The sample that is being read: its role and its frames, the innermost first.
+    sample: Option<(Role, Vec<(String, bool)>)>,
+    pub(crate) samples: BTreeMap<Role, u64>,
+    functions: BTreeMap<Function, u64>,
+    stacks: BTreeMap<String, u64>,
+}
+
+impl Folding {
+    /// Nothing yet. `program` is the name of this program.
+    pub(crate) fn new(own: u32, program: &str) -> Self {
+        Folding {
+            own,
+            program: program.chars().take(COMM).collect(),
+            roles: HashMap::from([(own, Role::Client)]),
+            sample: None,
+            samples: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            stacks: BTreeMap::new(),
+        }
+    }
+
+    /// Says what these processes are; pids may be used again by the next trial's.
+    pub(crate) fn processes(&mut self, role: Role, pids: &[u32]) {
+        self.roles.extend(pids.iter().filter(|pid| **pid != self.own).map(|pid| (*pid, role)));
+    }
+
+    /// Takes a line of `perf script -F pid,tid,event,ip,sym,dso --show-task-events`.
+    pub(crate) fn line(&mut self, line: &str) {
+        let text = line.trim();
+        if text.is_empty() {
+            self.end();
+        } else if let Some((task, event)) = text.split_once("PERF_RECORD_") {
+            if pid(task.trim()).is_some() {
+                self.task(event);
+            }
+        } else if let Some((address, rest)) = text.split_once(' ')
+            && address.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && let Some((_, frames)) = &mut self.sample
+        {
+            frames.push(frame(address, rest));
+        } else if let Some(pid) = text.split_whitespace().next().and_then(pid) {
+            self.end();
+            // What nobody knows was started by one of those that were there at first.
+            self.sample = Some((self.roles.get(&pid).copied().unwrap_or(Role::Client), Vec::new()));
+        }
+    }
+
+    /// A process was born or became another program.
+    fn task(&mut self, event: &str) {
+        if let Some(numbers) = event.strip_prefix("FORK(") {
+            // FORK(child:thread):(parent:thread)
+            let pids: Vec<u32> =
+                numbers.split('(').filter_map(|pair| pair.split(':').next()?.parse().ok()).collect();
+            if let [child, parent] = pids[..]
+                && child != parent
+            {
+                let role = self.roles.get(&parent).copied().unwrap_or(Role::Client);
+                self.roles.insert(child, role);
+            }
+        } else if let Some((comm, pid)) = event.strip_prefix("COMM exec: ").and_then(named)
+            // A server for this trial alone, such as that at the other end of a socket pair.
+            && comm == self.program
+            && pid != self.own
+        {
+            self.roles.insert(pid, Role::Server);
+        }
+    }
+
+    /// Ends the sample that is being read.
+    pub(crate) fn end(&mut self) {
+        let Some((role, frames)) = self.sample.take() else { return };
+        let (function, kernel) = frames.first().cloned().unwrap_or_else(|| ("[unknown]".to_owned(), false));
+        let mut stack = role.name().to_owned();
+        for (name, kernel) in frames.iter().rev() {
+            stack.push(';');
+            stack.push_str(name);
+            if *kernel {
+                stack.push_str(KERNEL);
+            }
+        }
+        *self.samples.entry(role).or_default() += 1;
+        *self.functions.entry((role, function, kernel)).or_default() += 1;
+        *self.stacks.entry(stack).or_default() += 1;
+    }
+
+    /// Functions by their own samples, most first.
+    pub(crate) fn functions(&self) -> Vec<FunctionSamples> {
+        let mut all: Vec<FunctionSamples> = self
+            .functions
+            .iter()
+            .map(|((role, function, kernel), samples)| FunctionSamples {
+                role: *role,
+                function: function.clone(),
+                kernel: *kernel,
+                samples: *samples,
+            })
+            .collect();
+        all.sort_by_key(|function| std::cmp::Reverse(function.samples));
+        for few in all.split_off(all.len().min(MOST_FUNCTIONS)) {
+            let is_other = |f: &&mut FunctionSamples| f.role == few.role && f.function == OTHER;
+            match all.iter_mut().find(is_other) {
+                Some(other) => other.samples += few.samples,
+                None => all.push(FunctionSamples { function: OTHER.into(), kernel: false, ..few }),
+            }
+        }
+        all
+    }
+
+    /// Stacks, most samples first.
+    pub(crate) fn stacks(&self) -> Vec<StackSamples> {
+        let mut all: Vec<StackSamples> = self
+            .stacks
+            .iter()
+            .map(|(stack, samples)| StackSamples { stack: stack.clone(), samples: *samples })
+            .collect();
+        all.sort_by_key(|stack| std::cmp::Reverse(stack.samples));
+        for few in all.split_off(all.len().min(MOST_STACKS)) {
+            let role = few.stack.split(';').next().unwrap_or_default();
+            let name = format!("{role};{OTHER}");
+            match all.iter_mut().find(|stack| stack.stack == name) {
+                Some(other) => other.samples += few.samples,
+                None => all.push(StackSamples { stack: name, samples: few.samples }),
+            }
+        }
+        all
+    }
+}
+
+/// The pid of `PID/TID`.
+fn pid(text: &str) -> Option<u32> {
+    let (pid, thread) = text.split_once('/')?;
+    thread.parse::<u32>().ok()?;
+    pid.parse().ok()
+}
+
+/// Name and pid of `NAME:PID/TID`; a name may have colons.
+fn named(text: &str) -> Option<(&str, u32)> {
+    let (name, task) = text.rsplit_once(':')?;
+    Some((name, pid(task)?))
+}
+
+/// A frame's name, and whether it is the kernel's: `ffffffff8169 vfs_read ([kernel.kallsyms])`.
+fn frame(address: &str, rest: &str) -> (String, bool) {
+    // The upper half of the addresses is the kernel's, whatever the file is called.
+    let kernel = address.len() == 16 && address.starts_with('f');
+    let rest = rest.trim().trim_end_matches(" (deleted))");
+    let (symbol, file) = rest.rsplit_once(" (").unwrap_or((rest, ""));
+    let symbol = symbol.trim();
+    let name = if symbol.is_empty() || symbol == "[unknown]" {
+        let file = file.trim_end_matches(')').rsplit('/').next().unwrap_or_default();
+        format!("[{}]", file.trim_matches(['[', ']']))
+    } else {
+        without_hash(symbol).to_owned()
+    };
+    (clean(&name), kernel)
+}
+
+/// Rust's names end in a hash that changes with every build.
+fn without_hash(symbol: &str) -> &str {
+    match symbol.rsplit_once("::h") {
+        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => name,
+        _ => symbol,
+    }
+}
+
+/// Nothing that ends a frame, a line or a stack's count.
+fn clean(name: &str) -> String {
+    name.chars()
+        .map(|c| match c {
+            ';' => ':',
+            c if c.is_control() || c.is_whitespace() => ' ',
+            c => c,
+        })
+        .take(LONGEST_NAME)
+        .collect::<String>()
+        .split(' ')
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What perf 6.1 says, shortened: client 10 with a thread, server 20 with a child 21, and a server 31 for one trial.
+    const SAID: &str = "\
+    0/0     PERF_RECORD_COMM: samehost:10/10
+   10/11    cpu-clock: \n\
+\tffffffff81e77152 __x64_sys_write ([kernel.kallsyms])
+\tffffffff821ecc51 do_syscall_64 ([kernel.kallsyms])
+\t           f8350 __GI___libc_write (/usr/lib/x86_64-linux-gnu/libc.so.6)
+
+   20/20    PERF_RECORD_FORK(21:21):(20:20)
+   20/20    PERF_RECORD_FORK(20:22):(20:20)
+   21/21    cycles: \n\
+\tffffffffc0a01234 nf_hook_slow ([nf_tables])
+\t           12345 [unknown] (/opt/a server/bin/db (deleted))
+
+   10/10    PERF_RECORD_FORK(31:31):(10:10)
+   31/31    PERF_RECORD_COMM exec: samehost:31/31
+   31/31    cpu-clock: \n\
+\t           777 samehost::serve<(u8, u8)>::h0123456789abcdef (/usr/bin/samehost)
+
+   21/21    PERF_RECORD_EXIT(21:21):(20:20)
+   10/11    cpu-clock: \n\
+\tffffffff81e77152 __x64_sys_write ([kernel.kallsyms])
+\tffffffff821ecc51 do_syscall_64 ([kernel.kallsyms])
+\t           f8350 __GI___libc_write (/usr/lib/x86_64-linux-gnu/libc.so.6)
+";
+
+    fn folded(said: &str) -> Folding {
+        let mut folding = Folding::new(10, "samehost");
+        folding.processes(Role::Server, &[20]);
+        said.lines().for_each(|line| folding.line(line));
+        folding.end();
+        folding
+    }
+
+    #[test]
+    fn samples_fall_to_roles_functions_and_stacks() {
+        let folding = folded(SAID);
+        assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2), (Role::Server, 2)]));
+        let stacks: Vec<(String, u64)> =
+            folding.stacks().into_iter().map(|stack| (stack.stack, stack.samples)).collect();
+        assert_eq!(
+            stacks,
+            [
+                ("client;__GI___libc_write;do_syscall_64_[k];__x64_sys_write_[k]".to_owned(), 2),
+                ("server;[db];nf_hook_slow_[k]".to_owned(), 1),
+                ("server;samehost::serve<(u8, u8)>".to_owned(), 1),
+            ]
+        );
+        let functions = folding.functions();
+        let first = &functions[0];
+        assert_eq!((first.function.as_str(), first.kernel, first.samples), ("__x64_sys_write", true, 2));
+        assert!(
+            functions.iter().any(|f| f.function == "nf_hook_slow" && f.kernel),
+            "a module is the kernel's"
+        );
+        assert!(functions.iter().any(|f| f.function.starts_with("samehost") && !f.kernel));
+    }
+
+    #[test]
+    fn hostile_names_stay_one_frame() {
+        let said = format!(
+            "10/10 cpu-clock:\n\t 1 a;b\u{1b}[31m <script> 12 (/x)\n\t 2 {} (/y)\n\t 3 PERF_RECORD_FORK(99:99):(20:20) (/z)\n\n99/99 cpu-clock:\n\t 1 f (/x)\n",
+            "n".repeat(5000)
+        );
+        let folding = folded(&said);
+        assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2)]), "a name makes no process");
+        let stacks = folding.stacks();
+        let hostile = stacks.iter().find(|stack| stack.stack.contains("script")).unwrap();
+        let frames: Vec<&str> = hostile.stack.split(';').collect();
+        assert_eq!(frames.len(), 3 + usize::from(hostile.stack.contains("PERF_RECORD")), "{frames:?}");
+        assert_eq!(frames.last(), Some(&"a:b [31m <script> 12"));
+        assert!(frames.iter().all(|frame| frame.chars().count() <= LONGEST_NAME));
+        assert!(!hostile.stack.chars().any(char::is_control));
+    }
+
+    #[test]
+    fn what_is_rare_is_lumped_together_and_nothing_is_lost() {
+        let mut said = String::new();
+        for number in 0..2000 {
+            let pid = if number % 2 == 0 { 10 } else { 20 };
+            said.push_str(&format!("{pid}/{pid} cpu-clock:\n\t 1 f{number} (/x)\n\n"));
+        }
+        let folding = folded(&said);
+        let (stacks, functions) = (folding.stacks(), folding.functions());
+        assert_eq!((stacks.len(), functions.len()), (MOST_STACKS + 2, MOST_FUNCTIONS + 2));
+        assert_eq!(stacks.iter().map(|stack| stack.samples).sum::<u64>(), 2000);
+        assert_eq!(functions.iter().map(|function| function.samples).sum::<u64>(), 2000);
+        assert!(stacks.iter().any(|stack| stack.stack == "server;[other]" && stack.samples > 700));
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether perf is here, is permitted and works, and what it can count; asked before anything is measured.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::CallGraph;
+use crate::BenchError;
+use crate::fixtures::{PrivateDirectory, installed};
+
+/// Samples per second of CPU time: not in step with what ticks at 1000 or 100 Hz.
+pub(crate) const FREQUENCY_HZ: u32 = 997;
+/// Above this, the kernel lets nobody without privileges look into the kernel (perf_event_open(2)).
+const MOST_PARANOID: i32 = 1;
+/// Bits of CAP_SYS_ADMIN and CAP_PERFMON (linux/capability.h).
+const PRIVILEGES: u64 = 1 << 21 | 1 << 38;
+const ALLOW: &str = "run `sudo sysctl kernel.perf_event_paranoid=1` (and `sudo sysctl kernel.kptr_restrict=0` for the names of the kernel's functions), or leave --profile out";
+
+/// A perf that works.
+#[derive(Debug)]
+pub(crate) struct Profiler {
+    /// This program, which supervises.
+    pub(super) program: PathBuf,
+    pub(super) perf: PathBuf,
+    pub(crate) event: &'static str,
+    pub(crate) graph: CallGraph,
+    pub(crate) kernel_symbols: bool,
+}
+
+impl Profiler {
+    /// Finds perf and tries it.
+    ///
+    /// # Errors
+    /// When it is not installed, not permitted, or does not work.
+    pub(crate) fn new(program: &Path, graph: CallGraph) -> Result<Self, BenchError> {
+        let perf = installed(&["perf"], "linux-perf").map_err(|_| BenchError::ToolMissing {
+            program: "perf".into(),
+            package: "linux-perf",
+            instead: "linux-tools-generic on Ubuntu, or leave --profile out",
+        })?;
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        permit(&read("/proc/sys/kernel/perf_event_paranoid"), &read("/proc/self/status"))?;
+        let event = if counts_cycles(&perf) { "cycles" } else { "cpu-clock" };
+        let kernel_symbols = fs::File::open("/proc/kallsyms").is_ok_and(|file| {
+            let first = std::io::BufRead::lines(std::io::BufReader::new(file)).take(64);
+            first.map_while(Result::ok).any(|line| has_address(&line))
+        });
+        let profiler = Profiler { program: program.to_owned(), perf, event, graph, kernel_symbols };
+        profiler.try_it()?;
+        Ok(profiler)
+    }
+
+    /// What processes of this program are called.
+    pub(crate) fn program_name(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// perf by itself: no settings of the user's, no symbols out of the network.
+    pub(super) fn command(perf: &Path) -> Command {
+        let mut command = Command::new(perf);
+        command.env("PERF_CONFIG", "/dev/null").env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
+        command
+    }
+
+    fn try_it(&self) -> Result<(), BenchError> {
+        let directory = PrivateDirectory::new()?;
+        let data = directory.path().join("perf.data");
+        let output = Self::command(&self.perf)
+            .args(["record", "-q", "-B", "-N", "-e", self.event, "-F", &FREQUENCY_HZ.to_string()])
+            .args(["--call-graph", self.graph.name(), "-o"])
+            .arg(&data)
+            .args(["--", "true"])
+            .output()
+            .map_err(|error| BenchError::io(format!("running {}", self.perf.display()), error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let reason = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        Err(BenchError::NotPermitted { what: "perf record", reason, try_next: ALLOW })
+    }
+}
+
+/// Whether a line of /proc/kallsyms has an address; with kernel.kptr_restrict all are zero.
+fn has_address(line: &str) -> bool {
+    line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
+}
+
+/// Whether the kernel lets this process look into the kernel.
+fn permit(paranoid: &str, status: &str) -> Result<(), BenchError> {
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = capabilities.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    // A kernel without the setting has no perf events at all; perf will say so.
+    let Ok(paranoid) = paranoid.trim().parse::<i32>() else { return Ok(()) };
+    if paranoid <= MOST_PARANOID || effective & PRIVILEGES != 0 {
+        return Ok(());
+    }
+    Err(BenchError::NotPermitted {
+        what: "sampling where CPU time goes",
+        reason: format!("kernel.perf_event_paranoid is {paranoid}"),
+        try_next: ALLOW,
+    })
+}
+
+/// Whether there are hardware counters: many virtual machines have none.
+fn counts_cycles(perf: &Path) -> bool {
+    let output = Profiler::command(perf).args(["stat", "-x", ",", "-e", "cycles", "--", "true"]).output();
+    output.is_ok_and(|output| counted(&String::from_utf8_lossy(&output.stderr)))
+}
+
+fn counted(said: &str) -> bool {
+    said.lines()
+        .filter(|line| line.contains("cycles"))
+        .any(|line| line.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_which_setting_forbids_it() {
+        let nobody = "Name:\tx\nCapEff:\t0000000000000000\n";
+        let refusal = permit("2\n", nobody).unwrap_err().to_string();
+        assert!(refusal.contains("kernel.perf_event_paranoid is 2"), "{refusal}");
+        assert!(refusal.contains("sudo sysctl kernel.perf_event_paranoid=1"), "{refusal}");
+        assert!(refusal.contains("kernel.kptr_restrict=0"), "{refusal}");
+        assert!(permit("4", nobody).is_err());
+        for allowed in ["1", "0", "-1", ""] {
+            assert!(permit(allowed, nobody).is_ok(), "{allowed}");
+        }
+        assert!(permit("4", "CapEff:\t000001ffffffffff").is_ok(), "root");
+        assert!(permit("4", "CapEff:\t0000004000000000").is_ok(), "CAP_PERFMON");
+        assert!(permit("4", "CapEff:\t0000000000000400").is_err(), "another capability");
+    }
+
+    #[test]
+    fn hardware_counters_count() {
+        assert!(counted("812345,,cycles,504000,100.00,,\n"));
+        assert!(!counted("<not supported>,,cycles,0,100.00,,\n"));
+        assert!(!counted(""));
+    }
+
+    #[test]
+    fn hidden_addresses_are_zeros() {
+        assert!(has_address("ffffffff81000000 T _text"));
+        assert!(!has_address("0000000000000000 T _text"));
+    }
+}

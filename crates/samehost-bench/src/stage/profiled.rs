@@ -1,0 +1,145 @@
+//! Profiled trials: after all that is measured, so that profiling disturbs no figure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Sample, Warning};
+
+use super::Stage;
+use crate::BenchError;
+use crate::machine::families;
+use crate::points::FLOOR;
+use crate::profile::{FREQUENCY_HZ, Folding, Profiler};
+use crate::request::Recorder;
+use crate::schedule::groups;
+
+/// A profiled trial is no shorter: a second has a thousand samples of a busy CPU.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// What an arm's profiled trials gave.
+struct Profiling {
+    folding: Folding,
+    trials: Vec<Sample>,
+}
+
+impl Stage<'_> {
+    /// Profiles every arm, and puts that into the report. Returns what ended it early.
+    pub(super) fn profile(
+        &mut self,
+        profiler: &Profiler,
+        report: &mut Report,
+        observer: &mut dyn Recorder,
+    ) -> Option<BenchError> {
+        self.trial_time = self.trial_time.max(LEAST);
+        if !profiler.kernel_symbols {
+            report.warnings.push(Warning::new(
+                Code::NotMeasured,
+                "profile",
+                "the kernel hides the names of its functions, which are left out of the profile; `sudo sysctl kernel.kptr_restrict=0` shows them",
+            ));
+        }
+        let arms = report.arms.clone();
+        for group in groups(&arms) {
+            let arms: Vec<&Arm> = group
+                .iter()
+                .map(|arm| &arms[*arm])
+                .filter(|arm| arm.id != FLOOR || arms.len() == 1)
+                .collect();
+            match self.profile_point(profiler, &arms, observer) {
+                Ok(profiles) => {
+                    profiles.iter().for_each(|profile| observer.profile(profile));
+                    report.profiles.extend(profiles);
+                }
+                Err(BenchError::Interrupted) => {
+                    report.outcome = Outcome::Interrupted;
+                    return None;
+                }
+                Err(failure) => return Some(failure),
+            }
+        }
+        None
+    }
+
+    /// Every arm of a point twice, the second time in reverse order, so that a drift meets all alike.
+    fn profile_point(
+        &mut self,
+        profiler: &Profiler,
+        arms: &[&Arm],
+        observer: &mut dyn Recorder,
+    ) -> Result<Vec<Profile>, BenchError> {
+        let name = profiler.program_name();
+        let new = || Profiling { folding: Folding::new(std::process::id(), &name), trials: Vec::new() };
+        let mut all: Vec<Profiling> = arms.iter().map(|_| new()).collect();
+        for index in (0..arms.len()).chain((0..arms.len()).rev()) {
+            observer.step(&format!("profile of {}", arms[index].id));
+            let trial = self.profiled_trial(profiler, arms[index], &mut all[index].folding)?;
+            all[index].trials.push(trial);
+        }
+        Ok(arms.iter().zip(&all).map(|(arm, profiling)| profiling.profile(arm, profiler)).collect())
+    }
+
+    fn profiled_trial(
+        &mut self,
+        profiler: &Profiler,
+        arm: &Arm,
+        folding: &mut Folding,
+    ) -> Result<Sample, BenchError> {
+        let interrupted = std::sync::Arc::clone(&self.request.interrupted);
+        let (servers, proxies) =
+            (families(&self.running.server().pids), families(&self.running.proxy_pids()));
+        folding.processes(Role::Server, &servers);
+        folding.processes(Role::Proxy, &proxies);
+        let pids: Vec<u32> = [std::process::id()].into_iter().chain(servers).chain(proxies).collect();
+        let recording = profiler.begin(&pids, &interrupted)?;
+        let open_loop = self.open_loop(arm);
+        let sample = self.trial(arm, open_loop)?;
+        recording.end(folding, &interrupted)?;
+        Ok(sample)
+    }
+}
+
+impl Profiling {
+    fn profile(&self, arm: &Arm, profiler: &Profiler) -> Profile {
+        let operations = self.trials.iter().map(|trial| trial.operations).sum();
+        let samples: &BTreeMap<Role, u64> = &self.folding.samples;
+        let roles = samples.iter().map(|(role, samples)| RoleShare {
+            role: *role,
+            samples: *samples,
+            cpu_us_per_op: self.metered(*role).unwrap_or_else(|| counted(*samples, operations)),
+        });
+        Profile {
+            arm: arm.id.clone(),
+            event: profiler.event.into(),
+            frequency_hz: FREQUENCY_HZ,
+            call_graph: profiler.graph.name().into(),
+            kernel_symbols: profiler.kernel_symbols,
+            seconds: self.trials.iter().map(|trial| trial.seconds).sum(),
+            operations,
+            samples: samples.values().sum(),
+            roles: roles.collect(),
+            functions: self.folding.functions(),
+            stacks: self.folding.stacks(),
+        }
+    }
+
+    /// A role's CPU time per operation, by the processes' clocks: they read the window alone, and perf's samples, which
+    /// begin earlier and end later, only say what it was used for.
+    fn metered(&self, role: Role) -> Option<f64> {
+        let (mut time, mut operations) = (0.0, 0.0);
+        for trial in &self.trials {
+            let per_operation = match role {
+                Role::Client => trial.client_cpu_us_per_op,
+                Role::Proxy => trial.proxy_cpu_us_per_op,
+                Role::Server => trial.server_cpu_us_per_op,
+            };
+            time += per_operation? * trial.operations as f64;
+            operations += trial.operations as f64;
+        }
+        (operations > 0.0).then(|| time / operations)
+    }
+}
+
+/// CPU time per operation by the number of samples.
+fn counted(samples: u64, operations: u64) -> f64 {
+    if operations == 0 { 0.0 } else { samples as f64 * 1e6 / f64::from(FREQUENCY_HZ) / operations as f64 }
+}

@@ -1,0 +1,128 @@
+//! The functions whose own time per operation differs most between two profiled arms.
+//!
+//! A function's time is its part of its role's samples × the role's CPU time per operation, which was read from clocks.
+//! The error is that of counts that fall independently (Poisson): √n samples. Drift and other runs' differences come on
+//! top of it.
+
+use samehost_model::{Arm, Profile, ProfileDifference, Report, Role};
+
+use crate::pairing::group;
+
+/// Differences told of each pair.
+const MOST: usize = 10;
+/// What does not stand for one function.
+const OTHER: &str = "[other]";
+
+/// The functions that differ most, for each point and candidate that were profiled.
+#[must_use]
+pub fn profile_differences(report: &Report) -> Vec<ProfileDifference> {
+    let profile = |arm: &Arm| report.profiles.iter().find(|profile| profile.arm == arm.id);
+    let mut all = Vec::new();
+    for group in group(&report.arms) {
+        let Some(baseline) = profile(group.baseline) else { continue };
+        for candidate in group.candidates.iter().filter_map(|arm| profile(arm)) {
+            let mut differences = differences(&group.baseline.point, baseline, candidate);
+            differences.sort_by(|a, b| b.difference_us_per_op.abs().total_cmp(&a.difference_us_per_op.abs()));
+            differences.truncate(MOST);
+            all.extend(differences);
+        }
+    }
+    all
+}
+
+fn differences(
+    point: &samehost_model::Point,
+    baseline: &Profile,
+    candidate: &Profile,
+) -> Vec<ProfileDifference> {
+    let mut functions: Vec<(Role, &str, bool)> = baseline
+        .functions
+        .iter()
+        .chain(&candidate.functions)
+        .filter(|function| function.function != OTHER)
+        .map(|function| (function.role, function.function.as_str(), function.kernel))
+        .collect();
+    functions.sort_unstable();
+    functions.dedup();
+    functions
+        .into_iter()
+        .map(|(role, function, kernel)| {
+            let samples = |profile: &Profile| {
+                let is_it = |f: &&samehost_model::FunctionSamples| {
+                    f.role == role && f.function == function && f.kernel == kernel
+                };
+                profile.functions.iter().find(is_it).map_or(0, |found| found.samples) as f64
+            };
+            let (before, after) = (samples(baseline), samples(candidate));
+            let (before_us, after_us) = (us_per_sample(baseline, role), us_per_sample(candidate, role));
+            ProfileDifference {
+                point: point.clone(),
+                baseline: baseline.arm.clone(),
+                candidate: candidate.arm.clone(),
+                role,
+                function: function.to_owned(),
+                kernel,
+                baseline_us_per_op: before * before_us,
+                candidate_us_per_op: after * after_us,
+                difference_us_per_op: after * after_us - before * before_us,
+                error_us_per_op: (before * before_us.powi(2) + after * after_us.powi(2)).sqrt(),
+            }
+        })
+        .collect()
+}
+
+/// What one sample of a role stands for, in microseconds per operation.
+#[must_use]
+pub fn us_per_sample(profile: &Profile, role: Role) -> f64 {
+    let share = profile.roles.iter().find(|share| share.role == role);
+    share.filter(|share| share.samples > 0).map_or(0.0, |share| share.cpu_us_per_op / share.samples as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::{FunctionSamples, RoleShare};
+
+    use super::*;
+
+    fn profile(arm: &str, cpu_us_per_op: f64, functions: &[(&str, u64)]) -> Profile {
+        let samples = functions.iter().map(|(_, samples)| samples).sum();
+        Profile {
+            arm: arm.into(),
+            event: "cpu-clock".into(),
+            frequency_hz: 997,
+            call_graph: "fp".into(),
+            kernel_symbols: true,
+            seconds: 2.0,
+            operations: 1000,
+            samples,
+            roles: vec![RoleShare { role: Role::Server, samples, cpu_us_per_op }],
+            functions: functions
+                .iter()
+                .map(|(function, samples)| FunctionSamples {
+                    role: Role::Server,
+                    function: (*function).into(),
+                    kernel: true,
+                    samples: *samples,
+                })
+                .collect(),
+            stacks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn time_per_operation_is_the_part_of_the_samples_times_the_cpu_time() {
+        let tcp = profile("tcp", 20.0, &[("tcp_sendmsg", 300), ("copy", 100)]);
+        let unix = profile("unix", 10.0, &[("unix_stream_sendmsg", 300), ("copy", 200), (OTHER, 500)]);
+        let all = differences(&samehost_model::Point::default(), &tcp, &unix);
+        let of = |name: &str| all.iter().find(|difference| difference.function == name).unwrap();
+        assert_eq!(all.len(), 3, "what is lumped together is no function");
+        assert_eq!(
+            (of("tcp_sendmsg").baseline_us_per_op, of("tcp_sendmsg").candidate_us_per_op),
+            (15.0, 0.0)
+        );
+        assert_eq!(of("unix_stream_sendmsg").difference_us_per_op, 3.0);
+        // 100 × 0.05 µs against 200 × 0.01 µs; √(100 × 0.05² + 200 × 0.01²) = √0.27.
+        assert_eq!(of("copy").difference_us_per_op, -3.0);
+        assert!((of("copy").error_us_per_op - 0.27_f64.sqrt()).abs() < 1e-12);
+    }
+}
