@@ -331,6 +331,18 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
     pids
 }
 
+/// Requests sent together (`--pipeline`), the point's own where points differ in it.
+///
+/// # Errors
+/// When it is no number from 1 to `most`.
+pub(crate) fn pipeline(point: &Point, parameters: &Parameters, most: u32) -> Result<u32, BenchError> {
+    let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
+    match text.parse() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ => Err(BenchError::Usage(format!("--pipeline {text}: from 1 to {most}"))),
+    }
+}
+
 /// A connect error's kind for the count.
 pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     match error {

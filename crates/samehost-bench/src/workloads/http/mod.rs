@@ -170,13 +170,9 @@ fn post_size(parameters: &Parameters) -> Result<u64, BenchError> {
     text.parse().map_err(|_| BenchError::Usage(format!("--post-size {text}: a number of bytes")))
 }
 
-/// Requests sent together: the point's own where points differ in it.
+/// Requests sent together.
 fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
-    match text.parse() {
-        Ok(count) if (1..=MOST_PIPELINE).contains(&count) => Ok(count),
-        _ => Err(BenchError::Usage(format!("--pipeline {text}: from 1 to {MOST_PIPELINE}"))),
-    }
+    super::pipeline(point, parameters, MOST_PIPELINE)
 }
 
 #[cfg(test)]

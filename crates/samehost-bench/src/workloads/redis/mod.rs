@@ -133,13 +133,9 @@ fn has_value(parameters: &Parameters) -> bool {
     matches!(parameters["command"].as_str(), "get" | "set")
 }
 
-/// Commands in one request: the point's own where points differ in it.
+/// Commands in one request.
 fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
-    match text.parse() {
-        Ok(count) if (1..=MOST_PIPELINE).contains(&count) => Ok(count),
-        _ => Err(BenchError::Usage(format!("--pipeline {text}: from 1 to {MOST_PIPELINE}"))),
-    }
+    super::pipeline(point, parameters, MOST_PIPELINE)
 }
 
 #[cfg(test)]
