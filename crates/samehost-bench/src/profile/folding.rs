@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use samehost_model::{FunctionSamples, Role, StackSamples};
 
-/// Most stacks that are kept of an arm; a report with many levels must stay small.
+/// Most stacks that are kept of an arm, and of all arms together: a report with many levels must stay small.
 const MOST_STACKS: usize = 400;
+const MOST_OF_ALL: usize = 4000;
 /// Most functions that are kept of an arm.
 const MOST_FUNCTIONS: usize = 300;
 /// Longest name, in characters: C++ and Rust can fill pages with one.
@@ -136,15 +137,16 @@ impl Folding {
         all
     }
 
-    /// Stacks, most samples first.
-    pub(crate) fn stacks(&self) -> Vec<StackSamples> {
+    /// Stacks, most samples first; fewer where there are many arms.
+    pub(crate) fn stacks(&self, arms: usize) -> Vec<StackSamples> {
+        let most = MOST_STACKS.min(MOST_OF_ALL / arms.max(1));
         let mut all: Vec<StackSamples> = self
             .stacks
             .iter()
             .map(|(stack, samples)| StackSamples { stack: stack.clone(), samples: *samples })
             .collect();
         all.sort_by_key(|stack| std::cmp::Reverse(stack.samples));
-        for few in all.split_off(all.len().min(MOST_STACKS)) {
+        for few in all.split_off(all.len().min(most)) {
             let role = few.stack.split(';').next().unwrap_or_default();
             let name = format!("{role};{OTHER}");
             match all.iter_mut().find(|stack| stack.stack == name) {
@@ -252,7 +254,7 @@ mod tests {
         let folding = folded(SAID);
         assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2), (Role::Server, 2)]));
         let stacks: Vec<(String, u64)> =
-            folding.stacks().into_iter().map(|stack| (stack.stack, stack.samples)).collect();
+            folding.stacks(2).into_iter().map(|stack| (stack.stack, stack.samples)).collect();
         assert_eq!(
             stacks,
             [
@@ -279,7 +281,7 @@ mod tests {
         );
         let folding = folded(&said);
         assert_eq!(folding.samples, BTreeMap::from([(Role::Client, 2)]), "a name makes no process");
-        let stacks = folding.stacks();
+        let stacks = folding.stacks(2);
         let hostile = stacks.iter().find(|stack| stack.stack.contains("script")).unwrap();
         let frames: Vec<&str> = hostile.stack.split(';').collect();
         assert_eq!(frames.len(), 3 + usize::from(hostile.stack.contains("PERF_RECORD")), "{frames:?}");
@@ -296,10 +298,11 @@ mod tests {
             said.push_str(&format!("{pid}/{pid} cpu-clock:\n\t 1 f{number} (/x)\n\n"));
         }
         let folding = folded(&said);
-        let (stacks, functions) = (folding.stacks(), folding.functions());
+        let (stacks, functions) = (folding.stacks(2), folding.functions());
         assert_eq!((stacks.len(), functions.len()), (MOST_STACKS + 2, MOST_FUNCTIONS + 2));
         assert_eq!(stacks.iter().map(|stack| stack.samples).sum::<u64>(), 2000);
         assert_eq!(functions.iter().map(|function| function.samples).sum::<u64>(), 2000);
         assert!(stacks.iter().any(|stack| stack.stack == "server;[other]" && stack.samples > 700));
+        assert_eq!(folding.stacks(33).len(), MOST_OF_ALL / 33 + 2, "eleven levels of three arms");
     }
 }

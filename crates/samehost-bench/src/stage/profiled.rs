@@ -39,13 +39,14 @@ impl Stage<'_> {
             ));
         }
         let arms = report.arms.clone();
+        let of_all = arms.len();
         for group in groups(&arms) {
             let arms: Vec<&Arm> = group
                 .iter()
                 .map(|arm| &arms[*arm])
                 .filter(|arm| arm.id != FLOOR || arms.len() == 1)
                 .collect();
-            match self.profile_point(profiler, &arms, observer) {
+            match self.profile_point(profiler, &arms, of_all, observer) {
                 Ok(profiles) => {
                     profiles.iter().for_each(|profile| observer.profile(profile));
                     report.profiles.extend(profiles);
@@ -65,6 +66,7 @@ impl Stage<'_> {
         &mut self,
         profiler: &Profiler,
         arms: &[&Arm],
+        of_all: usize,
         observer: &mut dyn Recorder,
     ) -> Result<Vec<Profile>, BenchError> {
         let name = profiler.program_name();
@@ -75,7 +77,7 @@ impl Stage<'_> {
             let trial = self.profiled_trial(profiler, arms[index], &mut all[index].folding)?;
             all[index].trials.push(trial);
         }
-        Ok(arms.iter().zip(&all).map(|(arm, profiling)| profiling.profile(arm, profiler)).collect())
+        Ok(arms.iter().zip(&all).map(|(arm, profiling)| profiling.profile(arm, of_all, profiler)).collect())
     }
 
     fn profiled_trial(
@@ -99,7 +101,7 @@ impl Stage<'_> {
 }
 
 impl Profiling {
-    fn profile(&self, arm: &Arm, profiler: &Profiler) -> Profile {
+    fn profile(&self, arm: &Arm, arms: usize, profiler: &Profiler) -> Profile {
         let operations = self.trials.iter().map(|trial| trial.operations).sum();
         let samples: &BTreeMap<Role, u64> = &self.folding.samples;
         let roles = samples.iter().map(|(role, samples)| RoleShare {
@@ -118,7 +120,7 @@ impl Profiling {
             samples: samples.values().sum(),
             roles: roles.collect(),
             functions: self.folding.functions(),
-            stacks: self.folding.stacks(),
+            stacks: self.folding.stacks(arms),
         }
     }
 

@@ -19,6 +19,9 @@ const NARROWEST: f64 = 0.25;
 const ABOVE: f64 = 33.0;
 const BELOW: f64 = 30.0;
 
+/// Stacks of few samples.
+const OTHER: &str = ";[other]";
+
 /// A drawing.
 pub(crate) struct Flame {
     pub(crate) title: String,
@@ -104,7 +107,9 @@ fn draw(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
             names.sort_unstable();
             names.dedup();
             let of = |stacks: &Stacks, name: &String| stacks.get(name).copied().unwrap_or(0);
-            names.into_iter().map(|name| format!("{name} {} {}", of(other, name), of(stacks, name))).collect()
+            // What is rare in one arm need not be in the other: to colour it would tell nothing.
+            let before = |name: &String| of(if name.ends_with(OTHER) { stacks } else { other }, name);
+            names.into_iter().map(|name| format!("{name} {} {}", before(name), of(stacks, name))).collect()
         }
     };
     lines.retain(|line| !line.is_empty());
