@@ -1,4 +1,4 @@
-//! CPU time per operation: client and server, user and kernel, stacked.
+//! CPU time per operation: client, what stands between, and server, user and kernel, stacked.
 
 use samehost_model::Sample;
 use serde_json::json;
@@ -31,7 +31,7 @@ fn part(
 }
 
 /// The parts of a sample that tells user and kernel apart, and of one that does not.
-fn parts() -> [Part; 6] {
+fn parts() -> [Part; 9] {
     [
         part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
         part("client-kernel", "client, kernel", "$client-soft", "/", |s| {
@@ -39,6 +39,13 @@ fn parts() -> [Part; 6] {
         }),
         part("client", "client", "$client", "", |s| {
             s.client_cpu_us_per_op.filter(|_| s.client_user_us_per_op.is_none())
+        }),
+        part("proxy-user", "proxy, user", "$proxy", "", |s| s.proxy_user_us_per_op),
+        part("proxy-kernel", "proxy, kernel", "$proxy-soft", "/", |s| {
+            Some((s.proxy_cpu_us_per_op? - s.proxy_user_us_per_op?).max(0.0))
+        }),
+        part("proxy", "proxy", "$proxy", "", |s| {
+            s.proxy_cpu_us_per_op.filter(|_| s.proxy_user_us_per_op.is_none())
         }),
         part("server-user", "server, user", "$server", "", |s| s.server_user_us_per_op),
         part("server-kernel", "server, kernel", "$server-soft", "/", |s| {
@@ -55,7 +62,7 @@ const LABEL: usize = 30;
 
 /// The chart; nothing where no trial tells its CPU time.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
-    let mut rows: Vec<(String, [Option<f64>; 6])> = Vec::new();
+    let mut rows: Vec<(String, [Option<f64>; 9])> = Vec::new();
     for group in &view.groups {
         for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
             let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));

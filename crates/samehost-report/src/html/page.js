@@ -17,7 +17,7 @@
     const [, base, soft] = /^\$([a-z0-9]+)(-soft)?$/.exec(name) ?? [];
     if (!base) return name;
     const value = style.getPropertyValue(`--${base}`).trim();
-    return soft ? `${value.slice(0, 7)}${base === "client" || base === "server" ? "8c" : "33"}` : value;
+    return soft ? `${value.slice(0, 7)}${["client", "proxy", "server"].includes(base) ? "8c" : "33"}` : value;
   };
   const themed = (value, style, key) => {
     if (Array.isArray(value)) return value.map((each) => themed(each, style, key));

@@ -21,7 +21,7 @@ use crate::progress::Watcher;
 use crate::{output, signals};
 
 /// Starting servers and waiting for a calm machine come on top; all of it is to be over in a minute.
-const BUDGET: Duration = Duration::from_secs(45);
+const BUDGET: Duration = Duration::from_secs(47);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {

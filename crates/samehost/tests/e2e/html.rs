@@ -66,6 +66,44 @@ fn check(report: &Value, opened: &Opened, charts: &[&str]) {
     }
 }
 
+/// Arguments that make a workload's measurement short; none for one that is not known here.
+fn shortest(workload: &str) -> Option<&'static [&'static str]> {
+    Some(match workload {
+        "raw" | "connect" | "noop" | "http" | "mysql" | "postgres" | "redis" | "memcached" | "fastcgi"
+        | "rpc" => &["--trial-time", "50ms"],
+        "proxy" => &["--trial-time", "50ms", "--backend", "built-in"],
+        // A page takes tens of milliseconds.
+        "wordpress" => &["--trial-time", "600ms"],
+        "command" => &["--arm", "a=true", "--arm", "b=sleep 0.001"],
+        _ => return None,
+    })
+}
+
+#[test]
+fn every_workload_opens_in_a_browser_and_fits_a_terminal() {
+    for workload in samehost_bench::workloads::WORKLOADS {
+        let name = workload.name();
+        let own = shortest(name).unwrap_or_else(|| panic!("say here how {name} is measured shortly"));
+        let home = Home::new();
+        let (json, page) = (home.path("result.json"), home.path("report.html"));
+        let files = ["--quiet", "--json", json.to_str().unwrap(), "--html", page.to_str().unwrap()];
+        let few = ["--min-blocks", "2", "--max-blocks", "2", "--budget", "20s"];
+        let ended = home.run(&[&["bench", name], own, &few, &files].concat());
+        assert_eq!(ended.status, 0, "{name}: {}", ended.stderr);
+        let opened = open(&home, &page, &["--dump-dom"]);
+        assert_eq!(opened.console, "", "{name}: the console is silent");
+        assert!(opened.document.contains("data-ready=\"all\""), "{name}: every chart was drawn");
+        let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(script(&opened.document, "class=\"report\" data-report=\"r0\""), report, "{name}");
+        let mut again = home.command(&["report", json.to_str().unwrap()]);
+        let said = crate::support::Ended::of(&again.env("COLUMNS", "80").output().unwrap());
+        assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{name}");
+        let widest = said.stdout.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{name}: {widest} columns in\n{}", said.stdout);
+        home.assert_nothing_left();
+    }
+}
+
 #[test]
 fn a_sweep_opens_in_a_browser() {
     let home = Home::new();
