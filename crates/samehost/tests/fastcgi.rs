@@ -6,7 +6,7 @@ mod caches;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use caches::{Here, TINY, assert_proved, kill, parsed, said};
 use samehost_bench::fixtures::{PhpFpm, PhpFpmSpec, Pool};
