@@ -44,7 +44,7 @@ const MANY: u32 = 64;
 const SHARE: f64 = 1.0;
 const SERVER_SHARE: f64 = 1.25;
 /// A share shorter than this does not hold the fewest blocks of a verdict.
-const LEAST_SHARE: Duration = Duration::from_secs(4);
+const LEAST_SHARE: Duration = Duration::from_millis(3300);
 
 fn part(
     (label, kind): (&str, FindingKind),
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_divided_and_servers_without_room_are_named() {
-        for (seconds, count, fit) in [(18, 2, 0), (22, 2, 1), (50, 0, 0), (50, 2, 2), (47, 6, 6), (600, 4, 4)]
+        for (seconds, count, fit) in [(16, 2, 0), (20, 2, 1), (50, 0, 0), (50, 2, 2), (40, 6, 6), (600, 4, 4)]
         {
             let budget = Duration::from_secs(seconds);
             let (parts, left) = share(budget, servers(count));

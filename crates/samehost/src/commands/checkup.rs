@@ -21,7 +21,7 @@ use crate::progress::Watcher;
 use crate::{output, signals};
 
 /// Starting servers and waiting for a calm machine come on top; all of it is to be over in a minute.
-const BUDGET: Duration = Duration::from_secs(47);
+const BUDGET: Duration = Duration::from_secs(40);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
@@ -141,10 +141,10 @@ pub(super) fn measure(
     parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let wishes = if part.installed {
         // Two points in a share of time: short trials, and as few blocks as a verdict can do with.
-        let trial_time = Some(Duration::from_millis(100));
+        let trial_time = Some(Duration::from_millis(70));
         Wishes { budget: Some(budget), trial_time, min_blocks: Some(8), ..Wishes::default() }
     } else {
-        Wishes { budget: Some(budget), ..Wishes::default() }
+        Wishes { budget: Some(budget), min_blocks: Some(8), ..Wishes::default() }
     };
     let request = Request {
         connections: part.connections.clone(),
