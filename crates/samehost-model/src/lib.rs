@@ -11,6 +11,7 @@ mod endpoint;
 mod metric;
 mod prediction;
 mod profile;
+mod protocol;
 mod quantity;
 mod report;
 mod reproduction;
@@ -18,6 +19,7 @@ mod sample;
 pub mod scan;
 #[cfg(feature = "schema")]
 pub mod schema;
+mod secret;
 mod transport;
 mod warning;
 
@@ -28,6 +30,7 @@ pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
 pub use prediction::{Bounds, Part, Prediction};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
+pub use protocol::Protocol;
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,
@@ -40,5 +43,6 @@ pub use reproduction::{
     REPRODUCTION_SCHEMA, Reproduction,
 };
 pub use sample::{Latency, MachineUse, Sample, Trial};
+pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
 pub use warning::{Code, Warning};

@@ -25,7 +25,7 @@ pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, ser
 pub use known::{KNOWN, Known, UnixSocket, known_service};
 pub use observe::observe;
 pub use predict::{Costs, Measured, predict};
-pub use target::{Protocol, Target, TargetError, without_password};
+pub use target::{Target, TargetError, without_password};
 pub use verify::{VerifyError, expect, verify};
 
 pub(crate) use proc::process;

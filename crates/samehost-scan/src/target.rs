@@ -4,29 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use samehost_model::{Endpoint, EndpointError};
+use samehost_model::{Endpoint, EndpointError, Protocol};
 
 /// Where client libraries look for MySQL's socket, the most usual first.
 const MYSQL_SOCKETS: &[&str] = &["/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"];
 /// Where PostgreSQL's clients look for the folder of its socket.
 const POSTGRES_FOLDERS: &[&str] = &["/run/postgresql", "/tmp"];
-
-/// A protocol that a URL names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// MySQL or MariaDB.
-    Mysql,
-    /// PostgreSQL.
-    Postgres,
-    /// Redis or Valkey.
-    Redis,
-    /// memcached.
-    Memcached,
-    /// HTTP.
-    Http,
-    /// None that is known: a plain endpoint.
-    Plain,
-}
 
 /// What is to be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

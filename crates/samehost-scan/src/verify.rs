@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use rustix::fd::AsFd;
 use rustix::fs::fstat;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use samehost_model::Endpoint;
 use samehost_model::scan::{
     HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
 };
+use samehost_model::{Endpoint, Protocol};
 use samehost_transport::{ConnectError, ConnectOptions, Family, Stream, connect};
 
 use crate::collect::collect;
 use crate::error::ScanError;
-use crate::target::{Protocol, Target, without_password};
+use crate::target::{Target, without_password};
 
 /// How long a server may take to accept, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

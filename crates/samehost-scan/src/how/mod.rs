@@ -12,11 +12,11 @@ mod rust;
 mod server;
 mod tools;
 
-use samehost_model::Endpoint;
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
+use samehost_model::{Endpoint, Protocol};
 
 use crate::known::{KNOWN, Known, UnixSocket};
-use crate::target::{Protocol, Target};
+use crate::target::Target;
 
 /// Services that speak the same protocol to their clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,81 @@
+//! An edit: bytes that take the place of others in a file. Everything else in the file stays as it is.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Bytes that take the place of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// The file; one that is not there is made, from the edits at 0..0.
+    pub file: PathBuf,
+    /// The bytes that go, counted in the file as it is; an empty range inserts.
+    pub range: Range<usize>,
+    /// The bytes that come.
+    pub with: Vec<u8>,
+}
+
+impl Edit {
+    /// An edit of a file.
+    pub fn new(file: &Path, range: Range<usize>, with: impl Into<Vec<u8>>) -> Self {
+        Edit { file: file.to_owned(), range, with: with.into() }
+    }
+}
+
+/// Why edits cannot be applied: an editor's mistake, never a user's.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EditError {
+    /// Two of them are about the same bytes.
+    #[error("two edits of {0} are about the same bytes")]
+    Overlap(PathBuf),
+    /// One is about bytes that the file does not have.
+    #[error("an edit of {0} is about bytes that it does not have")]
+    Outside(PathBuf),
+}
+
+/// The text of a file with its edits applied; the same edit given twice counts once.
+///
+/// # Errors
+/// When two overlap, or one is outside of the text.
+pub fn apply(text: &[u8], edits: &[&Edit]) -> Result<Vec<u8>, EditError> {
+    let mut sorted: Vec<&Edit> = edits.to_vec();
+    sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
+    sorted.dedup();
+    let mut out = Vec::with_capacity(text.len() + 64);
+    let mut at = 0;
+    for edit in sorted {
+        if edit.range.start < at {
+            return Err(EditError::Overlap(edit.file.clone()));
+        }
+        let kept = text.get(at..edit.range.start).filter(|_| edit.range.end <= text.len());
+        let kept = kept.filter(|_| edit.range.start <= edit.range.end);
+        out.extend_from_slice(kept.ok_or_else(|| EditError::Outside(edit.file.clone()))?);
+        out.extend_from_slice(&edit.with);
+        at = edit.range.end;
+    }
+    out.extend_from_slice(&text[at..]);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(range: Range<usize>, with: &str) -> Edit {
+        Edit::new(Path::new("f"), range, with)
+    }
+
+    #[test]
+    fn everything_else_stays() {
+        let (a, b) = (edit(1..2, "XY"), edit(4..4, "!"));
+        assert_eq!(apply(b"abcd", &[&b, &a, &a]).unwrap(), b"aXYcd!");
+        assert_eq!(apply(b"abcd", &[]).unwrap(), b"abcd");
+    }
+
+    #[test]
+    fn mistakes_are_seen() {
+        let (a, b) = (edit(1..3, ""), edit(2..4, ""));
+        assert!(matches!(apply(b"abcd", &[&a, &b]), Err(EditError::Overlap(_))));
+        assert!(matches!(apply(b"ab", &[&a]), Err(EditError::Outside(_))));
+    }
+}

@@ -1,0 +1,80 @@
+//! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
+//! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
+
+use std::path::Path;
+
+use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
+
+/// An editor of one format.
+pub trait Editor: Sync {
+    /// Its name in JSON, in the corpus and on the command line: `wp-config`.
+    fn name(&self) -> &'static str;
+
+    /// What it edits, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// Where such a file lies in the directory of an application (`wp-config.php`, `config/database.yml`), the most usual
+    /// first; empty for servers.
+    fn names(&self) -> &'static [&'static str];
+
+    /// Whether a file is of this format, by its path and its text.
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool;
+
+    /// The connections that the file names, includes followed where the program follows them.
+    ///
+    /// # Errors
+    /// [`Refusal`], when the file as a whole is not understood or cannot be read.
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal>;
+
+    /// The bytes to change so that a setting of [`Editor::read`] becomes what the goal says. No edit where it says so
+    /// already. Pure: the same input gives the same edits.
+    ///
+    /// # Errors
+    /// [`Refusal`], when that cannot be said in this file, with the edit to make by hand.
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal>;
+
+    /// Whether a server of this format can listen at two endpoints at once.
+    fn listens_on_both(&self) -> bool {
+        false
+    }
+
+    /// The command, program first, that says whether the file on disk is well formed; none where there is none.
+    fn check(&self, file: &Path) -> Option<Vec<String>>;
+
+    /// How the program takes a change.
+    fn uptake(&self) -> Uptake;
+}
+
+/// Every editor. The first that recognises a file counts.
+pub const EDITORS: &[&dyn Editor] = &[];
+
+/// The editor of a name.
+#[must_use]
+pub fn editor(name: &str) -> Option<&'static dyn Editor> {
+    EDITORS.iter().copied().find(|editor| editor.name() == name)
+}
+
+/// The editor of a file.
+#[must_use]
+pub fn recognise(path: &Path, text: &[u8]) -> Option<&'static dyn Editor> {
+    EDITORS.iter().copied().find(|editor| editor.recognises(path, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        for (index, editor) in EDITORS.iter().enumerate() {
+            assert!(EDITORS[..index].iter().all(|other| other.name() != editor.name()));
+            assert!(!editor.about().is_empty());
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Changes configurations: which connections a file names, and the file with other endpoints in it, byte-exact outside
+//! of what is changed. The only crate that writes to users' files; what it does not understand it refuses.
+
+pub mod editors;
+
+mod edit;
+mod files;
+mod goal;
+mod proposal;
+mod refusal;
+mod setting;
+
+pub use edit::{Edit, EditError, apply};
+pub use editors::{EDITORS, Editor, editor, recognise};
+pub use files::{Disk, Files, Overlay};
+pub use goal::{Access, Goal};
+pub use proposal::{Move, Proposal, ProposalError, propose};
+pub use refusal::Refusal;
+pub use setting::{Reading, Role, Setting, Uptake};
