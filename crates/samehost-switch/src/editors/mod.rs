@@ -44,6 +44,27 @@ pub trait Editor: Sync {
         false
     }
 
+    /// Whether a client of this format can name the old and the new endpoint of this setting at once, and uses the one
+    /// that answers: an edit with `Goal::stays` then does that.
+    fn connects_to_both(&self, _setting: &Setting) -> bool {
+        false
+    }
+
+    /// For a server that listens at one place only: edits after which a copy of it listens at the goal beside it, for a
+    /// moment. None where that cannot be.
+    ///
+    /// # Errors
+    /// As [`Editor::edit`].
+    fn transition(
+        &self,
+        _file: &Path,
+        _files: &dyn Files,
+        _setting: &Setting,
+        _goal: &Goal,
+    ) -> Result<Option<Vec<Edit>>, Refusal> {
+        Ok(None)
+    }
+
     /// The command, program first, that says whether the file on disk is well formed; none where there is none.
     fn check(&self, file: &Path) -> Option<Vec<String>>;
 
