@@ -3,11 +3,13 @@
 
 pub mod editors;
 
+mod carry_out;
 mod edit;
 mod files;
 mod goal;
 mod mask;
 mod plan;
+mod preflight;
 mod proposal;
 mod refusal;
 mod reload;
@@ -18,7 +20,8 @@ pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
-pub use plan::{Direction, Plan, SubjectError, Wish, plan};
+pub use carry_out::{Around, carry_out};
+pub use plan::{Direction, Plan, SubjectError, Wish, configurations, plan};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;
 pub use reload::{ReloadWords, reload};

@@ -29,6 +29,7 @@ use crate::engine::Job;
 use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
+pub use http::page_status;
 pub(crate) use noop::job as noop_job;
 pub use url::with_password;
 

@@ -2,6 +2,7 @@
 //! machine, and changes nothing.
 
 mod application;
+mod discover;
 mod hop;
 mod place;
 mod server_files;
@@ -15,6 +16,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 
 pub(crate) use application::Applicant;
+pub use discover::configurations;
 pub(crate) use hop::{DECIDED_BY_LOGIN, Hop};
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;

@@ -39,6 +39,14 @@ impl Address {
         }
     }
 
+    /// Any URL or endpoint.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn read(text: &str) -> Result<Self, BenchError> {
+        parse(text)
+    }
+
     /// A server of our own.
     pub(crate) fn own(endpoint: Endpoint) -> Self {
         Address { endpoint, target: None, host: "localhost".into(), authorization: None }
