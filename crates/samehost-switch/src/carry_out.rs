@@ -8,10 +8,12 @@ use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::{ConnectOptions, connect};
 
-use crate::plan::{Plan, PlannedStage, Wish};
+use crate::plan::{Plan, PlannedStage, Wish, shown};
 use crate::preflight::{obstacle, try_hop};
 use crate::reload::{reload, run};
-use crate::transaction::{FileChange, Intent, Reload, Stage, Store, Transaction, TransactionError};
+use crate::transaction::{
+    FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
+};
 
 /// How long a reloaded server may take until it answers at its new endpoint.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,7 +42,7 @@ pub struct Around<'a> {
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
 pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<SwitchReport, TransactionError> {
     let mut report = plan.report(wish);
-    let mut transaction = Transaction::begin(around.store, intent(&plan, &report, around))?;
+    let mut transaction = Transaction::begin(around.store, &intent(&plan, &report, around))?;
     report.id = Some(transaction.id().to_owned());
     let done = proceed(&mut plan, &mut transaction, around);
     match done {
@@ -53,12 +55,10 @@ pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<Swi
         }
         Err(reason) => {
             (around.telling)(&format!("{reason}: everything is put back"));
-            let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command))?;
+            let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
             report.outcome = SwitchOutcome::RolledBack;
             report.notes.insert(0, reason);
-            for failure in back.reload_failures {
-                report.notes.push(format!("the files are as they were, but a reload failed: {failure}"));
-            }
+            report.notes.extend(left(&back));
             report.obstacles.clone_from(&plan.obstacles);
         }
     }
@@ -89,6 +89,22 @@ fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
         summary: moves.join(", "),
         stages: plan.stages.iter().map(stage).collect(),
     }
+}
+
+/// What putting back left undone, for people.
+#[must_use]
+pub fn left(back: &RolledBack) -> Vec<String> {
+    let mut told = Vec::new();
+    for left in &back.left {
+        told.push(format!("{} was left as it is: {}", shown(&left.path), left.reason));
+    }
+    for failed in &back.failures {
+        told.push(format!("{} could not be put back: {}", shown(&failed.path), failed.reason));
+    }
+    for (step, why) in &back.reload_failures {
+        told.push(format!("the files are as they were, but `{}` failed: {why}", step.what));
+    }
+    told
 }
 
 /// Every stage, then the proof. An error is the reason to put everything back.

@@ -20,7 +20,7 @@ pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
-pub use carry_out::{Around, carry_out};
+pub use carry_out::{Around, carry_out, left};
 pub use plan::{Direction, Plan, SubjectError, Wish, configurations, plan};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;

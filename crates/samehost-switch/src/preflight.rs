@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use samehost_login::{As, Credentials, LoginError, log_in_as};
+use samehost_login::{As, Credentials, LoginError, LoginErrorKind, log_in_as};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
 
@@ -32,7 +32,7 @@ impl Plan {
                     let mut obstacle = obstacle(hop, &applicant, &error, program);
                     // What scan saw in the way explains it, and says what to do.
                     let why = self.obstacles.iter_mut().filter(|why| DECIDED_BY_LOGIN.contains(&why.code.as_str()));
-                    for why in why.filter(|_| !matches!(error, LoginError::Refused { .. })) {
+                    for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
                         why.bars = true;
                         obstacle.remedy.clone_from(&why.remedy);
                     }
@@ -85,9 +85,9 @@ fn attempt(
 /// Why a login failed, and the one command that helps.
 pub(crate) fn obstacle(hop: &Hop, applicant: &Applicant, error: &LoginError, program: &Path) -> SwitchObstacle {
     let over_present = attempt(hop, &hop.setting.endpoint, applicant, program).is_ok();
-    let remedy = match error {
-        LoginError::Refused { .. } if over_present => account(hop),
-        LoginError::Refused { .. } => {
+    let remedy = match error.kind() {
+        LoginErrorKind::Refused if over_present => account(hop),
+        LoginErrorKind::Refused => {
             "The login fails over the present transport as well: put the credentials right first".to_owned()
         }
         _ => "See that the service runs and what bars the way: samehost scan".to_owned(),

@@ -17,6 +17,7 @@ use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
 use crate::proposal::{Move, ProposalError, propose};
 use crate::reload::{Way, way};
+use crate::transaction::resolve;
 use crate::{Access, Disk, Files, Goal, Role, Setting, apply};
 
 /// Files as they would be; none: not there.
@@ -104,6 +105,12 @@ pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mu
                 format!("two of the configurations change {}", shown(&change.path)),
                 "Switch one after the other",
             );
+        }
+        for change in &mut stage.changes {
+            match resolve(&change.path) {
+                Ok(path) => change.path = path,
+                Err(error) => plan.bar("file", error.to_string(), String::new()),
+            }
         }
         if !stage.changes.is_empty() {
             plan.stages.push(stage);

@@ -1,13 +1,14 @@
 //! `samehost switch`: from TCP to a Unix socket or back, as a transaction.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
-use samehost_switch::{Around, Direction, ReloadWords, Store, Wish, carry_out, plan};
+use samehost_switch::transaction::Store;
+use samehost_switch::{Around, Direction, ReloadWords, Wish, carry_out, plan};
 
 use super::switch_all;
 use super::switch_stored as stored;
@@ -155,9 +156,4 @@ fn end(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<Ending>
         SwitchOutcome::Refused | SwitchOutcome::Declined => Ending::Finding,
         SwitchOutcome::RolledBack => Ending::RolledBack,
     })
-}
-
-/// Whether a path is there, for `--all`.
-pub(super) fn is_there(path: &Path) -> bool {
-    path.exists()
 }
