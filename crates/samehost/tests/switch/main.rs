@@ -7,6 +7,10 @@
 mod mariadb;
 mod stack;
 
+mod faults;
+mod laravel;
 mod nginx_fpm;
+mod redis;
 mod refusals;
+mod thin;
 mod wordpress;

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use crate::stack::{Stack, free_port, page, wait_for};
 
-struct Hop {
-    stack: Stack,
-    nginx: std::path::PathBuf,
-    pool: std::path::PathBuf,
-    web: u16,
-    fpm: u16,
+pub(crate) struct Hop {
+    pub(crate) stack: Stack,
+    pub(crate) nginx: std::path::PathBuf,
+    pub(crate) pool: std::path::PathBuf,
+    pub(crate) web: u16,
+    pub(crate) fpm: u16,
 }
 
 /// A site whose nginx reaches PHP-FPM over TCP.
-fn hop() -> Hop {
+pub(crate) fn hop() -> Hop {
     let mut stack = Stack::new();
     let (web, fpm) = (free_port(), free_port());
     stack.write("site/index.php", "<?php echo 'served by ', $_SERVER['REQUEST_URI'];");
