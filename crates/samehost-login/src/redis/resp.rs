@@ -11,7 +11,7 @@ const LONGEST: i64 = 512 * 1024 * 1024;
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// `+OK`.
     Simple(Vec<u8>),
     /// `-ERR unknown command`.
@@ -27,7 +27,7 @@ pub(crate) enum Reply {
 /// Bytes that are no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a RESP2 reply: {0}")]
-pub(crate) struct Malformed(String);
+pub struct Malformed(String);
 
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,8 @@ impl fmt::Display for Reply {
 
 impl Reply {
     /// The text of a bulk or simple string.
-    pub(crate) fn text(&self) -> Option<String> {
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
         match self {
             Reply::Simple(text) | Reply::Bulk(Some(text)) => Some(String::from_utf8_lossy(text).into_owned()),
             _ => None,
@@ -53,7 +54,7 @@ impl Reply {
 }
 
 /// Appends a command: an array of bulk strings.
-pub(crate) fn command(words: &[&[u8]], out: &mut Vec<u8>) {
+pub fn command(words: &[&[u8]], out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(out, "*{}\r\n", words.len());
     for word in words {
@@ -64,7 +65,10 @@ pub(crate) fn command(words: &[&[u8]], out: &mut Vec<u8>) {
 }
 
 /// The first reply in `input` and its length; none while it is not whole.
-pub(crate) fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
+///
+/// # Errors
+/// When the bytes are no reply.
+pub fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let mut at = 0;
     Ok(reply(input, &mut at, 0)?.map(|reply| (reply, at)))
 }

@@ -1,28 +1,26 @@
 //! URLs of servers as their users write them: `scheme://user:password@place?option=value`. A password goes in and is
 //! given to the server only: nothing that prints an address prints it.
 
-use crate::BenchError;
-
 /// A URL in its parts, percent-decoded but for the place.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct ServerUrl {
-    pub(super) scheme: String,
+pub struct ServerUrl {
+    /// Before the `://`.
+    pub scheme: String,
     /// None where it is missing or empty.
-    pub(super) user: Option<String>,
+    pub user: Option<String>,
     /// None where it is missing or empty.
-    pub(super) password: Option<String>,
+    pub password: Option<String>,
     /// Between the login and the `?`, as it was written.
-    pub(super) place: String,
+    pub place: String,
     /// What follows the `?`, in order.
-    pub(super) options: Vec<(String, String)>,
+    pub options: Vec<(String, String)>,
 }
 
 impl ServerUrl {
-    /// The parts; none where the text has no `://` and so is no URL.
-    ///
-    /// # Errors
-    /// What is wrong, without any part of the text that may be secret.
-    pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
+    /// The parts; none where the text has no `://` and so is no URL. What is wrong is said without any part of the
+    /// text that may be secret.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Result<Self, String>> {
         let (scheme, rest) = text.split_once("://")?;
         Some(Self::parts(scheme, rest))
     }
@@ -62,7 +60,8 @@ impl ServerUrl {
 }
 
 /// `user:password@`, escaped; empty where there is neither.
-pub(super) fn login(user: Option<&str>, password: Option<&str>) -> String {
+#[must_use]
+pub fn login(user: Option<&str>, password: Option<&str>) -> String {
     match (user, password) {
         (None, None) => String::new(),
         (user, password) => {
@@ -71,33 +70,30 @@ pub(super) fn login(user: Option<&str>, password: Option<&str>) -> String {
     }
 }
 
-/// The URL with a password that was asked for; one that has a password keeps it.
-///
-/// # Errors
-/// When the text is no URL, and so has no place for a password.
-pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(BenchError::Usage(format!(
-            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
-        )));
-    };
+/// The URL with a password that was asked for; one that has a password keeps it. None where the text is no URL, and so
+/// has no place for a password.
+#[must_use]
+pub fn with_password(text: &str, password: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
     let (before, _) = rest.split_once('?').unwrap_or((rest, ""));
     let (user, place) = match before.rsplit_once('@') {
-        Some((login, _)) if login.contains(':') => return Ok(text.to_owned()),
+        Some((login, _)) if login.contains(':') => return Some(text.to_owned()),
         Some((user, _)) => (user, &rest[user.len() + 1..]),
         None => ("", rest),
     };
-    Ok(format!("{scheme}://{user}:{}@{place}", escape(password)))
+    Some(format!("{scheme}://{user}:{}@{place}", escape(password)))
 }
 
 /// `HOST:PORT` with the port that holds where none is written; `[::1]` keeps its brackets.
-pub(super) fn with_port(place: &str, default: u16) -> String {
+#[must_use]
+pub fn with_port(place: &str, default: u16) -> String {
     let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port { place.to_owned() } else { format!("{place}:{default}") }
 }
 
 /// Percent-encoding of everything but letters, digits, and what a path is made of.
-pub(super) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
@@ -109,7 +105,8 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The text that was percent-encoded; none where a `%` has no two digits, or the bytes are no UTF-8.
-pub(super) fn unescape(text: &str) -> Option<String> {
+#[must_use]
+pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -151,7 +148,7 @@ mod tests {
         ] {
             assert_eq!(with_password(text, "p@w").unwrap(), expected);
         }
-        assert!(with_password("tcp:h:1", "p").is_err());
+        assert!(with_password("tcp:h:1", "p").is_none());
     }
 
     proptest! {

@@ -7,16 +7,20 @@ use std::path::{Path, PathBuf};
 
 /// Whom a password is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Login<'a> {
+pub struct Login<'a> {
     /// Host, or directory of the Unix socket.
-    pub(super) host: &'a str,
-    pub(super) port: u16,
-    pub(super) database: &'a str,
-    pub(super) user: &'a str,
+    pub host: &'a str,
+    /// Its port; a socket's is in its name.
+    pub port: u16,
+    /// The database.
+    pub database: &'a str,
+    /// The role.
+    pub user: &'a str,
 }
 
 /// The password for a login; none where nobody has one.
-pub(super) fn password_for(login: &Login<'_>) -> Option<String> {
+#[must_use]
+pub fn password_for(login: &Login<'_>) -> Option<String> {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(password) = given("PGPASSWORD").and_then(|password| password.into_string().ok()) {
         return Some(password);

@@ -18,7 +18,7 @@ const COLLATION: u8 = 45;
 
 /// Who could listen to the password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channel {
+pub enum Channel {
     /// A Unix socket: nobody, but the server.
     Socket,
     /// TCP that is to become TLS.
@@ -29,7 +29,7 @@ pub(super) enum Channel {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// Send these bytes and read the next packet.
     Send(Vec<u8>),
     /// Send these bytes, turn the connection into TLS, and call [`Login::secured`].
@@ -42,7 +42,7 @@ pub(super) enum Step {
 
 /// Why we are not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
+pub enum Denied {
     /// The server says so.
     Server(SqlError),
     /// We cannot or should not go on.
@@ -53,13 +53,15 @@ pub(super) enum Denied {
 
 /// What the server said of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Greeting {
-    pub(super) version: String,
-    pub(super) connection_id: u32,
+pub struct Greeting {
+    /// The server's version as it tells it; MariaDB of old puts `5.5.5-` before its own.
+    pub version: String,
+    /// The server's number for this connection.
+    pub connection_id: u32,
 }
 
 /// One login.
-pub(super) struct Login<'a> {
+pub struct Login<'a> {
     user: &'a str,
     password: &'a str,
     database: Option<&'a str>,
@@ -68,7 +70,8 @@ pub(super) struct Login<'a> {
     plugin: AuthPlugin<'static>,
     proof: Option<AuthProc>,
     server: CapabilityFlags,
-    pub(super) greeting: Greeting,
+    /// What the server said of itself; empty before it greeted.
+    pub greeting: Greeting,
 }
 
 struct Around<'a> {
@@ -100,7 +103,9 @@ impl Context for Around<'_> {
 }
 
 impl<'a> Login<'a> {
-    pub(super) fn new(user: &'a str, password: &'a str, database: Option<&'a str>, channel: Channel) -> Self {
+    /// Before the first packet.
+    #[must_use]
+    pub fn new(user: &'a str, password: &'a str, database: Option<&'a str>, channel: Channel) -> Self {
         Login {
             user,
             password,
@@ -115,7 +120,10 @@ impl<'a> Login<'a> {
     }
 
     /// The server's first packet.
-    pub(super) fn greeted(&mut self, payload: &[u8]) -> Result<Step, Denied> {
+    ///
+    /// # Errors
+    /// When it refuses at once, is no MySQL, or has no TLS where TLS was asked for.
+    pub fn greeted(&mut self, payload: &[u8]) -> Result<Step, Denied> {
         if let Some(error) = SqlError::read(payload) {
             return Err(Denied::Server(error));
         }
@@ -154,17 +162,24 @@ impl<'a> Login<'a> {
     }
 
     /// Whether the server can do TLS; known once it has greeted.
-    pub(super) fn has_tls(&self) -> bool {
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
         self.server.contains(CapabilityFlags::CLIENT_SSL)
     }
 
     /// What to send first once the connection is TLS.
-    pub(super) fn secured(&mut self) -> Result<Vec<u8>, Denied> {
+    ///
+    /// # Errors
+    /// When no proof of the password can be made.
+    pub fn secured(&mut self) -> Result<Vec<u8>, Denied> {
         self.response(2)
     }
 
     /// A packet after the response; `sequence` is the packet's own.
-    pub(super) fn answered(&mut self, sequence: u8, payload: &[u8]) -> Result<Step, Denied> {
+    ///
+    /// # Errors
+    /// When the server refuses, asks for what we cannot do, or sends no answer to a login.
+    pub fn answered(&mut self, sequence: u8, payload: &[u8]) -> Result<Step, Denied> {
         match payload {
             [0x00, ..] => Ok(Step::Done),
             [0xff, ..] => {

@@ -3,12 +3,12 @@
 //! Protocol" pages.
 
 /// Bytes of a frame's head: payload length (3, little endian) and sequence number (1).
-pub(super) const HEAD: usize = 4;
+pub const HEAD: usize = 4;
 /// A payload of this length is continued in the next frame.
 const CONTINUED: usize = 0xff_ff_ff;
 
 /// Appends a frame. Payloads here are far shorter than the 16 MiB at which one would be continued.
-pub(super) fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
+pub fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes()[..3]);
     out.push(sequence);
     out.extend_from_slice(payload);
@@ -16,11 +16,13 @@ pub(super) fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
 
 /// One frame of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
-    pub(super) sequence: u8,
-    pub(super) payload: &'a [u8],
+pub struct Frame<'a> {
+    /// Its number in the exchange.
+    pub sequence: u8,
+    /// What it carries.
+    pub payload: &'a [u8],
     /// Bytes of the whole frame.
-    pub(super) length: usize,
+    pub length: usize,
 }
 
 /// The first frame of the input; none while it is not whole.
@@ -28,7 +30,7 @@ pub(super) struct Frame<'a> {
 /// # Errors
 /// When its payload goes on in another frame: nothing that is asked here is answered with 16 MiB at once.
 #[inline]
-pub(super) fn first_frame(input: &[u8]) -> Result<Option<Frame<'_>>, &'static str> {
+pub fn first_frame(input: &[u8]) -> Result<Option<Frame<'_>>, &'static str> {
     let [a, b, c, sequence, rest @ ..] = input else { return Ok(None) };
     let length = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
     if length == CONTINUED {
@@ -39,7 +41,7 @@ pub(super) fn first_frame(input: &[u8]) -> Result<Option<Frame<'_>>, &'static st
 
 /// Takes a length-encoded integer off the front; none where it is cut short or is NULL.
 #[inline]
-pub(super) fn take_integer(input: &mut &[u8]) -> Option<u64> {
+pub fn take_integer(input: &mut &[u8]) -> Option<u64> {
     let (first, rest) = input.split_first()?;
     let bytes = match first {
         0..=0xfa => {
@@ -58,7 +60,7 @@ pub(super) fn take_integer(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a length-encoded string off the front; `Some(None)` is NULL.
-pub(super) fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+pub fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     if input.first() == Some(&0xfb) {
         *input = &input[1..];
         return Some(None);
@@ -71,15 +73,18 @@ pub(super) fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 
 /// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SqlError {
-    pub(super) code: u16,
-    pub(super) message: String,
+pub struct SqlError {
+    /// Its number, such as 1045.
+    pub code: u16,
+    /// Its words, without control characters.
+    pub message: String,
 }
 
 impl SqlError {
     /// An error packet's payload, its 0xff included: code, then `#` and five letters of state where it is sent
     /// after the login, then the message.
-    pub(super) fn read(payload: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(payload: &[u8]) -> Option<Self> {
         let [0xff, low, high, rest @ ..] = payload else { return None };
         let text = match rest {
             [b'#', _, _, _, _, _, text @ ..] => text,
@@ -90,7 +95,8 @@ impl SqlError {
     }
 
     /// A name for the count of errors.
-    pub(super) fn kind(&self) -> &'static str {
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
         match self.code {
             1040 => "too many connections (1040)",
             1044 | 1045 | 1142 | 1698 => "access denied",
@@ -118,14 +124,17 @@ impl std::fmt::Display for SqlError {
 
 /// What an OK packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Okay {
-    pub(super) affected_rows: u64,
-    pub(super) last_insert_id: u64,
+pub struct Okay {
+    /// Rows that were changed.
+    pub affected_rows: u64,
+    /// The number that the row was given; 0 where none was.
+    pub last_insert_id: u64,
 }
 
 impl Okay {
     /// An OK packet's payload, its 0x00 included.
-    pub(super) fn read(payload: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(payload: &[u8]) -> Option<Self> {
         let (0, mut rest) = payload.split_first()? else { return None };
         let affected_rows = take_integer(&mut rest)?;
         Some(Okay { affected_rows, last_insert_id: take_integer(&mut rest)? })
@@ -133,14 +142,15 @@ impl Okay {
 }
 
 /// Whether a payload is the EOF packet that ends columns or rows: 0xfe, warnings (2), status (2).
+#[must_use]
 #[inline]
-pub(super) fn is_end(payload: &[u8]) -> bool {
+pub fn is_end(payload: &[u8]) -> bool {
     payload.first() == Some(&0xfe) && payload.len() < 9
 }
 
 /// What a command was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer<'a> {
+pub enum Answer<'a> {
     /// Done, without rows.
     Done(Okay),
     /// Rows, each the payload of its packet, as text or binary as the command has it.
@@ -153,7 +163,7 @@ pub(super) enum Answer<'a> {
 ///
 /// # Errors
 /// When the bytes are no answer.
-pub(super) fn answer(input: &[u8]) -> Result<Option<(Answer<'_>, usize)>, &'static str> {
+pub fn answer(input: &[u8]) -> Result<Option<(Answer<'_>, usize)>, &'static str> {
     let Some(first) = first_frame(input)? else { return Ok(None) };
     match first.payload.first() {
         Some(0xff) => {

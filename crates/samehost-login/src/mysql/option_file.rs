@@ -3,13 +3,16 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::BenchError;
+use crate::CredentialsError;
 
 /// What is taken from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct OptionFile {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+#[derive(Clone, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub struct OptionFile {
+    /// Who to be.
+    pub user: Option<String>,
+    /// The password; never shown.
+    pub password: Option<String>,
 }
 
 impl OptionFile {
@@ -17,17 +20,14 @@ impl OptionFile {
     ///
     /// # Errors
     /// When it holds a password and others may read it.
-    pub(super) fn of_user() -> Result<Self, BenchError> {
+    pub fn of_user() -> Result<Self, CredentialsError> {
         let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
         let path = PathBuf::from(home).join(".my.cnf");
         let Ok(text) = std::fs::read_to_string(&path) else { return Ok(OptionFile::default()) };
         let found = parse(&text);
         let open = path.metadata().is_ok_and(|metadata| metadata.mode() & 0o077 != 0);
         if open && found.password.is_some() {
-            return Err(BenchError::Path {
-                reason: "it holds a password and others than its owner may read it; chmod 600 it".into(),
-                path,
-            });
+            return Err(CredentialsError::Open { path });
         }
         Ok(found)
     }
