@@ -2,6 +2,7 @@
 //! of what is changed. The only crate that writes to users' files; what it does not understand it refuses.
 
 pub mod editors;
+pub mod transaction;
 
 mod edit;
 mod files;
