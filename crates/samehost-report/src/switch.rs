@@ -43,10 +43,14 @@ fn answer(report: &SwitchReport) -> Span {
     let to = if report.to == "unix" { "the Unix socket" } else { "TCP" };
     match report.outcome {
         SwitchOutcome::Nothing => Span::new(Tone::Bold, format!("{targets}: nothing to do")),
-        SwitchOutcome::Refused => Span::new(Tone::Loud, format!("{targets} is not switched: nothing was touched")),
+        SwitchOutcome::Refused => {
+            Span::new(Tone::Loud, format!("{targets} is not switched: nothing was touched"))
+        }
         SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
-        SwitchOutcome::Committed => Span::new(Tone::Good, format!("{targets} uses {to} now, as proved below")),
+        SwitchOutcome::Committed => {
+            Span::new(Tone::Good, format!("{targets} uses {to} now, as proved below"))
+        }
         SwitchOutcome::RolledBack => {
             Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))
         }
@@ -101,7 +105,12 @@ fn diff(file: &FileDiff, columns: usize) -> Vec<Line> {
     for line in &file.lines {
         let tone = if line.sign == '-' { Tone::Bad } else { Tone::Good };
         let label = Span::dim(format!("  {:>5} ", line.line));
-        lines.extend(labelled(&label, 8, &[Span::new(tone, format!("{} {}", line.sign, line.text))], columns));
+        lines.extend(labelled(
+            &label,
+            8,
+            &[Span::new(tone, format!("{} {}", line.sign, line.text))],
+            columns,
+        ));
     }
     lines
 }
@@ -111,7 +120,12 @@ fn in_the_way(obstacle: &SwitchObstacle, columns: usize) -> Vec<Line> {
     let label = Span::new(tone, format!("  • {}:", obstacle.code));
     let mut lines = labelled(&Span::plain("  "), 4, &[label, Span::plain(&obstacle.found)], columns);
     if !obstacle.remedy.is_empty() {
-        lines.extend(labelled(&Span::plain("    "), 6, &[Span::plain(format!("→ {}", obstacle.remedy))], columns));
+        lines.extend(labelled(
+            &Span::plain("    "),
+            6,
+            &[Span::plain(format!("→ {}", obstacle.remedy))],
+            columns,
+        ));
     }
     lines
 }
@@ -125,7 +139,9 @@ fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
 fn next(report: &SwitchReport) -> Option<String> {
     match (report.outcome, &report.id) {
         (SwitchOutcome::Committed, Some(id)) => Some(format!("To put it back: samehost switch --undo {id}")),
-        (SwitchOutcome::Planned, _) => Some("Nothing was touched. Without --dry-run it asks before it does this.".into()),
+        (SwitchOutcome::Planned, _) => {
+            Some("Nothing was touched. Without --dry-run it asks before it does this.".into())
+        }
         _ => None,
     }
 }

@@ -141,7 +141,9 @@ fn proceed(
     if let (Some(page), Some(before)) = (around.page, page_before) {
         let after = page();
         match (before, after) {
-            (Ok(before), Ok(after)) if before == after => proofs.push(format!("the page answers as before: {after}")),
+            (Ok(before), Ok(after)) if before == after => {
+                proofs.push(format!("the page answers as before: {after}"))
+            }
             (Ok(before), Ok(after)) => {
                 return Err(format!("the page answered {before} before, and {after} now"));
             }
@@ -149,7 +151,9 @@ fn proceed(
                 return Err(format!("the page answered {before} before, and now: {error}"));
             }
             (Err(_), Ok(after)) => proofs.push(format!("the page, which did not answer before: {after}")),
-            (Err(before), Err(_)) => proofs.push(format!("the page did not answer before, and does not now: {before}")),
+            (Err(before), Err(_)) => {
+                proofs.push(format!("the page did not answer before, and does not now: {before}"))
+            }
         }
     }
     not_interrupted(around)?;

@@ -31,7 +31,8 @@ impl Plan {
                     all_in = false;
                     let mut obstacle = obstacle(hop, &applicant, &error, program);
                     // What scan saw in the way explains it, and says what to do.
-                    let why = self.obstacles.iter_mut().filter(|why| DECIDED_BY_LOGIN.contains(&why.code.as_str()));
+                    let why =
+                        self.obstacles.iter_mut().filter(|why| DECIDED_BY_LOGIN.contains(&why.code.as_str()));
                     for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
                         why.bars = true;
                         obstacle.remedy.clone_from(&why.remedy);
@@ -42,7 +43,8 @@ impl Plan {
         }
         self.hops = hops;
         if all_in {
-            self.obstacles.retain(|obstacle| obstacle.bars || !DECIDED_BY_LOGIN.contains(&obstacle.code.as_str()));
+            self.obstacles
+                .retain(|obstacle| obstacle.bars || !DECIDED_BY_LOGIN.contains(&obstacle.code.as_str()));
         }
     }
 }
@@ -83,7 +85,12 @@ fn attempt(
 }
 
 /// Why a login failed, and the one command that helps.
-pub(crate) fn obstacle(hop: &Hop, applicant: &Applicant, error: &LoginError, program: &Path) -> SwitchObstacle {
+pub(crate) fn obstacle(
+    hop: &Hop,
+    applicant: &Applicant,
+    error: &LoginError,
+    program: &Path,
+) -> SwitchObstacle {
     let over_present = attempt(hop, &hop.setting.endpoint, applicant, program).is_ok();
     let remedy = match error.kind() {
         LoginErrorKind::Refused if over_present => account(hop),

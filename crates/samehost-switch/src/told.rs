@@ -75,7 +75,11 @@ fn diff(change: &Replacement, secrets: &[Secret]) -> FileDiff {
         };
         let text = String::from_utf8_lossy(change.value());
         let text = mask(text.trim_end_matches(['\n', '\r']), secrets);
-        Some(DiffLine { sign, line: index as u32 + 1, text: samehost_model::scan::text_of_bytes(text.as_bytes()) })
+        Some(DiffLine {
+            sign,
+            line: index as u32 + 1,
+            text: samehost_model::scan::text_of_bytes(text.as_bytes()),
+        })
     });
     FileDiff {
         path: shown(&change.path),

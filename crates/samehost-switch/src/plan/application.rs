@@ -24,7 +24,8 @@ pub(crate) struct Applicant {
 impl Applicant {
     /// This program itself, where nobody else is known.
     pub(crate) fn ourselves() -> Self {
-        let identity = identity(std::process::id()).unwrap_or(Identity { uid: 0, gid: 0, groups: Vec::new() });
+        let identity =
+            identity(std::process::id()).unwrap_or(Identity { uid: 0, gid: 0, groups: Vec::new() });
         Applicant { pid: None, identity, name: "ourselves, for no process of the application is seen".into() }
     }
 }

@@ -37,7 +37,8 @@ pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
 /// The configuration of a service that is itself a client: nginx.
 fn of_service(scan: &Scan, process: &Process) -> Option<PathBuf> {
     let family = [process.pid, process.parent];
-    let service = scan.services.iter().find(|service| service.pid.is_some_and(|pid| family.contains(&pid)))?;
+    let service =
+        scan.services.iter().find(|service| service.pid.is_some_and(|pid| family.contains(&pid)))?;
     server_files::of(scan, service).into_iter().find(|path| path.exists())
 }
 

@@ -16,7 +16,7 @@ use crate::editors::recognise;
 use crate::{Disk, Role, Setting};
 
 /// Blockers that a login as the application decides, whatever modes and lines look like.
-const DECIDED_BY_LOGIN: &[&str] =
+pub(crate) const DECIDED_BY_LOGIN: &[&str] =
     &["permissions", "mount-namespace", "confinement", "accounts", "container", "stale"];
 
 /// A connection that moves.

@@ -273,11 +273,8 @@ fn finish(
     let pid = sides.iter().find_map(|side| side.pid);
     match way(scan, subject.editor.uptake(), pid, &wish.reloads) {
         Way::Nothing(note) => {
-            for note in note {
-                if !plan.notes.contains(&note) {
-                    plan.notes.push(note);
-                }
-            }
+            let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
+            plan.notes.extend(note.filter(|_| !known));
         }
         Way::Words { what, command } => {
             if !stage.reloads.iter().any(|(_, other)| *other == command) {

@@ -65,9 +65,10 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     }
     let interrupted = signals::watch()?;
     let store = store()?;
-    let page = options.page.as_ref().map(|url| {
-        move || samehost_bench::page_status(url).map_err(|error| error.to_string())
-    });
+    let page = options
+        .page
+        .as_ref()
+        .map(|url| move || samehost_bench::page_status(url).map_err(|error| error.to_string()));
     let page = page.as_ref().map(|page| page as &dyn Fn() -> Result<String, String>);
     let quiet = options.json || !io::stderr().is_terminal();
     let report = carry_out(
@@ -114,8 +115,9 @@ fn words(options: &SwitchOptions, targets: &[String]) -> String {
 
 /// Where transactions are kept.
 pub(super) fn store() -> anyhow::Result<Store> {
-    let directory: PathBuf = storage::directory()
-        .ok_or_else(|| WrongUse("neither XDG_STATE_HOME nor HOME is set: there is no place for the backup".into()))?;
+    let directory: PathBuf = storage::directory().ok_or_else(|| {
+        WrongUse("neither XDG_STATE_HOME nor HOME is set: there is no place for the backup".into())
+    })?;
     Ok(Store::open(&directory)?)
 }
 
@@ -123,10 +125,7 @@ fn may_ask(options: &SwitchOptions) -> anyhow::Result<bool> {
     if io::stdin().is_terminal() && io::stdout().is_terminal() && !options.json {
         return Ok(true);
     }
-    Err(WrongUse(
-        "nobody can be asked here: look with --dry-run, then say --yes".into(),
-    )
-    .into())
+    Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())
 }
 
 fn ask() -> anyhow::Result<bool> {

@@ -28,7 +28,10 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
                 targets.extend(found);
             }
             Possible::Now | Possible::AfterSetting => {
-                output::complain(&format!("{who}: not worth it, with the traffic of the last {:?}", options.observe));
+                output::complain(&format!(
+                    "{who}: not worth it, with the traffic of the last {:?}",
+                    options.observe
+                ));
             }
             Possible::Unknown | Possible::Cannot => {
                 output::complain(&format!("{who}: cannot switch; samehost scan says why"));

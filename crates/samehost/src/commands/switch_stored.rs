@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use samehost_switch::transaction::{Entry, Recovered, RolledBack, State, recover as recover_all, undo as undo_one};
+use samehost_switch::transaction::{
+    Entry, Recovered, RolledBack, State, recover as recover_all, undo as undo_one,
+};
 use samehost_switch::{left, reload};
 use serde_json::{Value, json};
 
@@ -48,7 +50,8 @@ fn as_json(entry: &Entry) -> Value {
 
 pub(super) fn undo(id: &str, json: bool) -> anyhow::Result<Ending> {
     let store = store()?;
-    let back = undo_one(&store, id, &mut |step| reload(&step.command)).map_err(|error| WrongUse(error.to_string()))?;
+    let back = undo_one(&store, id, &mut |step| reload(&step.command))
+        .map_err(|error| WrongUse(error.to_string()))?;
     told(&[(id.to_owned(), "undone", Some(back))], json)
 }
 

@@ -34,8 +34,11 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
         let after = Stack::facts(&[&hop.nginx, &hop.pool]);
         if after != before {
             let committed = hop.stack.samehost(&["switch", "--list"]).stdout;
-            let id = committed.lines().rev().find_map(|line| line.contains("committed").then(|| line.split(' ').next().unwrap().to_owned()));
-            let id = id.unwrap_or_else(|| panic!("point {point}: neither as before nor committed: {committed}"));
+            let id = committed.lines().rev().find_map(|line| {
+                line.contains("committed").then(|| line.split(' ').next().unwrap().to_owned())
+            });
+            let id =
+                id.unwrap_or_else(|| panic!("point {point}: neither as before nor committed: {committed}"));
             assert_eq!(hop.stack.samehost(&["switch", "--undo", &id]).status, 0);
             assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "point {point}");
         }

@@ -17,8 +17,7 @@ $db = new PDO("$dsn;dbname={$env['DB_DATABASE']}", $env['DB_USERNAME'], stripsla
 echo $db->query("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")->fetchColumn();
 "#;
 
-const CONFIG: &str =
-    "<?php return ['connections' => ['mysql' => ['unix_socket' => env('DB_SOCKET', ''), 'host' => env('DB_HOST', '127.0.0.1')]]];\n";
+const CONFIG: &str = "<?php return ['connections' => ['mysql' => ['unix_socket' => env('DB_SOCKET', ''), 'host' => env('DB_HOST', '127.0.0.1')]]];\n";
 
 #[test]
 fn its_env_moves_and_comes_back() {
@@ -44,7 +43,9 @@ fn its_env_moves_and_comes_back() {
         pool.display(),
         root.display()
     ));
-    wait_for("the application", || page(web, "/").filter(|(status, body)| *status == 200 && body.contains("127.0.0.1")));
+    wait_for("the application", || {
+        page(web, "/").filter(|(status, body)| *status == 200 && body.contains("127.0.0.1"))
+    });
     let before = Stack::facts(&[&env]);
     let app = stack.path("app").display().to_string();
     let url = format!("http://127.0.0.1:{web}/");

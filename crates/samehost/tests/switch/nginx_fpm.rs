@@ -48,7 +48,11 @@ fn both_files_move_and_come_back() {
     assert_eq!(ended.status, 0, "{}\n{}", ended.both(), hop.stack.log());
     assert!(text(&hop.nginx).contains(&format!("fastcgi_pass unix:{socket};")), "{}", text(&hop.nginx));
     assert!(text(&hop.pool).contains(&format!("listen = {socket}")), "{}", text(&hop.pool));
-    assert_eq!(std::fs::read_dir(hop.pool.parent().unwrap()).unwrap().count(), 1, "the copy of the pool is gone");
+    assert_eq!(
+        std::fs::read_dir(hop.pool.parent().unwrap()).unwrap().count(),
+        1,
+        "the copy of the pool is gone"
+    );
     assert_eq!(page(hop.web, "/c"), Some((200, "served by /c".into())));
     wait_for("the port to be closed", || std::net::TcpStream::connect(("127.0.0.1", hop.fpm)).err());
 

@@ -7,7 +7,11 @@ use crate::stack::{Stack, free_port, must, wait_for};
 const PASSWORD: &str = "hunter2redis";
 
 fn asked(socket: &[&str], words: &[&str]) -> Option<String> {
-    let output = Command::new("redis-cli").args(socket).args(["--no-auth-warning", "-a", PASSWORD]).args(words).output();
+    let output = Command::new("redis-cli")
+        .args(socket)
+        .args(["--no-auth-warning", "-a", PASSWORD])
+        .args(words)
+        .output();
     let output = output.expect("redis-cli must be installed: cargo xtask test");
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)

@@ -7,7 +7,10 @@ use std::path::Path;
 use crate::stack::{Stack, page};
 use crate::wordpress::Site;
 
-fn assert_untouched(site: &Site, before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>) {
+fn assert_untouched(
+    site: &Site,
+    before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>,
+) {
     assert_eq!(&Stack::facts(&[&site.config]), before);
     assert_eq!(page(site.web, "/").unwrap().0, 200);
     let list = site.stack.samehost(&["switch", "--list"]);

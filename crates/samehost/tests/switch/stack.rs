@@ -60,7 +60,10 @@ impl Drop for Stack {
 
 impl Stack {
     pub(crate) fn new() -> Self {
-        assert!(rustix::process::geteuid().is_root(), "these tests start servers of several users: run them as root");
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests start servers of several users: run them as root"
+        );
         let directory = tempfile::Builder::new().prefix("samehost-switch-").tempdir_in("/run").unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(directory.path().join("state")).unwrap();
@@ -219,7 +222,8 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn php_fpm() -> String {
-    let mut found: Vec<PathBuf> = fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
     found.sort();
     found.pop().expect("PHP-FPM must be installed: cargo xtask test").display().to_string()
@@ -252,7 +256,8 @@ pub(crate) fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T
 
 /// Runs a command that must succeed.
 pub(crate) fn must(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let output =
+        Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

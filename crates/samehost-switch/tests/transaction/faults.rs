@@ -1,0 +1,1 @@
+//! Kills and failures at every point.
