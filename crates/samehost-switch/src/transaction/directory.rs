@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, openat};
 
 use super::TransactionError;
 use super::error::at;
@@ -56,6 +56,13 @@ impl Directory {
             }
         }
         Ok(names)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing would do, were it not for a child that another thread starts just now, and that has it open too.
+        let _ = flock(&self.descriptor, FlockOperation::Unlock);
     }
 }
 

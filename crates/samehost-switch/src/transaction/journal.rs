@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
 use serde::{Deserialize, Serialize};
 
 use super::error::at;
@@ -216,6 +216,13 @@ impl Journal {
             return Err(failed(error));
         }
         Ok(end + line.len() as u64)
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // As with a directory: closing alone would leave it to a child that is just being started.
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -283,6 +283,7 @@ impl Store {
         let Some(read) = journal::read(&path, id, &bytes)? else { return Ok(None) };
         let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
         let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        let _ = flock(&file, FlockOperation::Unlock);
         let state = match read.history.last() {
             _ if running => State::Running,
             Some(Record::Committed) => State::Committed,

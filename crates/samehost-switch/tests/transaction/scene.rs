@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use samehost_switch::transaction::{FileChange, Intent, Reload, Stage, Store};
 
@@ -35,6 +36,16 @@ impl Scene {
     /// One in a directory that a test gives.
     pub fn at(root: &Path) -> Self {
         Scene { root: root.to_owned(), _kept: None }
+    }
+
+    /// What a new one looks like, and the names in it.
+    pub fn new_look() -> (Vec<Option<Seen>>, Vec<String>) {
+        static LOOK: OnceLock<(Vec<Option<Seen>>, Vec<String>)> = OnceLock::new();
+        LOOK.get_or_init(|| {
+            let scene = Scene::new();
+            (scene.look(), scene.names())
+        })
+        .clone()
     }
 
     pub fn root(&self) -> &Path {
