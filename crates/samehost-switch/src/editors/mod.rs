@@ -1,6 +1,9 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod lines;
+mod redis;
+
 use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
@@ -73,7 +76,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis];
 
 /// The editor of a name.
 #[must_use]

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod redis;
+mod sandbox;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -51,7 +53,9 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
     }
     let after = ask(&file, root.path());
     if after != wanted {
-        return Err(format!("the program says\n{after:#?}\nwhere this was wanted\n{wanted:#?}"));
+        let (said, missed): (Vec<_>, Vec<_>) =
+            (after.difference(&wanted).collect(), wanted.difference(&after).collect());
+        return Err(format!("the program says\n{said:#?}\nwhere this was wanted\n{missed:#?}"));
     }
     // Idempotent: a connection that is where it should be is not edited.
     let again = editor.read(&file, &Disk).map_err(|refusal| refusal.to_string())?;
