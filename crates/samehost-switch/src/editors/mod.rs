@@ -8,6 +8,11 @@ use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
+mod dotenv;
+mod spelling;
+mod splice;
+mod url;
+
 /// An editor of one format.
 pub trait Editor: Sync {
     /// Its name in JSON, in the corpus and on the command line: `wp-config`.
@@ -76,7 +81,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv];
 
 /// The editor of a name.
 #[must_use]
