@@ -59,7 +59,7 @@ fn answer(report: &SwitchReport) -> Span {
 
 fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
     let mut lines = labelled(
-        &Span::new(Tone::Bold, format!("  {}", hop.name)),
+        &Span::new(Tone::Bold, format!("  {}  ", hop.name)),
         4,
         &[Span::plain(format!("{} → {}", hop.from, hop.to)), Span::dim(hop.place.clone())],
         columns,

@@ -26,7 +26,11 @@ impl Applicant {
     pub(crate) fn ourselves() -> Self {
         let identity =
             identity(std::process::id()).unwrap_or(Identity { uid: 0, gid: 0, groups: Vec::new() });
-        Applicant { pid: None, identity, name: "ourselves, for no process of the application is seen".into() }
+        Applicant {
+            pid: None,
+            identity,
+            name: "this user (no process of the application was seen; --user NAME tries as another)".into(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
+use samehost_scan::identity;
 
 use super::hop::Hop;
 use super::place::said;
@@ -137,7 +138,7 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
         let mut client = [State::Old, State::New, State::New, State::New];
         if let Some((subject, setting)) = &hop.server {
             let editor = subject.editor;
-            let goal = server_goal(wish, hop, setting);
+            let goal = server_goal(wish, scan, hop, setting, plan);
             let copies =
                 editor.transition(&subject.file, &Disk, setting, &goal).is_ok_and(|edits| edits.is_some());
             let holds =
@@ -182,25 +183,50 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
     sides
 }
 
-/// Who may use a server's new socket: the client alone, where that can be said; else everyone here, as with the port.
-fn server_goal(wish: &Wish, hop: &Hop, setting: &Setting) -> Goal {
+/// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
+/// common; else everyone here, as with the port.
+fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
     /// What nginx and PHP-FPM take where nothing is said.
     const USUAL_BACKLOG: u32 = 511;
-    let client = hop.applicants.first();
-    let access = client.filter(|_| wish.to == Direction::Unix).map(|client| {
-        let name = |file: &str, id: u32| {
-            let text = std::fs::read_to_string(file).unwrap_or_default();
-            let line = text.lines().find(|line| line.split(':').nth(2) == Some(&id.to_string()))?;
-            line.split(':').next().map(str::to_owned)
-        };
-        Access {
-            owner: name("/etc/passwd", client.identity.uid),
-            group: name("/etc/group", client.identity.gid),
-            mode: 0o660,
-        }
-    });
+    /// Servers whose configuration says to whom a socket belongs.
+    const GIVES_AWAY: &[&str] = &["php-fpm"];
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
-    Goal { endpoint: hop.to.clone(), stays: !wish.close_tcp, access, backlog }
+    let goal = Goal { endpoint: hop.to.clone(), stays: !wish.close_tcp, access: None, backlog };
+    if wish.to == Direction::Tcp {
+        return goal;
+    }
+    let name = |file: &str, id: u32| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let line = text.lines().find(|line| line.split(':').nth(2) == Some(&id.to_string()))?;
+        line.split(':').next().map(str::to_owned)
+    };
+    let client = hop.applicants.first().map(|client| &client.identity);
+    let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
+    let gives = hop
+        .server
+        .as_ref()
+        .and_then(|(subject, _)| subject.kind())
+        .is_some_and(|kind| GIVES_AWAY.contains(&kind));
+    let shares = client.is_some_and(|client| {
+        let group = server.map(|server| server.gid);
+        client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))
+    });
+    let access = match client {
+        Some(client) if gives => Access {
+            owner: name("/etc/passwd", client.uid),
+            group: name("/etc/group", client.gid),
+            mode: 0o660,
+        },
+        Some(_) if shares => Access { owner: None, group: None, mode: 0o660 },
+        _ => {
+            plan.notes.push(format!(
+                "{} will be open to every user of this machine, as the port is: client and server have no group in common",
+                hop.to
+            ));
+            Access { owner: None, group: None, mode: 0o666 }
+        }
+    };
+    Goal { access: Some(access), ..goal }
 }
 
 /// The process that runs by a configuration.

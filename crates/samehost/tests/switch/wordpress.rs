@@ -19,7 +19,7 @@ pub(crate) struct Site {
 impl Site {
     /// A site whose account may log in as these hosts say, whose settings name TCP.
     pub(crate) fn make(user: &str) -> Self {
-        let mut stack = Stack::new();
+        let stack = Stack::new();
         let server = MariaDb::start(&[]);
         server.sql("CREATE DATABASE blog CHARACTER SET utf8mb4");
         for host in ["localhost", "127.0.0.1"] {
