@@ -1,6 +1,9 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod php;
+mod wp_config;
+
 use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
@@ -52,7 +55,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[];
+pub const EDITORS: &[&dyn Editor] = &[&wp_config::WpConfig];
 
 /// The editor of a name.
 #[must_use]
