@@ -3,6 +3,8 @@
 
 mod lines;
 mod redis;
+mod php;
+mod wp_config;
 
 use std::path::Path;
 
@@ -81,7 +83,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig];
 
 /// The editor of a name.
 #[must_use]

@@ -7,6 +7,7 @@
 mod case;
 mod redis;
 mod sandbox;
+mod wp_config;
 
 use std::collections::BTreeSet;
 use std::path::Path;
