@@ -5,7 +5,9 @@ pub mod editors;
 
 mod edit;
 mod files;
+mod glob;
 mod goal;
+mod program;
 mod proposal;
 mod refusal;
 mod setting;

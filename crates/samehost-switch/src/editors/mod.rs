@@ -1,6 +1,8 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod nginx;
+
 use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
@@ -52,7 +54,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[];
+pub const EDITORS: &[&dyn Editor] = &[&nginx::Nginx];
 
 /// The editor of a name.
 #[must_use]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod nginx;
 
 use std::collections::BTreeSet;
 use std::path::Path;
