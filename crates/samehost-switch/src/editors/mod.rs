@@ -5,6 +5,7 @@ mod lines;
 mod redis;
 mod php;
 mod wp_config;
+mod nginx;
 
 use std::path::Path;
 
@@ -83,7 +84,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx];
 
 /// The editor of a name.
 #[must_use]

@@ -140,7 +140,7 @@ impl Case {
         case
     }
 
-    fn header(&self, key: &str) -> impl Iterator<Item = &str> {
+    fn header<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let prefix = format!("{key}:");
         self.header.lines().filter_map(move |line| Some(line.strip_prefix(&prefix)?.trim()))
     }
@@ -181,6 +181,12 @@ impl Case {
     #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn word(&self, key: &str) -> Option<&str> {
         self.header(key).next()
+    }
+
+    /// All header lines of a key.
+    #[allow(dead_code, reason = "not every proof asks")]
+    pub(crate) fn words<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.header(key)
     }
 
     /// What a setting should become; none where it stays.

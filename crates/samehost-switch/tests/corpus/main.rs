@@ -8,6 +8,7 @@ mod case;
 mod redis;
 mod sandbox;
 mod wp_config;
+mod nginx;
 
 use std::collections::BTreeSet;
 use std::path::Path;
