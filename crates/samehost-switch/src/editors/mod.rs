@@ -2,10 +2,10 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod lines;
-mod redis;
-mod php;
-mod wp_config;
 mod nginx;
+mod php;
+mod redis;
+mod wp_config;
 
 use std::path::Path;
 

@@ -5,10 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod nginx;
 mod redis;
 mod sandbox;
 mod wp_config;
-mod nginx;
 
 use std::collections::BTreeSet;
 use std::path::Path;
