@@ -363,7 +363,8 @@ fn blockers(scan: &Scan, hop: &Hop, plan: &mut Plan) {
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
         // Its own socket is what this switch gives it.
         let is_ours = obstacle.code == "server" || obstacle.code == "localhost";
-        if is_ours && obstacle.weight != Weight::Blocks {
+        let is_decided = DECIDED_BY_LOGIN.contains(&obstacle.code) && obstacle.weight == Weight::Note;
+        if (is_ours && obstacle.weight != Weight::Blocks) || is_decided {
             continue;
         }
         let found = SwitchObstacle {

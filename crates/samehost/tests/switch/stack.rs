@@ -43,7 +43,7 @@ impl Ended {
     }
 }
 
-/// A directory with servers. Root makes it below /run, where other users may pass and services have their sockets.
+/// A directory with servers. Root makes it below /srv: other users may pass, and a disk keeps extended attributes.
 pub(crate) struct Stack {
     directory: tempfile::TempDir,
     servers: Vec<Child>,
@@ -64,7 +64,7 @@ impl Stack {
             rustix::process::geteuid().is_root(),
             "these tests start servers of several users: run them as root"
         );
-        let directory = tempfile::Builder::new().prefix("samehost-switch-").tempdir_in("/run").unwrap();
+        let directory = tempfile::Builder::new().prefix("samehost-switch-").tempdir_in("/srv").unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(directory.path().join("state")).unwrap();
         Stack { directory, servers: Vec::new() }

@@ -75,7 +75,8 @@ impl Site {
         must("chown", &["root:www-data", &config]);
         fs::set_permissions(&self.config, fs::Permissions::from_mode(0o440)).unwrap();
         must("setfacl", &["-m", "u:nobody:r", &config]);
-        must("setfattr", &["-n", "user.note", "-v", "by hand", &config]);
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&self.config, "user.note", b"by hand", flags).unwrap();
     }
 
     fn serve(mut self) -> Self {
