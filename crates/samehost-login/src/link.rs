@@ -49,9 +49,15 @@ impl Link {
     /// # Errors
     /// When nobody can be connected to there, or it is another transport.
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
+        let link = Self::open(endpoint, patience)?;
+        prove(&link.stream, endpoint.transport())?;
+        Ok(link)
+    }
+
+    /// Connects over whatever the endpoint turns out to mean: `localhost` may be an IPv6 address.
+    pub(crate) fn open(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let options = ConnectOptions { timeout: Some(patience), ..ConnectOptions::default() };
         let stream = connect(endpoint, &options)?;
-        prove(&stream, endpoint.transport())?;
         let link = Link { stream, endpoint: endpoint.clone(), patience, pending: Vec::new() };
         link.limit(Some(patience))?;
         Ok(link)

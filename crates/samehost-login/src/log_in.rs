@@ -67,11 +67,8 @@ impl Connection {
     /// When nobody can be connected to there.
     pub fn to(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let turns_to_tls = matches!(protocol, Protocol::Mysql | Protocol::Postgres);
-        let link = if turns_to_tls {
-            Link::connect(&plain(endpoint), patience)?
-        } else {
-            Link::connect(endpoint, patience)?
-        };
+        let first = if turns_to_tls { plain(endpoint) } else { endpoint.clone() };
+        let link = Link::open(&first, patience)?;
         let unseen = |error| LoginError::io("asking the kernel about a socket", error);
         let observed = link.stream().observed().map_err(unseen)?;
         let inode = fstat(link.stream()).map_err(|error| unseen(error.into()))?.st_ino;
@@ -129,9 +126,11 @@ fn mysql(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<V
     let mut dialogue = mysql::Dialogue::over(link, endpoint, &account)?;
     let mut seen = dialogue.seen()?;
     seen.connection_type = dialogue.connection_type()?;
+    let connection_type = seen.connection_type.as_ref();
+    let connection_type = connection_type.map(|kind| format!(", CONNECTION_TYPE {kind}")).unwrap_or_default();
     let view = View {
         version: dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned(),
-        says: format!("USER() {seen}"),
+        says: format!("USER() {seen}{connection_type}"),
         transport: seen.transport(),
         tls: dialogue.link().cipher(),
         ..View::default()
@@ -153,11 +152,12 @@ fn postgres(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Resul
     };
     let mut logged_in = postgres::LoggedIn::over(link, endpoint, &account)?;
     let (says, transport) = match logged_in.seen() {
-        Ok(seen) => (seen.to_string(), seen.transport()),
+        Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
         // A pooler's own console, or something that only speaks like it.
-        Err(LoginError::Refused(refused)) => {
-            (format!("user {user}; it does not tell how it sees the connection: {}", refused.answer), None)
-        }
+        Err(LoginError::Refused(refused)) => (
+            format!("user {user}; the server does not tell how it sees the connection: {}", refused.answer),
+            None,
+        ),
         Err(error) => return Err(error),
     };
     let tls = logged_in.link.cipher();

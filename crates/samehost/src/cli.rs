@@ -48,7 +48,7 @@ pub enum Verb {
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
-    /// Which transport is really in use, with proof from the kernel
+    /// Which transport is really in use, with proof from the kernel and the server
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),
@@ -76,6 +76,8 @@ pub enum Verb {
     Supervise(SuperviseOptions),
     #[command(hide = true)]
     BecomeServer(BecomeServerOptions),
+    #[command(hide = true)]
+    LogInAs,
 }
 
 #[derive(Args, Clone, Debug, Default)]

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
+        Some(Verb::LogInAs) => commands::log_in_as(),
     };
     exit::status(result)
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use rustix::process::{chroot, fchdir, getegid, geteuid};
+use rustix::process::{chroot, fchdir, geteuid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::As;
@@ -41,17 +41,17 @@ pub(super) fn become_client(who: &As) -> Result<(), LoginError> {
         who: who.in_words(),
         reason: format!("{what}: {reason}{}", if geteuid().is_root() { "" } else { "; run this as root" }),
     };
+    // Asked before a user namespace is entered, which has numbers of its own.
+    let is_already = !geteuid().is_root() && who.has_our_rights();
     if let Some(pid) = who.pid {
         let doors = Doors::of(pid).map_err(|(what, error)| failed(&what, &error))?;
         doors.enter().map_err(|(what, error)| failed(what, &error))?;
     }
-    let gid = Gid::from_raw(who.gid);
-    let uid = Uid::from_raw(who.uid);
-    let is_already = geteuid().as_raw() == who.uid && getegid().as_raw() == who.gid;
-    if is_already && !geteuid().is_root() {
-        // Groups cannot be taken on, nor need they: they are those that a session of this user has.
+    if is_already {
         return Ok(());
     }
+    let gid = Gid::from_raw(who.gid);
+    let uid = Uid::from_raw(who.uid);
     let groups: Vec<Gid> = who.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).map_err(|error| failed("setgroups", &error))?;
     setresgid(gid, gid, gid).map_err(|error| failed("setresgid", &error))?;

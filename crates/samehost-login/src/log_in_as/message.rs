@@ -107,7 +107,6 @@ impl Request {
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Answer {
     ok: bool,
     #[serde(flatten)]

@@ -38,16 +38,18 @@ pub struct As {
 impl As {
     /// Whether this process is that already.
     fn is_ourselves(&self) -> bool {
+        self.has_our_rights() && self.pid.is_none_or(become_client::shares_our_view)
+    }
+
+    /// Whether user, group and groups are ours.
+    fn has_our_rights(&self) -> bool {
         let ours: Vec<u32> =
             getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
         let has_all = self.groups.iter().all(|group| *group == self.gid || ours.contains(group));
         // Root passes anyway; another needs each of its groups, and no more than those.
         let has_no_more = ours.iter().all(|group| *group == self.gid || self.groups.contains(group));
         let same_groups = self.uid == 0 || has_all && has_no_more;
-        geteuid().as_raw() == self.uid
-            && getegid().as_raw() == self.gid
-            && same_groups
-            && self.pid.is_none_or(become_client::shares_our_view)
+        geteuid().as_raw() == self.uid && getegid().as_raw() == self.gid && same_groups
     }
 
     fn in_words(&self) -> String {

@@ -42,11 +42,14 @@ pub struct Identity {
 
 /// The server's own view of a connection: a line of CLIENT INFO or CLIENT LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen(String);
+pub struct Seen {
+    asked: &'static str,
+    line: String,
+}
 
 impl Seen {
     fn word(&self, name: &str) -> Option<&str> {
-        self.0.split_ascii_whitespace().find(|word| word.starts_with(name))
+        self.line.split_ascii_whitespace().find(|word| word.starts_with(name))
     }
 
     /// Both addresses, as it writes them. For a Unix socket both are its path and port 0.
@@ -68,7 +71,7 @@ impl Seen {
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = ["addr=", "laddr=", "user=", "flags="].into_iter().filter_map(|name| self.word(name));
-        f.write_str(&words.collect::<Vec<_>>().join(" "))
+        write!(f, "{}: {}", self.asked, words.collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -167,16 +170,14 @@ impl Dialogue {
                 return Err(self.refused("a question without a login", answer));
             }
             Reply::Error(_) => {}
-            reply => return Ok(reply.text().map(Seen)),
+            reply => return Ok(reply.text().map(|line| Seen { asked: "CLIENT INFO", line })),
         }
         let name = format!("samehost-{}", std::process::id());
         self.ask(&[b"CLIENT", b"SETNAME", name.as_bytes()])?;
         let list = self.ask(&[b"CLIENT", b"LIST"])?.text().unwrap_or_default();
         let ours = format!("name={name}");
-        Ok(list
-            .lines()
-            .find(|line| line.split_ascii_whitespace().any(|word| word == ours))
-            .map(|line| Seen(line.to_owned())))
+        let line = list.lines().find(|line| line.split_ascii_whitespace().any(|word| word == ours));
+        Ok(line.map(|line| Seen { asked: "CLIENT LIST", line: line.to_owned() }))
     }
 }
 
@@ -224,13 +225,14 @@ mod tests {
 
     #[test]
     fn client_info_tells_the_transport() {
-        let unix = Seen("id=3 addr=/run/r.sock:0 laddr=/run/r.sock:0 fd=8 name= age=0 flags=U db=0\n".into());
+        let seen = |line: &str| Seen { asked: "CLIENT INFO", line: line.to_owned() };
+        let unix = seen("id=3 addr=/run/r.sock:0 laddr=/run/r.sock:0 fd=8 name= age=0 flags=U db=0\n");
         assert_eq!(unix.addresses().unwrap(), "addr=/run/r.sock:0 laddr=/run/r.sock:0");
-        assert_eq!(unix.to_string(), "addr=/run/r.sock:0 laddr=/run/r.sock:0 flags=U");
+        assert_eq!(unix.to_string(), "CLIENT INFO: addr=/run/r.sock:0 laddr=/run/r.sock:0 flags=U");
         assert_eq!(unix.transport(), Some("unix"));
         // Before Redis 6.2: no laddr.
-        let tcp = Seen("id=3 addr=127.0.0.1:4711 fd=8 name=x age=0 flags=N db=0".into());
+        let tcp = seen("id=3 addr=127.0.0.1:4711 fd=8 name=x age=0 flags=N db=0");
         assert_eq!((tcp.transport(), tcp.addresses()), (Some("tcp"), None));
-        assert_eq!(Seen("id=3 name=".into()).transport(), None);
+        assert_eq!(seen("id=3 name=").transport(), None);
     }
 }

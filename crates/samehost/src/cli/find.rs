@@ -24,6 +24,9 @@ pub struct VerifyOptions {
     /// Exit with 1 unless this transport is in use
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
     pub expect: Option<String>,
+    /// Ask on the terminal for the password to log in with
+    #[arg(long)]
+    pub ask_password: bool,
     /// Print what was found as JSON
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,11 @@ mod docs;
 mod endings;
 mod honesty;
 mod html;
+mod log_in_as;
+#[path = "../databases/mariadb.rs"]
+mod mariadb;
+#[path = "../databases/postgres.rs"]
+mod postgres;
 mod profile;
 mod registry;
 mod reproduce;
