@@ -219,7 +219,8 @@ pub(super) fn beginning(name: &str) -> String {
 /// The switch that prepared a file of this name.
 pub(super) fn id_of(name: &OsStr) -> Option<String> {
     let (_, end) = name.to_str()?.rsplit_once(MARK)?;
-    end.get(..ID).map(str::to_owned)
+    let ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    end.get(..ID).filter(|_| ours).map(str::to_owned)
 }
 
 /// Whether anything stands under a name: on a read-only file system even removing nothing fails.

@@ -136,6 +136,43 @@ fn changed_after_a_crash() {
 }
 
 #[test]
+fn a_torn_journal_is_read_as_far_as_it_goes() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
+    transaction.write(0).unwrap();
+    drop(transaction);
+    let journal = scene.journal();
+    let whole = fs::read(&journal).unwrap();
+    for length in 0..=whole.len() {
+        fs::write(&journal, &whole[..length]).unwrap();
+        let begun = whole[..length].contains(&b'\n');
+        assert_eq!(store.list().unwrap().len(), usize::from(begun), "{length}");
+    }
+    // In the middle it is no accident.
+    let mut damaged = whole.clone();
+    damaged[10] = b'\n';
+    fs::write(&journal, &damaged).unwrap();
+    let recovered = recover(&store, &mut |_| Ok(())).unwrap();
+    let [Recovered { ending: Ending::Failed(error), .. }] = &recovered[..] else { panic!("{recovered:?}") };
+    assert!(error.to_string().contains("line 1 is no record"), "{error}");
+    fs::write(&journal, &whole).unwrap();
+    recover(&store, &mut |_| Ok(())).unwrap();
+    assert_eq!(scene.look(), Scene::new_look().0);
+}
+
+#[test]
+fn stages_are_written_in_order() {
+    let scene = Scene::new();
+    let mut transaction = Transaction::begin(&scene.store(), &scene.intent()).unwrap();
+    assert!(matches!(transaction.write(1), Err(TransactionError::Plan(_))));
+    transaction.write(0).unwrap();
+    assert!(matches!(transaction.write(0), Err(TransactionError::Plan(_))));
+    assert!(matches!(transaction.verified(), Err(TransactionError::Plan(_))));
+    assert!(transaction.roll_back(&mut |_| Ok(())).is_complete());
+}
+
+#[test]
 fn changed_before_an_undo() {
     let scene = Scene::new();
     let store = scene.store();
