@@ -138,6 +138,10 @@ impl Held {
                     Mode::empty(),
                 )?;
                 let now = fstat(&made)?;
+                // What we made, and not what somebody who may rename here has put in its place.
+                if now.st_uid != rustix::process::geteuid().as_raw() || now.st_mode & 0o777 != 0o700 {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
                 if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid) {
                     system::change_owner(&made, Some(like.st_uid), Some(like.st_gid))?;
                 }

@@ -122,8 +122,9 @@ impl Transaction {
     /// # Errors
     /// When a file was changed by someone else meanwhile, or the system refuses; then roll back.
     pub fn write(&mut self, stage: usize) -> Result<(), TransactionError> {
-        if stage >= self.begun.reloads.len() {
-            return Err(TransactionError::Plan(format!("there is no stage {stage}")));
+        let next = self.journal.history().furthest().map_or(0, |last| last + 1);
+        if stage != next || stage >= self.begun.reloads.len() {
+            return Err(TransactionError::Plan(format!("stage {stage} is written where {next} is next")));
         }
         self.journal.append(&Record::Writing { stage })?;
         let writer = Writer::new(&self.store, &self.begun, &self.held);
@@ -144,8 +145,11 @@ impl Transaction {
     /// To be called when everything was found to serve: a crash from here on is completed by [`recover`].
     ///
     /// # Errors
-    /// When the journal cannot be written; then roll back.
+    /// When the journal cannot be written, or a stage was not; then roll back.
     pub fn verified(&mut self) -> Result<(), TransactionError> {
+        if self.journal.history().furthest() != self.begun.reloads.len().checked_sub(1) {
+            return Err(TransactionError::Plan("it is not written to the end".into()));
+        }
         self.journal.append(&Record::Verified)
     }
 
@@ -155,7 +159,7 @@ impl Transaction {
     /// When the system refuses; the switch stays in force, and [`recover`] ends it.
     pub fn commit(mut self) -> Result<(), TransactionError> {
         if self.journal.last() != Some(&Record::Verified) {
-            self.journal.append(&Record::Verified)?;
+            self.verified()?;
         }
         Writer::new(&self.store, &self.begun, &self.held).discard()?;
         self.journal.append(&Record::Committed)

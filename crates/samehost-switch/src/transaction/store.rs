@@ -151,7 +151,10 @@ impl Store {
     /// A new switch: its id, and its journal, empty and locked.
     pub(super) fn add(&self) -> Result<(String, Journal), TransactionError> {
         let _guard = self.lock()?;
-        let id = format!("{}-{}", jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S"), random::<2>()?);
+        let mut id = name_of_now();
+        while self.root.join(&id).exists() {
+            id = name_of_now();
+        }
         let path = self.root.join(&id);
         let make = || -> Result<OwnedFd, TransactionError> {
             let root = self.directory(&self.root)?;
@@ -305,6 +308,13 @@ impl Store {
     fn directory(&self, path: &Path) -> Result<Directory, TransactionError> {
         Directory::open(path).map_err(at(path, "open the directory"))
     }
+}
+
+/// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.
+fn name_of_now() -> String {
+    let now = jiff::Timestamp::now();
+    let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;
+    format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
 }
 
 /// Random bytes, in hexadecimal.

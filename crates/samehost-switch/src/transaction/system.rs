@@ -75,7 +75,7 @@ pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> 
 /// Removes a directory that is empty; one that is not, or not there, stays as it is.
 pub(super) fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     between("rmdir", || match unlinkat(directory, name, AtFlags::REMOVEDIR) {
-        Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT | Errno::NOTDIR) => Ok(()),
         other => other,
     })
 }

@@ -131,7 +131,9 @@ impl<'a> Writer<'a> {
     /// Removes the directories that the switch made, where nothing is in them.
     pub(super) fn remove_directories(&self) -> Result<(), TransactionError> {
         for path in self.begun.directories.iter().rev() {
-            if let (Some(parent), Some(name)) = (self.held.of(path), path.file_name()) {
+            if let (Some(parent), Some(name)) = (self.held.of(path), path.file_name())
+                && is_there(parent, name)
+            {
                 system::remove_directory(parent.descriptor(), name).map_err(at(path, "remove it"))?;
             }
         }
@@ -152,11 +154,11 @@ impl<'a> Writer<'a> {
     fn discard_one(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
         let Some(directory) = self.held.of(&step.path) else { return Ok(()) };
         let name = self.prepared(step, direction)?;
-        match statat(directory.descriptor(), &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(()),
-            _ => system::remove(directory.descriptor(), &name)
-                .map_err(at(&step.path, "remove what was prepared beside it")),
+        if is_there(directory, &name) {
+            system::remove(directory.descriptor(), &name)
+                .map_err(at(&step.path, "remove what was prepared beside it"))?;
         }
+        Ok(())
     }
 
     /// Gives a prepared version all that it is to carry. One for the way back that is gone is made anew.
@@ -217,7 +219,13 @@ pub(super) fn beginning(name: &str) -> String {
 /// The switch that prepared a file of this name.
 pub(super) fn id_of(name: &OsStr) -> Option<String> {
     let (_, end) = name.to_str()?.rsplit_once(MARK)?;
-    end.get(..ID).map(str::to_owned)
+    let ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    end.get(..ID).filter(|_| ours).map(str::to_owned)
+}
+
+/// Whether anything stands under a name: on a read-only file system even removing nothing fails.
+fn is_there(directory: &Directory, name: &OsStr) -> bool {
+    !matches!(statat(directory.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
 /// Whether this is what we prepared: nobody else could write to it, and it has no other name.

@@ -273,6 +273,28 @@ fn a_failure_anywhere_ends_clean() {
 }
 
 #[test]
+fn an_undo_that_fails_anywhere_can_be_ended() {
+    for kind in ["error", "broken"] {
+        for number in 1.. {
+            let scene = Scene::new();
+            assert!(matches!(act(&scene, "switch", "list"), Ended::Said(said, _) if said == "committed"));
+            let Ended::Said(said, passed) = act(&scene, "undo", &format!("{kind}:{number}")) else {
+                panic!()
+            };
+            whole(&scene);
+            let state = settle(&scene);
+            if passed < number {
+                assert_eq!((said.as_str(), state), ("undone", State::RolledBack));
+                break;
+            }
+            if said == "undone" {
+                assert_eq!(state, State::RolledBack);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_fails_for_good_leaves_whole_files() {
     for number in 1.. {
         let scene = Scene::new();

@@ -2,5 +2,9 @@
 
 #[cfg(debug_assertions)]
 mod faults;
+mod kept;
+mod others;
+mod properties;
+mod refused;
 mod scene;
 mod story;

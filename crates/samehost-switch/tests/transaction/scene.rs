@@ -112,10 +112,18 @@ impl Scene {
 
     /// What each file is, the directory made on the way included.
     pub fn look(&self) -> Vec<Option<Seen>> {
-        ["pool.conf", "site.conf", "drop-in/extra.conf"]
-            .iter()
-            .map(|name| Seen::of(&self.path(name)))
-            .collect()
+        self.look_at(&["pool.conf", "site.conf", "drop-in/extra.conf"])
+    }
+
+    /// What these files are.
+    pub fn look_at(&self, names: &[&str]) -> Vec<Option<Seen>> {
+        names.iter().map(|name| Seen::of(&self.path(name))).collect()
+    }
+
+    /// The journal of the one switch that there is.
+    pub fn journal(&self) -> PathBuf {
+        let mut switches = fs::read_dir(self.root.join("state/switches")).unwrap();
+        switches.next().unwrap().unwrap().path().join("journal")
     }
 
     /// Every name below the site.
@@ -172,4 +180,41 @@ pub fn access_list(path: &Path, user: u32) {
         list.extend(whom.to_le_bytes());
     }
     attribute(path, "system.posix_acl_access", &list);
+}
+
+/// Whether this test can do what only root may; says so where not.
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("not root: this part is not tested here");
+    }
+    root
+}
+
+/// Does something as the user nobody, in a thread that ends there.
+pub fn as_nobody(what: impl FnOnce() + Send) {
+    let become_nobody = || {
+        let (user, group) = (rustix::fs::Uid::from_raw(65534), rustix::fs::Gid::from_raw(65534));
+        rustix::thread::set_thread_groups(&[]).unwrap();
+        rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+    };
+    let done = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                become_nobody();
+                what();
+            })
+            .join()
+    });
+    if let Err(panic) = done {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// One stage that changes one file.
+pub fn intent(path: &Path, before: Option<&str>, after: Option<&str>) -> Intent {
+    let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let change = FileChange { path: path.into(), before: bytes(before), after: bytes(after) };
+    Intent { stages: vec![Stage { changes: vec![change], reloads: vec![] }], ..Intent::default() }
 }
