@@ -52,7 +52,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
 /// Why it is none.
 pub(super) fn parse_listen(text: &[u8]) -> Result<Endpoint, String> {
     let any = |port: u16| Endpoint::Tcp { host: "0.0.0.0".into(), port };
-    if text.iter().all(u8::is_ascii_digit) {
+    if text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-') {
         return Ok(any(number(&String::from_utf8_lossy(text))?));
     }
     match text {

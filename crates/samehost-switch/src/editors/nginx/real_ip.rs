@@ -34,13 +34,15 @@ pub(super) fn edits(listener: &Listener<'_>) -> Result<Vec<Edit>, Refusal> {
         named(b"set_real_ip_from").map(|node| tree.nodes[node].parent).collect();
     levels.sort_unstable();
     levels.dedup();
+    let mut is_trusted = false;
     for level in &levels {
         let nodes: Vec<usize> = tree.named(*level, b"set_real_ip_from").collect();
+        is_trusted |= trusts(listener, tree, &nodes);
         if let Some(line) = line(listener, tree, &nodes)? {
             edits.extend(nodes.last().map(|last| put(tree, *last, line)));
         }
     }
-    if levels.is_empty() {
+    if !is_trusted {
         judged(listener, tree, &concerned)?;
     }
     Ok(edits)
@@ -54,17 +56,34 @@ fn put(tree: &Tree, node: usize, line: String) -> Edit {
     Edit::new(&source.path, at..at, bytes)
 }
 
-/// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
-fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>, Refusal> {
-    let trusted: Vec<String> = nodes
+/// What a level trusts.
+fn trusted(tree: &Tree, nodes: &[usize]) -> Vec<String> {
+    nodes
         .iter()
         .filter_map(|node| tree.nodes[*node].arguments().first())
         .map(|word| String::from_utf8_lossy(&word.value).into_owned())
-        .collect();
-    let trusts_sockets = trusted.iter().any(|text| text.eq_ignore_ascii_case("unix:"));
-    let (from, to) = (&listener.found.setting.endpoint, &listener.goal.endpoint);
+        .collect()
+}
+
+fn is_socket(text: &str) -> bool {
+    text.eq_ignore_ascii_case("unix:")
+}
+
+/// Whether a level trusts the clients that the listener has now: then their addresses come from a header.
+fn trusts(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> bool {
+    let from = &listener.found.setting.endpoint;
+    let known =
+        |text: &String| if from.path().is_some() { is_socket(text) } else { covers(text, client_of(from)) };
+    trusted(tree, nodes).iter().any(known)
+}
+
+/// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
+fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>, Refusal> {
+    let trusted = trusted(tree, nodes);
+    let trusts_sockets = trusted.iter().any(|text| is_socket(text));
+    let to = &listener.goal.endpoint;
     if to.path().is_some() {
-        let trusts = trusted.iter().any(|text| covers(text, client_of(from)));
+        let trusts = trusts(listener, tree, nodes);
         return Ok((trusts && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
     }
     let client = client_of(to);
