@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod dotenv;
+mod facts;
 
 use std::collections::BTreeSet;
 use std::path::Path;
