@@ -29,6 +29,7 @@ mod ratio_plot;
 mod reproduction;
 mod scan;
 mod scan_advice;
+mod switch;
 mod terminal;
 mod text;
 mod verification;

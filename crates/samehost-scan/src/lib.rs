@@ -17,7 +17,7 @@ mod service;
 mod target;
 mod verify;
 
-pub use advice::{BLOCKERS, Blocker, advise};
+pub use advice::{BLOCKERS, Blocker, Identity, advise, identity, obstacles, service_at, socket_of};
 pub use collect::collect;
 pub use diag::Counters;
 pub use error::ScanError;

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Some(Verb::Scan(options)) => commands::scan(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),
+        Some(Verb::Switch(options)) => commands::switch(&options),
         Some(Verb::Serve(options)) => commands::serve(&options),
         Some(Verb::Report(options)) => commands::report(&options),
         Some(Verb::Compare(options)) => commands::compare(&options),

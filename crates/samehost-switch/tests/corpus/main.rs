@@ -7,6 +7,8 @@
 mod case;
 mod dotenv;
 mod facts;
+mod redis;
+mod sandbox;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,7 +55,9 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
     }
     let after = ask(&file, root.path());
     if after != wanted {
-        return Err(format!("the program says\n{after:#?}\nwhere this was wanted\n{wanted:#?}"));
+        let (said, missed): (Vec<_>, Vec<_>) =
+            (after.difference(&wanted).collect(), wanted.difference(&after).collect());
+        return Err(format!("the program says\n{said:#?}\nwhere this was wanted\n{missed:#?}"));
     }
     // Idempotent: a connection that is where it should be is not edited.
     let again = editor.read(&file, &Disk).map_err(|refusal| refusal.to_string())?;

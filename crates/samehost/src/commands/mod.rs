@@ -11,6 +11,9 @@ mod scan;
 mod serve;
 mod shell;
 mod supervise;
+mod switch;
+mod switch_all;
+mod switch_stored;
 mod verify;
 
 pub use bench::{bench, request as bench_request};
@@ -24,4 +27,5 @@ pub use scan::scan;
 pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise};
+pub use switch::switch;
 pub use verify::verify;

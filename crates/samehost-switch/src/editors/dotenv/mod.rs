@@ -286,7 +286,9 @@ impl<'a> Reader<'a> {
             return Some(format!("{name}: {why}"));
         }
         if entry.marked && !matches!(self.framework, Framework::Laravel | Framework::Rails) {
-            return Some(format!("{name}: a byte order mark stands before it, which not every library skips"));
+            return Some(format!(
+                "{name}: a byte order mark stands before it, which not every library skips"
+            ));
         }
         if entry.spaced && strict {
             return Some(format!("{name}: not every library takes spaces beside the equals sign"));
