@@ -26,10 +26,8 @@ pub(crate) enum Spelling {
     RedisPath,
     /// Redis: `redis:///path?stream=messages`, of Symfony's Messenger.
     Messenger,
-    /// Redis: `redis+socket://login@/path?virtual_host=1`, of Celery's broker.
+    /// Redis: `redis+socket://login@/path?virtual_host=1`, of Celery.
     Celery,
-    /// The same, of Celery's results: no database can be said.
-    CeleryResults,
     /// memcached: `memcached:///path`.
     Memcached,
 }
@@ -119,7 +117,7 @@ impl Spelling {
                 let database = parameter(url, "db")?.and_then(number);
                 Ok(Said { endpoint: socket(&url.path)?, database })
             }
-            Spelling::Celery | Spelling::CeleryResults if url.scheme == "redis+socket" => {
+            Spelling::Celery if url.scheme == "redis+socket" => {
                 let database = parameter(url, "virtual_host")?.and_then(number);
                 Ok(Said { endpoint: socket(&url.path)?, database })
             }
@@ -213,10 +211,7 @@ impl Spelling {
                     url.set_parameter("db", &number);
                 }
             }
-            Spelling::Celery | Spelling::CeleryResults => {
-                if self == Spelling::CeleryResults && number.is_some() {
-                    return Err("a database cannot be named in the URL of a socket for Celery's results");
-                }
+            Spelling::Celery => {
                 "redis+socket".clone_into(&mut url.scheme);
                 Self::bare(url, path);
                 if let Some(number) = number {
@@ -281,7 +276,7 @@ impl Spelling {
                 "redis".clone_into(&mut url.scheme);
                 url.path = now.database.as_ref().map_or_else(String::new, |number| format!("/{number}"));
                 let name = match self {
-                    Spelling::Celery | Spelling::CeleryResults => "virtual_host",
+                    Spelling::Celery => "virtual_host",
                     _ => "db",
                 };
                 url.drop_parameter(name);

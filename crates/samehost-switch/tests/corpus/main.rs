@@ -6,6 +6,8 @@
 
 mod case;
 mod nginx;
+mod dotenv;
+mod facts;
 mod redis;
 mod sandbox;
 mod wp_config;

@@ -24,6 +24,10 @@ pub(super) struct Entry {
     pub(super) spaced: bool,
     /// Whether a comment follows an unquoted value, which old versions of django-environ take as part of it.
     pub(super) commented: bool,
+    /// Whether a byte order mark stands before its name.
+    pub(super) marked: bool,
+    /// Whether the value stands without quotes.
+    pub(super) bare: bool,
     /// The quote that its value opens and does not close in its line.
     opens: Option<u8>,
     /// What stands before the name: spaces, `export `.
@@ -72,9 +76,7 @@ impl Lines {
                     open = None;
                 }
             } else if let Some(mut entry) = entry(body, at, number) {
-                if start == 3 && index == 0 {
-                    entry.unclear = Some("a byte order mark stands before its name");
-                }
+                entry.marked = start == 3 && index == 0;
                 open = entry.opens.map(|quote| (quote, number));
                 if open.is_some() {
                     entry.unclear = Some("its value goes over several lines");
@@ -236,6 +238,8 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
         spaced,
         commented,
         opens,
+        marked: false,
+        bare: !matches!(rest.first(), Some(b'"' | b'\'')),
         before: String::from_utf8_lossy(&body[..start]).into_owned(),
         end: at + body.len(),
     })

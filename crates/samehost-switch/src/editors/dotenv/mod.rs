@@ -282,11 +282,13 @@ impl<'a> Reader<'a> {
         let name = &entry.name;
         let strict = matches!(self.framework, Framework::Symfony | Framework::Django | Framework::Unknown);
         let last_counts = !matches!(self.framework, Framework::Django | Framework::Unknown);
-        if let Some(why) = entry.unclear
-            && !(why.starts_with("a byte order mark")
-                && matches!(self.framework, Framework::Laravel | Framework::Rails))
-        {
+        if let Some(why) = entry.unclear {
             return Some(format!("{name}: {why}"));
+        }
+        if entry.marked && !matches!(self.framework, Framework::Laravel | Framework::Rails) {
+            return Some(format!(
+                "{name}: a byte order mark stands before it, which not every library skips"
+            ));
         }
         if entry.spaced && strict {
             return Some(format!("{name}: not every library takes spaces beside the equals sign"));
@@ -404,7 +406,12 @@ impl<'a> Reader<'a> {
             let by_hand = format!("in the program, connect to {to} in place of {name}");
             self.refusal(entry.line, &format!("{name}: {why}"), &by_hand)
         })?;
-        let edit = super::splice::minimal(self.file, entry.value.start, &entry.text, &written.text());
+        let written = written.text();
+        // A shell that reads the file would end the value at its first &.
+        if entry.bare && written.contains('&') && !entry.text.contains('&') {
+            return Ok(vec![Edit::new(self.file, entry.value.clone(), format!("\"{written}\""))]);
+        }
+        let edit = super::splice::minimal(self.file, entry.value.start, &entry.text, &written);
         Ok(edit.into_iter().collect())
     }
 

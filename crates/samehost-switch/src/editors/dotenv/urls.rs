@@ -29,10 +29,8 @@ const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:/
 impl Asked<'_> {
     /// How the socket is said in the URL of a variable.
     pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling, NoSpelling> {
-        match name {
-            "CELERY_BROKER_URL" => return Ok(Spelling::Celery),
-            "CELERY_RESULT_BACKEND" => return Ok(Spelling::CeleryResults),
-            _ => {}
+        if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
+            return Ok(Spelling::Celery);
         }
         match url.protocol() {
             _ if url.scheme == "rediss" => Err((

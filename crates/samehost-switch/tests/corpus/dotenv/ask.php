@@ -87,9 +87,11 @@ if ($mode === 'symfony') {
             $recorder = new class extends Redis {
                 public array $seen = [];
                 public function __construct() {}
-                public function connect(string $host, int $port = 6379, ...$rest): bool { $this->seen = [$host, $port]; return true; }
-                public function auth($auth): bool { fact('MESSENGER_TRANSPORT_DSN auth=' . json_encode($auth)); return true; }
-                public function select($db): bool { fact("MESSENGER_TRANSPORT_DSN db=$db"); return true; }
+                public function isConnected() { return $this->seen !== []; }
+                public function setOption($option, $value) { return true; }
+                public function connect($host, $port = 6379, ...$rest) { $this->seen = [$host, $port]; return true; }
+                public function auth($auth) { fact('MESSENGER_TRANSPORT_DSN auth=' . json_encode($auth)); return true; }
+                public function select($db) { fact("MESSENGER_TRANSPORT_DSN db=$db"); return true; }
             };
             $connection = Symfony\Component\Messenger\Bridge\Redis\Transport\Connection::fromDsn($value, ['lazy' => false], $recorder);
             fact("$name endpoint=" . redis(...$recorder->seen));
@@ -103,16 +105,16 @@ if ($mode === 'symfony') {
             $class = new class extends Redis {
                 public static array $seen = [];
                 public function __construct() {}
-                public function connect(string $host, int $port = 6379, ...$rest): bool { self::$seen = ['at' => [$host, $port]]; return true; }
-                public function isConnected(): bool { return true; }
-                public function auth($auth): bool { self::$seen['auth'] = $auth; return true; }
-                public function select($db): bool { self::$seen['db'] = (int) $db; return true; }
-                public function setOption($option, $value): bool { return true; }
+                public function connect($host, $port = 6379, ...$rest) { self::$seen = ['at' => [$host, $port]]; return true; }
+                public function isConnected() { return true; }
+                public function auth($auth) { self::$seen['auth'] = $auth; return true; }
+                public function select($db) { self::$seen['db'] = (int) $db; return true; }
+                public function setOption($option, $value) { return true; }
             };
             Symfony\Component\Cache\Adapter\RedisAdapter::createConnection($value, ['class' => $class::class, 'lazy' => false]);
             fact("$name endpoint=" . redis(...$class::$seen['at']));
             fact("$name auth=" . json_encode($class::$seen['auth'] ?? null) . ' db=' . ($class::$seen['db'] ?? 0));
-            parse_str(parse_url(str_replace('redis:', 'file:', $value), PHP_URL_QUERY) ?: '', $query);
+            parse_str(explode('?', $value)[1] ?? '', $query);
             fact("$name query=" . json_encode($query));
             $told[] = $name;
         } elseif ($scheme === 'memcached') {
@@ -124,6 +126,7 @@ if ($mode === 'symfony') {
 }
 if ($mode === 'bedrock') {
     // wpdb::parse_db_host of the WordPress that is installed, asked without the rest of it.
+    function absint($value) { return abs((int) $value); }
     preg_match('/public function parse_db_host.*?\n\t}\n/s', file_get_contents('/usr/share/wordpress/wp-includes/class-wpdb.php'), $source);
     eval("class HostOfWordPress { $source[0] }");
     [$host, $port, $socket] = (new HostOfWordPress())->parse_db_host($values['DB_HOST']);

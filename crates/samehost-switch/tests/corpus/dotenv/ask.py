@@ -6,6 +6,8 @@ import dj_database_url
 import dotenv
 import environ
 import redis
+from celery import Celery
+from celery.app.backends import by_url
 from django.conf import settings
 from kombu import Connection
 from kombu.transport.redis import Channel
@@ -40,8 +42,15 @@ def database(name, config):
             print(f"{name} {key}={word!r}")
 
 
-def broker(name, value):
-    """What Celery's transport hands to redis-py."""
+def celery(name, value):
+    """What Celery hands to redis-py, for its results and for its broker."""
+    if name == "CELERY_RESULT_BACKEND":
+        backend, url = by_url(value)
+        words = backend(app=Celery(), url=url).connparams
+        place = f"unix:{words['path']}" if "path" in words else tcp(words["host"], words["port"])
+        print(f"{name} endpoint={place}")
+        print(f"{name} db={words['db']} password={words['password']}")
+        return
     client = Connection(value)
     channel = object.__new__(Channel)
     channel.connection = type("Transport", (), {"client": client, "default_port": 6379})()
@@ -65,7 +74,7 @@ for library, values in read.items():
             parse = dj_database_url.parse if library == "python-dotenv" else environ.Env.db_url_config
             database(name, parse(value))
         elif name.startswith("CELERY_") and scheme in ("redis", "redis+socket"):
-            broker(name, value)
+            celery(name, value)
         elif scheme in ("redis", "unix"):
             words = redis.ConnectionPool.from_url(value).connection_kwargs
             place = f"unix:{words.pop('path')}" if "path" in words else tcp(words.pop("host"), words.pop("port", 6379))
