@@ -2,6 +2,7 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod lines;
+mod my_cnf;
 mod redis;
 
 use std::path::Path;
@@ -55,7 +56,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &my_cnf::MyCnf];
 
 /// The editor of a name.
 #[must_use]

@@ -183,6 +183,12 @@ impl Case {
         self.header(key).next()
     }
 
+    /// The text before of every file.
+    #[allow(dead_code, reason = "not every proof asks")]
+    pub(crate) fn text(&self) -> String {
+        self.before.values().map(|part| part.text.as_str()).collect()
+    }
+
     /// What a setting should become; none where it stays.
     pub(crate) fn goal(&self, root: &Path, setting: &Setting) -> Option<Goal> {
         let endpoint = self.to(root, setting)?;

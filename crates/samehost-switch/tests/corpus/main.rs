@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod my_cnf;
 mod redis;
 mod sandbox;
 
