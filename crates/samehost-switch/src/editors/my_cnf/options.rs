@@ -13,8 +13,6 @@ const DEEPEST: usize = 10;
 /// An option in a group.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The group's place among the blocks.
-    pub(super) block: usize,
     /// The group, in lower case.
     pub(super) group: String,
     /// The option's name, in lower case and with dashes.
@@ -103,7 +101,6 @@ impl Options {
         let value =
             equals.map(|_| String::from_utf8_lossy(&unescaped(bare(&text[written.clone()]))).into_owned());
         self.entries.push(Entry {
-            block,
             group: self.blocks[block].group.clone(),
             name,
             value,
