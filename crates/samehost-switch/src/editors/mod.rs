@@ -4,6 +4,7 @@
 mod lines;
 mod nginx;
 mod php;
+mod my_cnf;
 mod redis;
 mod wp_config;
 
@@ -84,7 +85,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf];
 
 /// The editor of a name.
 #[must_use]

@@ -8,6 +8,7 @@ mod case;
 mod nginx;
 mod dotenv;
 mod facts;
+mod my_cnf;
 mod redis;
 mod sandbox;
 mod wp_config;
