@@ -17,12 +17,6 @@ pub trait Files {
     /// # Errors
     /// As std's.
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
-
-    /// The path without symbolic links, as programs know their own files (`__DIR__` in PHP); as given where that cannot
-    /// be found.
-    fn real(&self, path: &Path) -> PathBuf {
-        path.to_owned()
-    }
 }
 
 /// The disk.
@@ -41,52 +35,37 @@ impl Files for Disk {
         entries.sort();
         Ok(entries)
     }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-    }
 }
 
-/// Files as they would be: those given (none: gone), and what lies below for all others.
+/// Files as they would be: those given, and what lies below for all others.
 pub struct Overlay<'a> {
     below: &'a dyn Files,
-    changed: BTreeMap<PathBuf, Option<Vec<u8>>>,
+    changed: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl<'a> Overlay<'a> {
     /// Lays changed files over others.
     #[must_use]
-    pub fn new(below: &'a dyn Files, changed: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
+    pub fn new(below: &'a dyn Files, changed: BTreeMap<PathBuf, Vec<u8>>) -> Self {
         Overlay { below, changed }
     }
 }
 
 impl Files for Overlay<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        match self.changed.get(path) {
-            Some(Some(bytes)) => Ok(bytes.clone()),
-            Some(None) => Err(io::ErrorKind::NotFound.into()),
-            None => self.below.read(path),
-        }
+        self.changed.get(path).map_or_else(|| self.below.read(path), |bytes| Ok(bytes.clone()))
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        let there =
-            self.changed.iter().filter(|(path, bytes)| bytes.is_some() && path.parent() == Some(directory));
-        let mut made: Vec<PathBuf> = there.map(|(path, _)| path.clone()).collect();
+        let mut made: Vec<PathBuf> =
+            self.changed.keys().filter(|path| path.parent() == Some(directory)).cloned().collect();
         match self.below.list(directory) {
-            Ok(entries) => {
-                made.extend(entries.into_iter().filter(|path| !matches!(self.changed.get(path), Some(None))));
-            }
+            Ok(entries) => made.extend(entries),
             Err(error) if made.is_empty() => return Err(error),
             Err(_) => {}
         }
         made.sort();
         made.dedup();
         Ok(made)
-    }
-
-    fn real(&self, path: &Path) -> PathBuf {
-        self.below.real(path)
     }
 }

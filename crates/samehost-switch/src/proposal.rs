@@ -87,8 +87,7 @@ pub fn propose(
             proposals.push(Proposal { file: path, before, after });
         }
     }
-    let changed =
-        proposals.iter().map(|proposal| (proposal.file.clone(), Some(proposal.after.clone()))).collect();
+    let changed = proposals.iter().map(|proposal| (proposal.file.clone(), proposal.after.clone())).collect();
     let result = editor.read(file, &Overlay::new(files, changed))?;
     hold(editor, file, &reading, &result, moves)?;
     Ok(proposals)

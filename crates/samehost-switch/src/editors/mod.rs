@@ -2,9 +2,9 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod lines;
+mod my_cnf;
 mod nginx;
 mod php;
-mod my_cnf;
 mod redis;
 mod wp_config;
 
@@ -85,7 +85,8 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf];
+pub const EDITORS: &[&dyn Editor] =
+    &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf];
 
 /// The editor of a name.
 #[must_use]

@@ -187,6 +187,8 @@ impl Case {
     #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn words<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.header(key)
+    }
+
     /// The text before of every file.
     #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn text(&self) -> String {

@@ -5,10 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
-mod nginx;
 mod dotenv;
 mod facts;
 mod my_cnf;
+mod nginx;
 mod redis;
 mod sandbox;
 mod wp_config;
