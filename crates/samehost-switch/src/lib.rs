@@ -24,7 +24,7 @@ pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
-pub use plan::{Direction, Plan, SubjectError, Wish, configurations, plan};
+pub use plan::{Direction, Plan, SubjectError, Wish, clients, configurations, plan};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;
 pub use reload::{ReloadWords, reload};

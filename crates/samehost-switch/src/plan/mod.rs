@@ -22,7 +22,7 @@ pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;
 
 use crate::reload::ReloadWords;
-use crate::{Disk, Reading};
+use crate::{Disk, Reading, Role, Setting};
 use subject::Subject;
 
 /// Which way connections move.
@@ -100,6 +100,19 @@ impl Plan {
 pub(crate) struct Read {
     pub(crate) subject: Subject,
     pub(crate) reading: Reading,
+}
+
+/// The connections that a configuration, or those of an application's directory, name as a client.
+///
+/// # Errors
+/// When it is no configuration, or not understood.
+pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
+    let mut settings = Vec::new();
+    for subject in subject::subjects(path, &Scan::default())? {
+        let reading = subject.editor.read(&subject.file, &Disk).map_err(SubjectError::Refused)?;
+        settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
+    }
+    Ok(settings)
 }
 
 /// Plans a switch.

@@ -71,6 +71,9 @@ pub enum SubjectError {
         /// What is known.
         known: String,
     },
+    /// A file that is not understood.
+    #[error(transparent)]
+    Refused(crate::Refusal),
     /// A file that cannot be read.
     #[error("{file}: {source}")]
     Read {
