@@ -16,6 +16,10 @@ const QUIT: u8 = 0x01;
 /// COM_QUERY.
 pub const QUERY: u8 = 0x03;
 
+/// The longest packet of a login: greetings, proofs and keys have a few hundred bytes. What begins with text, as other
+/// protocols do, announces some megabytes, for which nobody need wait.
+const LONGEST_IN_LOGIN: usize = 64 * 1024;
+
 /// Whom to be.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
@@ -235,6 +239,11 @@ impl Dialogue {
 /// Sends bytes, if any, and reads one packet: its sequence number and payload.
 fn packet(link: &mut Link, question: &[u8]) -> Result<(u8, Vec<u8>), LoginError> {
     link.ask(question, |input| {
+        if let [a, b, c, ..] = *input
+            && u32::from_le_bytes([a, b, c, 0]) as usize > LONGEST_IN_LOGIN
+        {
+            return Err("no packet of a login; is that a MySQL or MariaDB?".into());
+        }
         let frame = first_frame(input).map_err(|reason| format!("its answer holds {reason}"))?;
         Ok(frame.map(|frame| ((frame.sequence, frame.payload.to_vec()), frame.length)))
     })

@@ -11,6 +11,7 @@ use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_a
 use samehost_model::{Protocol, Secret};
 
 use crate::mariadb::{MariaDb, SECRET, is_root, own_name};
+use crate::postgres::Cluster;
 use crate::scan::Held;
 use crate::support::{SAMEHOST, not_tested, wait_for};
 
@@ -143,6 +144,30 @@ fn a_login_in_other_namespaces_sees_their_files_and_network() {
     assert_eq!(mysql(&here, &over_tcp, Some("by_native"), Some(SECRET)).unwrap().transport, Some("tcp"));
     // A Unix socket with a path does not care for networks.
     assert_eq!(mysql(&there, &usual, Some("by_native"), Some(SECRET)).unwrap().transport, Some("unix"));
+}
+
+#[test]
+fn a_peer_login_is_that_of_the_user_who_was_become() {
+    if !is_root() {
+        not_tested("a peer login as another user: not root");
+        return;
+    }
+    let cluster = Cluster::start(20);
+    cluster.sql("shop", "CREATE ROLE \"www-data\" LOGIN");
+    let log_in = |user: Option<&str>| {
+        let user = user.map(str::to_owned);
+        let credentials = Credentials { user, password: None, database: Some("shop".into()) };
+        let endpoint = cluster.socket().parse().unwrap();
+        let program = Path::new(SAMEHOST);
+        log_in_as(program, &www_data(), Protocol::Postgres, &endpoint, &credentials, PATIENCE)
+    };
+    let view = log_in(None).unwrap();
+    assert!(view.says.contains("user www-data, Unix socket, no TLS"), "{view:?}");
+    assert_eq!(view.transport, Some("unix"));
+    assert_eq!(kind_and_code(log_in(Some("postgres"))), (LoginErrorKind::Refused, Some("28000".into())));
+    cluster.lock_socket();
+    let denied = log_in(None).unwrap_err().to_string();
+    assert!(denied.contains("mode 0700"), "{denied}");
 }
 
 #[test]

@@ -61,7 +61,69 @@ fn redis_says_what_it_sees() {
     }
 }
 
-/// The server's proof and all that is shown, without any of the environment's own passwords.
+#[test]
+fn redis_tells_who_may_ask_and_refuses_who_may_not() {
+    let home = Home::new();
+    let socket = home.path("guarded.sock");
+    let socket = socket.to_str().unwrap();
+    let run = home.path("run");
+    let _redis = Held::start(
+        "redis-server",
+        &[
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--dir",
+            run.to_str().unwrap(),
+            "--unixsocket",
+            socket,
+            "--requirepass",
+            "hunter2",
+            // A server of before 6.2 has no CLIENT INFO; this user may not ask for it.
+            "--user",
+            "old",
+            "on",
+            ">hunter3",
+            "~*",
+            "+@all",
+            "-client|info",
+        ],
+    );
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(socket).ok());
+    for (url, words) in [
+        (format!("redis+unix://:hunter2@{socket}?db=3"), "CLIENT INFO: addr="),
+        (format!("redis+unix://old:hunter3@{socket}"), "CLIENT LIST: addr="),
+    ] {
+        let (status, found) = verify(&home, &[&url, "--expect", "unix"]);
+        let proof = server_proof(&found);
+        assert_eq!((status, proof["transport"].as_str()), (0, Some("unix")), "{found:#}");
+        assert!(proof["says"].as_str().unwrap().contains(words), "{found:#}");
+        assert!(!found.to_string().contains("hunter"), "{found:#}");
+    }
+    for (url, code) in
+        [(format!("redis+unix://{socket}"), "NOAUTH"), (format!("redis+unix://:wrong@{socket}"), "WRONGPASS")]
+    {
+        let (status, found) = verify(&home, &[&url, "--expect", "unix"]);
+        let says = server_proof(&found)["says"].as_str().unwrap();
+        assert!(status == 0 && says.contains(code) && says.contains("refused"), "{found:#}");
+    }
+}
+
+#[test]
+fn memcached_says_what_it_sees() {
+    let home = Home::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let user = mariadb::own_name();
+    let _memcached = Held::start("memcached", &["-l", "127.0.0.1", "-p", &port.to_string(), "-u", &user]);
+    wait_for("memcached", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let (status, found) = verify(&home, &[&format!("memcached://127.0.0.1:{port}"), "--expect", "tcp"]);
+    let proof = server_proof(&found);
+    assert_eq!((status, proof["transport"].as_str()), (0, Some("tcp")), "{found:#}");
+    assert!(proof["says"].as_str().unwrap().starts_with("memcached 1."), "{found:#}");
+}
+
+/// What the server says.
 fn server_proof(found: &Value) -> &Value {
     let proofs = found["proofs"].as_array().unwrap();
     proofs.iter().find(|one| one["by"] == "server").unwrap_or_else(|| panic!("{found:#}"))
