@@ -106,7 +106,7 @@ pub enum TransactionError {
     },
     /// A journal or a backup is not as it was written.
     #[error(
-        "{path}: {reason}; nothing was changed: the versions before are in the directory backup beside it"
+        "{path}: {reason}; nothing was changed: the versions before are in the switch's directory backup; move that switch out of the store when it is settled"
     )]
     Damaged {
         /// Which.

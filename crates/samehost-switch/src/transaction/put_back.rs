@@ -103,15 +103,16 @@ impl<'a> Way<'a> {
                     self.fail(&step.path, &error);
                 }
             }
+            if !self.done.failures.is_empty() {
+                // Half of a stage's files may not fit the other half: what runs, runs on as it is.
+                break;
+            }
             if self.reloaded.contains(&stage) {
                 for again in self.begun.reloads[stage].iter().rev() {
                     if let Err(reason) = reload(again) {
                         self.done.reload_failures.push((again.clone(), reason));
                     }
                 }
-            }
-            if !self.done.failures.is_empty() {
-                break;
             }
         }
     }

@@ -2,10 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
 
 use super::TransactionError;
 use super::error::at;
@@ -32,14 +36,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf, TransactionError> {
             continue;
         }
         let here = resolved.join(&part);
-        let found = match fs::symlink_metadata(&here) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                absent = true;
-                None
-            }
-            other => Some(other.map_err(at(&here, "look at it"))?),
-        };
-        let Some(link) = found.filter(Metadata::is_symlink) else {
+        let Some(target) = link(&here, &resolved, &mut absent)? else {
             if absent && ahead.iter().any(|part| part == "..") {
                 return Err(refused(
                     &here,
@@ -54,8 +51,6 @@ pub fn resolve(path: &Path) -> Result<PathBuf, TransactionError> {
         if links > LINKS {
             return Err(refused(path, "its symbolic links go round in a circle", "name the file itself"));
         }
-        follow(&here, &link)?;
-        let target = fs::read_link(&here).map_err(at(&here, "read the link"))?;
         if target.is_absolute() {
             resolved = PathBuf::from("/");
         }
@@ -66,25 +61,38 @@ pub fn resolve(path: &Path) -> Result<PathBuf, TransactionError> {
     Ok(resolved)
 }
 
-/// Whether this link is one to follow.
-fn follow(here: &Path, link: &Metadata) -> Result<(), TransactionError> {
-    if link.uid() == 0 || link.uid() == rustix::process::geteuid().as_raw() {
-        return Ok(());
+/// Where a link points to, if this is one and one to follow. Owner and target are of one descriptor, so that they
+/// belong together whatever is done to the name meanwhile.
+fn link(here: &Path, directory: &Path, absent: &mut bool) -> Result<Option<PathBuf>, TransactionError> {
+    let failed = at(here, "look at it");
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match openat(CWD, here, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            *absent = true;
+            return Ok(None);
+        }
+        other => other.map_err(|error| failed(error.into()))?,
+    };
+    let stat = fstat(&found).map_err(|error| failed(error.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        return Ok(None);
     }
-    let target = match fs::metadata(here) {
+    let target = readlinkat(&found, "", Vec::new()).map_err(|error| failed(error.into()))?;
+    let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+    if stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(Some(target));
+    }
+    let owner = match fs::metadata(directory.join(&target)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(refused(here, "is a symbolic link that leads nowhere", "name the file itself"));
         }
-        other => other.map_err(at(here, "look at what the link points to"))?,
+        other => other.map_err(at(here, "look at what the link points to"))?.uid(),
     };
-    if target.uid() == link.uid() {
-        return Ok(());
+    if owner == stat.st_uid {
+        return Ok(Some(target));
     }
-    let reason = format!(
-        "is a symbolic link by user {} to what is user {}'s, and not followed",
-        link.uid(),
-        target.uid()
-    );
+    let reason =
+        format!("is a symbolic link by user {} to what is user {owner}'s, and not followed", stat.st_uid);
     Err(refused(here, &reason, "if this is meant, name the file that it points to"))
 }
 

@@ -68,7 +68,9 @@ impl<'a> Writer<'a> {
         let (directory, kept) = self.place_of(step)?;
         let name = self.prepared(step, direction)?;
         let failed = at(&step.path, "prepare its new version beside it");
-        system::remove(directory.descriptor(), &name).map_err(&failed)?;
+        if is_there(directory, &name) {
+            system::remove(directory.descriptor(), &name).map_err(&failed)?;
+        }
         let file = system::create(directory.descriptor(), &name).map_err(&failed)?;
         let made = fstat(&file).map_err(|error| failed(error.into()))?;
         kept.permissions.give(&file).map_err(|error| not_kept(&step.path, &error))?;

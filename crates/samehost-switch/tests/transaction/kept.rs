@@ -96,7 +96,7 @@ fn owners_labels_and_inherited_lists() {
     let list = scene.path("list");
     fs::write(&list, "").unwrap();
     access_list(&list, 33);
-    let mut value = vec![0; 128];
+    let mut value = [0; 128];
     let length = rustix::fs::getxattr(&list, "system.posix_acl_access", &mut value[..]).unwrap();
     attribute(&scene.root().join("site"), "system.posix_acl_default", &value[..length]);
     there_and_back(&scene, &path);

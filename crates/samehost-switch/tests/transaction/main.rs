@@ -1,5 +1,7 @@
 //! The transaction over users' files, on the real file system, with real kills.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 #[cfg(debug_assertions)]
 mod faults;
 mod kept;

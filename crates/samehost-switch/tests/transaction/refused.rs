@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{IFlags, Mode, OFlags};
-use samehost_switch::transaction::{Store, Transaction, TransactionError, undo};
+use samehost_switch::transaction::{Ending, State, Store, Transaction, TransactionError, recover, undo};
 
 use crate::scene::{Scene, attribute, intent, is_root};
 
@@ -67,6 +67,38 @@ fn flags_of_chattr() {
         let said = refusal(&scene);
         assert!(said.contains(&expected), "{said}");
     }
+}
+
+#[test]
+fn a_roll_back_that_the_system_refuses_goes_on_later() {
+    if !is_root() {
+        return;
+    }
+    let scene = Scene::new();
+    let (store, before) = (scene.store(), scene.look());
+    let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
+    for stage in 0..3 {
+        transaction.write(stage).unwrap();
+        transaction.reloading(stage).unwrap();
+    }
+    let after = scene.look();
+    let flagged = Flagged::new(&scene.root().join("site"), IFlags::IMMUTABLE);
+    let mut reloads = 0;
+    let back = transaction.roll_back(&mut |_| {
+        reloads += 1;
+        Ok(())
+    });
+    assert_eq!((back.failures.len(), back.files.len(), reloads), (1, 0, 0), "{back:?}");
+    assert_eq!(back.failures[0].path, scene.path("pool.conf"));
+    assert_eq!(
+        fs::read_to_string(back.failures[0].backup.as_ref().unwrap()).unwrap(),
+        "listen = 127.0.0.1:9000\n"
+    );
+    assert_eq!((scene.look(), store.list().unwrap()[0].state), (after, State::Unfinished));
+    drop(flagged);
+    let recovered = recover(&store, &mut |_| Ok(())).unwrap();
+    assert!(matches!(&recovered[0].ending, Ending::RolledBack(back) if back.is_complete()), "{recovered:?}");
+    assert_eq!((scene.look(), store.list().unwrap()[0].state), (before, State::RolledBack));
 }
 
 #[test]

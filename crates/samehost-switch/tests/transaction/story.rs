@@ -78,6 +78,24 @@ fn committed_and_undone() {
 }
 
 #[test]
+fn recovery_reloads_what_may_have_been_reloaded() {
+    let scene = Scene::new();
+    let store = scene.store();
+    let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
+    transaction.write(0).unwrap();
+    transaction.reloading(0).unwrap();
+    transaction.write(1).unwrap();
+    drop(transaction);
+    let mut reloads = Vec::new();
+    let recovered = recover(&store, &mut |reload| {
+        reloads.push(reload.clone());
+        Ok(())
+    });
+    assert_eq!(recovered.unwrap().len(), 1);
+    assert_eq!(reloads, scene.intent().stages[0].reloads);
+}
+
+#[test]
 fn rolled_back() {
     let scene = Scene::new();
     let store = scene.store();
