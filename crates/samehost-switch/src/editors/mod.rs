@@ -3,6 +3,8 @@
 
 mod lines;
 mod my_cnf;
+mod pg_hba;
+mod postgresql;
 mod redis;
 
 use std::path::Path;
@@ -56,7 +58,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &my_cnf::MyCnf];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba];
 
 /// The editor of a name.
 #[must_use]

@@ -6,6 +6,7 @@
 
 mod case;
 mod my_cnf;
+mod postgresql;
 mod redis;
 mod sandbox;
 
