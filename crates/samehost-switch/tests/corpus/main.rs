@@ -9,6 +9,7 @@ mod dotenv;
 mod facts;
 mod my_cnf;
 mod nginx;
+mod postgresql;
 mod redis;
 mod sandbox;
 mod wp_config;

@@ -44,7 +44,7 @@ fn ask(file: &Path, root: &Path) -> BTreeSet<String> {
 fn expected(fact: &str, case: &Case) -> String {
     let to = case.word("to").expect("to:");
     let stays = case.word("stays") == Some("yes");
-    let mode = case.word("access").and_then(|access| access.rsplit(':').next());
+    let mode = case.word("mode").or(case.word("access").and_then(|access| access.rsplit(':').next()));
     let (what, value) = fact.split_once(": ").unwrap_or((fact, ""));
     let key = value.split(' ').next().unwrap_or_default();
     if let Some(path) = to.strip_prefix("unix:") {
@@ -54,7 +54,7 @@ fn expected(fact: &str, case: &Case) -> String {
             ("listens on TCP", _) if closes => format!("{what}: "),
             ("mode of the socket", _) => match (mode, value) {
                 (Some(mode), _) => format!("{what}: {mode}"),
-                (None, "none") => format!("{what}: {}", case.word("mode").unwrap_or("755")),
+                (None, "none") => format!("{what}: 755"),
                 _ => fact.into(),
             },
             ("says", "unixsocket") => format!("says: unixsocket {path}"),

@@ -91,7 +91,7 @@ impl Editing<'_> {
         let path = self.path()?;
         match socket(&self.options, SERVER).map(|entry| (entry.clone(), entry.value.clone())) {
             Some((_, Some(value))) if value == path => {}
-            Some((entry, value)) if self.setting.name != "server, socket" => {
+            Some((entry, value)) if self.setting.name != "server, socket" || self.goal.stays => {
                 let present = value.unwrap_or_default();
                 return Err(refuse(
                     &entry.file,

@@ -66,7 +66,7 @@ impl Editing<'_> {
         let mut place = None;
         match self.configuration.last("unixsocket") {
             Some(at) if at.value() == path.as_bytes() => place = Some(at),
-            Some(at) if at.value().is_empty() || self.setting.name == "unixsocket" => {
+            Some(at) if at.value().is_empty() || (self.setting.name == "unixsocket" && !goal.stays) => {
                 self.replace(at, path)?;
                 place = Some(at);
             }
@@ -94,8 +94,16 @@ impl Editing<'_> {
     /// Writes who may use the socket.
     fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<(), Refusal> {
         let octal = |value: &[u8]| u32::from_str_radix(utf8(value)?, 8).ok();
+        let covers = |at: &Directive| {
+            let (present, wanted) = (octal(at.value())?, octal(perm.as_bytes())?);
+            // A socket that is there and lets them in stays as it is: others use it.
+            let there = socket.is_some_and(|at| {
+                Some(at.value()) == self.goal.endpoint.path().map(|path| path.as_os_str().as_encoded_bytes())
+            });
+            Some(present == wanted || (there && present & wanted == wanted))
+        };
         match self.configuration.last("unixsocketperm") {
-            Some(at) if octal(at.value()) == octal(perm.as_bytes()) => Ok(()),
+            Some(at) if covers(at) == Some(true) => Ok(()),
             Some(at) => self.replace(at, perm),
             None => {
                 let new = format!("unixsocketperm {perm}");
