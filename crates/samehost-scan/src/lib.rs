@@ -23,7 +23,7 @@ pub use diag::Counters;
 pub use error::ScanError;
 pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
 pub use known::{KNOWN, Known, UnixSocket, known_service};
-pub use observe::observe;
+pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict};
 pub use target::{Target, TargetError, without_password};
 pub use verify::{VerifyError, expect, verify};

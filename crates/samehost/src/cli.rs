@@ -14,7 +14,7 @@ use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload
 use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
-pub use find::{HowOptions, ScanOptions, VerifyOptions};
+pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
 
 use crate::output::OutputOptions;
@@ -46,6 +46,8 @@ pub enum Verb {
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
+    /// What talks to what, live: traffic of each pair, and what could use a Unix socket
+    Top(TopOptions),
     /// Which transport is really in use, with proof from the kernel
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words

@@ -9,6 +9,7 @@ mod progress;
 mod reproduce;
 mod signals;
 mod storage;
+mod top;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Some(Verb::Bench(bench)) => commands::bench(&bench),
         Some(Verb::Reproduce(options)) => commands::reproduce(&options),
         Some(Verb::Scan(options)) => commands::scan(&options),
+        Some(Verb::Top(options)) => commands::top(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),
         Some(Verb::Serve(options)) => commands::serve(&options),

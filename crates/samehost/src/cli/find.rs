@@ -1,4 +1,4 @@
-//! Options of the verbs that find and prove: scan, verify, how.
+//! Options of the verbs that find and prove: scan, top, verify, how.
 
 use std::time::Duration;
 
@@ -15,6 +15,13 @@ pub struct ScanOptions {
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct TopOptions {
+    /// Time from one look to the next
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "1s")]
+    pub interval: Duration,
 }
 
 #[derive(Args, Clone, Debug)]

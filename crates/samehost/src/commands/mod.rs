@@ -11,6 +11,7 @@ mod scan;
 mod serve;
 mod shell;
 mod supervise;
+mod top;
 mod verify;
 
 pub use bench::{bench, request as bench_request};
@@ -20,8 +21,9 @@ pub use history::history;
 pub use how::how;
 pub use report::report;
 pub use reproduce::reproduce;
-pub use scan::scan;
+pub use scan::{calibrate, scan};
 pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise};
+pub use top::top;
 pub use verify::verify;

@@ -53,8 +53,11 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 
-/// Measures what TCP costs more than a Unix socket on this machine.
-fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
+/// Measures what TCP costs more than a Unix socket on this machine; none when it was stopped too early.
+///
+/// # Errors
+/// When it cannot be measured.
+pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
         let line = PartLine { label: label.into(), kind, metric, connections: None };

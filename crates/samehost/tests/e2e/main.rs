@@ -18,4 +18,5 @@ mod scan;
 mod serve;
 mod stored;
 mod support;
+mod top;
 mod verify;
