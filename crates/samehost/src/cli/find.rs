@@ -12,6 +12,9 @@ pub struct ScanOptions {
     /// Measure the traffic of TCP connections for this long, and predict what a switch would save
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// Connect to local services of unknown kind, and recognise them by what they say
+    #[arg(long)]
+    pub greet: bool,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

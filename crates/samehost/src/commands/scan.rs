@@ -32,6 +32,9 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    if options.greet {
+        samehost_scan::greet(&mut scan);
+    }
     samehost_scan::advise(&mut scan);
     if let Some(period) = options.observe {
         samehost_scan::observe(&mut scan, period, &interrupted);

@@ -138,11 +138,7 @@ fn line(row: &Row, state: &State) -> TableRow<'static> {
         Span::raw(rate(row.traffic.map(|traffic| traffic.segments_per_s), "per_s")),
         Span::styled(saving, tone),
     ];
-    TableRow::new(cells.into_iter().map(|span| span.content.into_owned().into()).enumerate().map(
-        |(index, text): (usize, String)| {
-            aligned(index, Span::styled(text, if index == 6 { tone } else { Style::new() }))
-        },
-    ))
+    TableRow::new(cells.into_iter().enumerate().map(|(index, span)| aligned(index, span)))
 }
 
 fn details(frame: &mut Frame<'_>, area: Rect, state: &mut State) {

@@ -72,31 +72,42 @@ const ROWS: &[Row] = &[
 ];
 
 /// The servers that the clients meet.
-struct Servers {
+pub(crate) struct Servers {
     home: Home,
     _held: Vec<Held>,
+    /// The command that runs another in the servers' network namespace; empty for the own one.
+    enter: String,
 }
 
 /// Where a service is: socket for the words, and port.
-struct Place {
-    socket: PathBuf,
-    port: u16,
+pub(crate) struct Place {
+    pub(crate) socket: PathBuf,
+    pub(crate) port: u16,
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Servers {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Servers::entered(String::new())
+    }
+
+    /// Servers in the network namespace of a process.
+    pub(crate) fn inside(pid: u32) -> Self {
+        Servers::entered(format!("nsenter -t {pid} -n "))
+    }
+
+    fn entered(enter: String) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let home = Home::new();
         // PostgreSQL refuses to run as root: its user must pass through.
         fs::set_permissions(home.path(""), fs::Permissions::from_mode(0o711)).unwrap();
-        Servers { home, _held: Vec::new() }
+        Servers { home, _held: Vec::new(), enter }
     }
 
-    fn start(&mut self, service: &str) -> Place {
+    pub(crate) fn start(&mut self, service: &str) -> Place {
         let port = free_port();
         let folder = self.home.path(service);
         fs::create_dir(&folder).unwrap();
@@ -139,9 +150,13 @@ impl Servers {
                 (socket, format!("exec memcached -u root -l 127.0.0.1 -p {port}"))
             }
         };
+        let command = command.replacen("exec ", &format!("exec {}", self.enter), 1);
         self._held.push(Held::start("sh", &["-c", &command]));
         wait_for(service, || std::os::unix::net::UnixStream::connect(&socket).ok());
-        wait_for(service, || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        let probe = format!("{}nc -z 127.0.0.1 {port}", self.enter);
+        wait_for(service, || {
+            Command::new("sh").args(["-c", &probe]).status().unwrap().success().then_some(())
+        });
         Place { socket, port }
     }
 }
