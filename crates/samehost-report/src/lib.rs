@@ -39,7 +39,7 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-pub use checkup::{Finding, FindingKind, Running};
+pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
 pub use html::render_page;
 pub use json::reproduction_as_json;

@@ -1,6 +1,7 @@
 //! samehost: the hop between programs on one machine, measured.
 
 mod checkup_parts;
+mod checkup_worth;
 mod cli;
 mod commands;
 mod exit;

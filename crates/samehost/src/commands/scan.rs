@@ -81,7 +81,7 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
     Ok(Costs::of(&cpu, &latency))
 }
 
-fn measured(report: &Report, metric: &str) -> Option<Measured> {
+pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {
     let comparison = report.comparisons.iter().find(|comparison| comparison.metric == metric)?;
     Some(Measured {
         tcp: comparison.baseline_value,

@@ -48,7 +48,7 @@ fn servers_under_other_names_are_known_by_what_they_say() {
     let start_redis =
         |port: &str, more: &[&str]| Held::start(&redis, &[&["--port", port], &common[..], more].concat());
     // Redis writes its program's own name over its title; the name of the process stays that of the file.
-    let title = ["--proc-title-template", "{title}"];
+    let title = ["--set-proc-title", "no"];
     let mut servers = vec![
         ("redis", start_redis(&redis_port, &title), redis_port),
         (
