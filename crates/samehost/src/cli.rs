@@ -15,7 +15,7 @@ use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload
 use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
-pub use find::{HowOptions, ScanOptions, VerifyOptions};
+pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
 pub use switch::SwitchOptions;
 
@@ -49,6 +49,9 @@ pub enum Verb {
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
     /// Which transport is really in use, with proof from the kernel and the server
+    /// What talks to what, live: traffic of each pair, and what could use a Unix socket
+    Top(TopOptions),
+    /// Which transport is really in use, with proof from the kernel
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),

@@ -1,6 +1,7 @@
 //! samehost: the hop between programs on one machine, measured.
 
 mod checkup_parts;
+mod checkup_worth;
 mod cli;
 mod commands;
 mod exit;
@@ -9,6 +10,7 @@ mod progress;
 mod reproduce;
 mod signals;
 mod storage;
+mod top;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Some(Verb::Bench(bench)) => commands::bench(&bench),
         Some(Verb::Reproduce(options)) => commands::reproduce(&options),
         Some(Verb::Scan(options)) => commands::scan(&options),
+        Some(Verb::Top(options)) => commands::top(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),
         Some(Verb::Switch(options)) => commands::switch(&options),

@@ -2,6 +2,7 @@
 //! in the way. A blocker is one file and one line in [`BLOCKERS`]; it looks and reports, and changes nothing.
 
 mod accounts;
+mod acl;
 mod address_lost;
 mod ahead;
 mod backlog;

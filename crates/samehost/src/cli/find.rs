@@ -1,4 +1,4 @@
-//! Options of the verbs that find and prove: scan, verify, how.
+//! Options of the verbs that find and prove: scan, top, verify, how.
 
 use std::time::Duration;
 
@@ -12,9 +12,19 @@ pub struct ScanOptions {
     /// Measure the traffic of TCP connections for this long, and predict what a switch would save
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// Connect to local services of unknown kind, and recognise them by what they say
+    #[arg(long)]
+    pub greet: bool,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct TopOptions {
+    /// Time from one look to the next
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "1s")]
+    pub interval: Duration,
 }
 
 #[derive(Args, Clone, Debug)]

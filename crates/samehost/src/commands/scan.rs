@@ -33,6 +33,20 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let scan = look(options.observe, options.quiet, &interrupted)?;
+    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    if options.greet {
+        samehost_scan::greet(&mut scan);
+    }
+    samehost_scan::advise(&mut scan);
+    if let Some(period) = options.observe {
+        samehost_scan::observe(&mut scan, period, &interrupted);
+        if !scan.advice.is_empty()
+            && !interrupted.load(Ordering::Relaxed)
+            && let Some(costs) = calibrate(&interrupted, options.quiet)?
+        {
+            samehost_scan::predict(&mut scan, &costs);
+        }
+    }
     let mut bytes = Vec::new();
     if options.json {
         serde_json::to_writer(&mut bytes, &scan)?;
@@ -66,6 +80,11 @@ pub(super) fn look(
 
 /// Measures what TCP costs more than a Unix socket on this machine.
 fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
+/// Measures what TCP costs more than a Unix socket on this machine; none when it was stopped too early.
+///
+/// # Errors
+/// When it cannot be measured.
+pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
         let line = PartLine { label: label.into(), kind, metric, connections: None };
@@ -86,7 +105,7 @@ fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Optio
     Ok(Costs::of(&cpu, &latency))
 }
 
-fn measured(report: &Report, metric: &str) -> Option<Measured> {
+pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {
     let comparison = report.comparisons.iter().find(|comparison| comparison.metric == metric)?;
     Some(Measured {
         tcp: comparison.baseline_value,
