@@ -4,8 +4,8 @@
 mod lines;
 mod my_cnf;
 mod nginx;
-mod php;
 mod pg_hba;
+mod php;
 mod postgresql;
 mod redis;
 mod wp_config;
@@ -87,9 +87,15 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] =
-    &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf];
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba];
+pub const EDITORS: &[&dyn Editor] = &[
+    &redis::Redis,
+    &dotenv::Dotenv,
+    &wp_config::WpConfig,
+    &nginx::Nginx,
+    &my_cnf::MyCnf,
+    &postgresql::Postgresql,
+    &pg_hba::PgHba,
+];
 
 /// The editor of a name.
 #[must_use]

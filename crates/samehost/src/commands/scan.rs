@@ -32,21 +32,7 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
         return Err(WrongUse("--observe takes 1s to 24h".into()).into());
     }
     let interrupted = signals::watch()?;
-    let scan = look(options.observe, options.quiet, &interrupted)?;
-    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    if options.greet {
-        samehost_scan::greet(&mut scan);
-    }
-    samehost_scan::advise(&mut scan);
-    if let Some(period) = options.observe {
-        samehost_scan::observe(&mut scan, period, &interrupted);
-        if !scan.advice.is_empty()
-            && !interrupted.load(Ordering::Relaxed)
-            && let Some(costs) = calibrate(&interrupted, options.quiet)?
-        {
-            samehost_scan::predict(&mut scan, &costs);
-        }
-    }
+    let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
     let mut bytes = Vec::new();
     if options.json {
         serde_json::to_writer(&mut bytes, &scan)?;
@@ -61,10 +47,14 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
 /// A scan with advice, and where the traffic was watched with what a switch would save.
 pub(super) fn look(
     observe: Option<Duration>,
+    greet: bool,
     quiet: bool,
     interrupted: &Arc<AtomicBool>,
 ) -> anyhow::Result<Scan> {
     let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    if greet {
+        samehost_scan::greet(&mut scan);
+    }
     samehost_scan::advise(&mut scan);
     if let Some(period) = observe {
         samehost_scan::observe(&mut scan, period, interrupted);
@@ -78,8 +68,6 @@ pub(super) fn look(
     Ok(scan)
 }
 
-/// Measures what TCP costs more than a Unix socket on this machine.
-fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
 /// Measures what TCP costs more than a Unix socket on this machine; none when it was stopped too early.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::{output, signals};
 
 pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let interrupted = signals::watch()?;
-    let scan = scan::look(Some(options.observe), options.json, &interrupted)?;
+    let scan = scan::look(Some(options.observe), false, options.json, &interrupted)?;
     let mut targets = BTreeSet::new();
     for advice in &scan.advice {
         let who = format!("{} → {}", advice.client, service(&scan, advice));
