@@ -1,6 +1,7 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod drupal;
 mod php;
 mod wp_config;
 
@@ -55,7 +56,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&wp_config::WpConfig];
+pub const EDITORS: &[&dyn Editor] = &[&wp_config::WpConfig, &drupal::Drupal];
 
 /// The editor of a name.
 #[must_use]

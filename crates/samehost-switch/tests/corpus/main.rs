@@ -84,6 +84,7 @@ fn outcome(editor: &dyn samehost_switch::Editor, case: &Case, file: &Path, root:
         };
     }
     match propose(editor, file, &Disk, &moves) {
+        Ok(proposals) if proposals.is_empty() => Outcome::Nothing(reading.settings),
         Ok(proposals) => {
             Outcome::Edited(proposals.into_iter().map(|proposal| (proposal.file, proposal.after)).collect())
         }

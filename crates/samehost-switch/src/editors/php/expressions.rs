@@ -8,7 +8,7 @@ use super::literal::{Quoting, content, decode, indentation};
 use super::run::Run;
 use super::source::{Source, children};
 use super::statements::place;
-use super::value::{Entry, Item, Value, Valued};
+use super::value::{Entry, Item, Value, Valued, next};
 
 /// Nothing is followed that is nested deeper.
 pub(super) const DEEPEST: usize = 150;
@@ -364,7 +364,6 @@ impl Run<'_> {
 
     fn array(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let mut items: Vec<Item> = Vec::new();
-        let mut next = 0;
         for element in children(node) {
             let parts = children(element);
             let (key, value) = match parts.as_slice() {
@@ -373,15 +372,13 @@ impl Run<'_> {
                 _ => return self.opaque(source, node, "this array takes in other values"),
             };
             let key = match key {
-                None => Some(next.to_string().into_bytes()),
+                None => Some(next(&items).to_string().into_bytes()),
                 Some(key) => self.evaluate(source, key).value.text(),
             };
             let valued = self.evaluate(source, value);
             let Some(key) = key else {
                 return self.opaque(source, node, "which key an element of this array has is not known");
             };
-            let number = std::str::from_utf8(&key).ok().and_then(|key| key.parse::<i64>().ok());
-            next = number.map_or(next, |number| next.max(number.saturating_add(1)));
             let entry = Entry::Element(place(source, element));
             match items.iter_mut().find(|item| item.key == key) {
                 Some(item) => (item.value, item.entry) = (valued, entry),
