@@ -32,6 +32,9 @@ impl Files for Memory {
     }
 }
 
+/// An editor, a file of its corpus, and those beside it.
+type Torn = (&'static dyn Editor, PathBuf, BTreeMap<PathBuf, Vec<u8>>);
+
 /// One tear of a file.
 #[derive(Clone, Debug)]
 enum Tear {
@@ -163,7 +166,7 @@ fn files(case: &Case, root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn editors_keep_their_promises_on_torn_files() {
     let root = Path::new("/samehost");
-    let mut all: Vec<(&dyn Editor, PathBuf, BTreeMap<PathBuf, Vec<u8>>)> = Vec::new();
+    let mut all: Vec<Torn> = Vec::new();
     for editor in EDITORS {
         for case in Case::all(editor.name()) {
             all.push((*editor, case.file(root), files(&case, root)));

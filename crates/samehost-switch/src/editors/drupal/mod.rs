@@ -177,7 +177,7 @@ fn server(
 ) -> Result<Vec<Edit>, String> {
     let mut edits = Vec::new();
     match connection.item("host") {
-        Some(item) if connection.text("host").as_deref() == Some(host) => drop(item),
+        Some(_) if connection.text("host").as_deref() == Some(host) => {}
         Some(item) => edits.push(change(item, host)?),
         None => edits.push(add(connection.anchor(), outcome, "host", host)?),
     }

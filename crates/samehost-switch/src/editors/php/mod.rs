@@ -8,6 +8,7 @@ mod opaque;
 mod run;
 mod source;
 mod statements;
+mod strings;
 mod value;
 
 pub(crate) use literal::{Quoting, content, encode};
