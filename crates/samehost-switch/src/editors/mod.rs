@@ -5,6 +5,7 @@ mod lines;
 mod my_cnf;
 mod nginx;
 mod pg_hba;
+mod drupal;
 mod php;
 mod postgresql;
 mod redis;
@@ -87,15 +88,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[
-    &redis::Redis,
-    &dotenv::Dotenv,
-    &wp_config::WpConfig,
-    &nginx::Nginx,
-    &my_cnf::MyCnf,
-    &postgresql::Postgresql,
-    &pg_hba::PgHba,
-];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal];
 
 /// The editor of a name.
 #[must_use]

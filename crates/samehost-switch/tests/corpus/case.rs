@@ -43,14 +43,14 @@ pub(crate) enum Outcome {
 pub(crate) struct Case {
     pub(crate) path: PathBuf,
     header: String,
-    before: BTreeMap<String, Part>,
+    pub(crate) before: BTreeMap<String, Part>,
     after: BTreeMap<String, String>,
     refused: Option<(String, String)>,
     nothing: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     text: String,
     flags: Vec<String>,
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use samehost_model::{Endpoint, Protocol};
-use samehost_switch::{Role, Setting};
+use samehost_switch::{Disk, Role, Setting, editor};
 
 use crate::case::Case;
+use crate::listeners::Listeners;
 
 const LEAST_CASES: usize = 80;
 
@@ -107,4 +108,47 @@ fn expected(fact: &str, case: &Case) -> String {
 #[test]
 fn wordpress_reads_what_was_asked() {
     crate::run("wp-config", LEAST_CASES, ask, expected);
+}
+
+#[test]
+fn hosts_mean_what_mysqli_does() {
+    let listeners = Listeners::new();
+    let (port, other) = (listeners.port(), listeners.other());
+    let other = other.display();
+    let hosts = [
+        "localhost".to_owned(),
+        "LOCALHOST".into(),
+        String::new(),
+        format!("localhost:{port}"),
+        format!(":{port}"),
+        format!("{other}"),
+        format!("localhost:{other}"),
+        format!(":{other}"),
+        format!("localhost:{port}:{other}"),
+        format!("127.0.0.1:{port}"),
+        format!("127.0.0.1:{port}:{other}"),
+        format!("127.0.0.1:{port}/x"),
+    ];
+    // As wpdb::db_connect() does.
+    let script = r#"
+        require $argv[2] . '/wp-includes/class-wpdb.php';
+        function absint($value) { return abs((int) $value); }
+        $wpdb = (new ReflectionClass('wpdb'))->newInstanceWithoutConstructor();
+        [$host, $port, $socket, $v6] = $wpdb->parse_db_host($argv[1]);
+        mysqli_real_connect(mysqli_init(), $v6 ? "[$host]" : $host, 'u', 'p', null, $port, $socket, 0);
+    "#;
+    for host in hosts {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wp-config.php");
+        std::fs::write(&file, format!("<?php\ndefine( 'DB_HOST', '{host}' );\n")).unwrap();
+        let reading = editor("wp-config").unwrap().read(&file, &Disk).unwrap();
+        let endpoint = match &reading.settings[0].endpoint {
+            Endpoint::Unix(path) if path == Path::new("/run/mysqld/mysqld.sock") => {
+                Endpoint::Unix(listeners.default())
+            }
+            other => other.clone(),
+        };
+        let mut php = listeners.php(script, &[&host, WORDPRESS]);
+        assert_eq!(listeners.reached(&mut php), [endpoint], "{host}");
+    }
 }

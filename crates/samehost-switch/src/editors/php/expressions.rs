@@ -4,11 +4,10 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::literal::{Quoting, content, decode, indentation};
 use super::run::Run;
 use super::source::{Source, children};
 use super::statements::place;
-use super::value::{Entry, Item, Value, Valued};
+use super::value::{Entry, Item, Value, Valued, next};
 
 /// Nothing is followed that is nested deeper.
 pub(super) const DEEPEST: usize = 150;
@@ -100,65 +99,6 @@ impl Run<'_> {
             Some(inner) => self.evaluate(source, *inner),
             None => Valued::unknown(source.trouble(node, "this is not understood")),
         }
-    }
-
-    /// A string, with the variables in it.
-    fn string(&mut self, source: &Source, node: Node<'_>) -> Valued {
-        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
-        let Some((quoting, mut range)) = content(source, node) else {
-            return unknown("this string is not understood");
-        };
-        let document = matches!(quoting, Quoting::Heredoc | Quoting::Nowdoc);
-        let parts = if node.kind() == "heredoc" { node.child_by_field_name("value") } else { Some(node) };
-        let parts: Vec<Node<'_>> = parts.map(children).unwrap_or_default();
-        let fixed = ["string_content", "escape_sequence", "nowdoc_body", "heredoc_start", "heredoc_end"];
-        let parts: Vec<Node<'_>> = parts.into_iter().filter(|part| !fixed.contains(&part.kind())).collect();
-        if document {
-            let indentation = indentation(source, node);
-            let lines = source.slice(range.clone()).contains(&b'\n');
-            if lines && (!indentation.is_empty() || !parts.is_empty()) {
-                return unknown("this is a text of several lines");
-            }
-            if !source.slice(range.clone()).starts_with(&indentation) && !range.is_empty() {
-                return unknown("this heredoc's indentation is wrong");
-            }
-            range.start = (range.start + indentation.len()).min(range.end);
-        }
-        if parts.is_empty() {
-            return match decode(quoting, source.slice(range.clone())) {
-                Some(text) => {
-                    let mut valued = here(source, node, Value::Text(text));
-                    if let Some(place) = &mut valued.place {
-                        (place.range, place.quoting, place.comment) = (range, quoting, false);
-                    }
-                    valued
-                }
-                None => unknown("this string has an escape that PHP does not know"),
-            };
-        }
-        let mut text = Vec::new();
-        let mut at = range.start;
-        for part in parts {
-            let mut until = part.start_byte();
-            let mut after = part.end_byte();
-            let braces = source.text.get(until.wrapping_sub(1)) == Some(&b'{');
-            if braces && source.text.get(after) == Some(&b'}') {
-                (until, after) = (until - 1, after + 1);
-            }
-            let valued = self.evaluate(source, part);
-            match (valued.value.text(), decode(quoting, source.slice(at..until.max(at)))) {
-                (Some(value), Some(before)) => text.extend([before, value].concat()),
-                _ => return inherit(valued, || source.trouble(node, "this string holds what is not known")),
-            }
-            at = after;
-        }
-        match decode(quoting, source.slice(at..range.end.max(at))) {
-            Some(rest) => text.extend(rest),
-            None => return unknown("this string has an escape that PHP does not know"),
-        }
-        let mut valued = Valued::plain(Value::Text(text));
-        valued.via = Some(source.of(node).to_vec());
-        valued
     }
 
     fn binary(&mut self, source: &Source, node: Node<'_>) -> Valued {
@@ -364,7 +304,6 @@ impl Run<'_> {
 
     fn array(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let mut items: Vec<Item> = Vec::new();
-        let mut next = 0;
         for element in children(node) {
             let parts = children(element);
             let (key, value) = match parts.as_slice() {
@@ -373,15 +312,13 @@ impl Run<'_> {
                 _ => return self.opaque(source, node, "this array takes in other values"),
             };
             let key = match key {
-                None => Some(next.to_string().into_bytes()),
+                None => Some(next(&items).to_string().into_bytes()),
                 Some(key) => self.evaluate(source, key).value.text(),
             };
             let valued = self.evaluate(source, value);
             let Some(key) = key else {
                 return self.opaque(source, node, "which key an element of this array has is not known");
             };
-            let number = std::str::from_utf8(&key).ok().and_then(|key| key.parse::<i64>().ok());
-            next = number.map_or(next, |number| next.max(number.saturating_add(1)));
             let entry = Entry::Element(place(source, element));
             match items.iter_mut().find(|item| item.key == key) {
                 Some(item) => (item.value, item.entry) = (valued, entry),
@@ -393,12 +330,12 @@ impl Run<'_> {
 }
 
 /// A value that is written here.
-fn here(source: &Source, node: Node<'_>, value: Value) -> Valued {
+pub(super) fn here(source: &Source, node: Node<'_>, value: Value) -> Valued {
     Valued { value, place: Some(place(source, node)), via: None }
 }
 
 /// Not known for the reason of a part, or else for this one.
-fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) -> Valued {
+pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) -> Valued {
     match valued.value {
         Value::Unknown(_) => valued,
         _ => Valued::unknown(trouble()),

@@ -8,9 +8,10 @@ mod opaque;
 mod run;
 mod source;
 mod statements;
+mod strings;
 mod value;
 
-pub(crate) use literal::{Quoting, encode};
+pub(crate) use literal::{Quoting, content, encode};
 pub(crate) use run::{Outcome, Setup, execute};
-pub(crate) use source::Source;
-pub(crate) use value::{Constant, Entry, Item, Place, State, Trouble, Value, Valued};
+pub(crate) use source::{Source, children};
+pub(crate) use value::{Constant, Entry, Item, Place, Trouble, Value, Valued};

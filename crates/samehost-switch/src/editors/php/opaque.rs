@@ -55,8 +55,18 @@ impl Run<'_> {
     }
 
     fn scan(&mut self, source: &Source, top: Node<'_>, reach: Reach, reason: &str) {
+        let mut passed = 0;
         for node in walk(top) {
+            if node.start_byte() < passed {
+                continue;
+            }
             match node.kind() {
+                // Its body was read with the file's declarations.
+                "anonymous_function" | "arrow_function" | "method_declaration" | "function_definition"
+                    if node != top =>
+                {
+                    passed = node.end_byte();
+                }
                 "string" | "encapsed_string" => self.mention(source, node, reason),
                 "function_call_expression" => self.scan_call(source, node, reach, reason),
                 "member_call_expression"

@@ -31,11 +31,7 @@ impl Source {
         let ascii: Vec<u8> = text.iter().map(|byte| if byte.is_ascii() { *byte } else { b'Z' }).collect();
         let mut tree = tree(&ascii).ok_or_else(|| trouble(0, "the PHP parser gave up"))?;
         if tree.root_node().has_error() {
-            // What follows __halt_compiler is data.
-            let end = walk(tree.root_node()).find(|node| is_halt(*node, &ascii)).map(|node| node.end_byte());
-            if let Some(shorter) = end.and_then(|end| self::tree(&ascii[..end])) {
-                tree = shorter;
-            }
+            tree = halted(&ascii, &tree).unwrap_or(tree);
         }
         let source = Source { path: path.to_owned(), text, tree };
         if source.root().has_error() {
@@ -85,7 +81,8 @@ impl Source {
 
     /// Some of its bytes.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
-        self.text.get(range).unwrap_or_default()
+        // The tree of a halted program may be longer than what it was made of.
+        self.text.get(range.start..range.end.min(self.text.len())).unwrap_or_default()
     }
 
     /// The bytes of a node.
@@ -105,9 +102,18 @@ fn tree(text: &[u8]) -> Option<Tree> {
     parser.parse(text, None)
 }
 
-fn is_halt(node: Node<'_>, text: &[u8]) -> bool {
-    let name = node.child_by_field_name("function").filter(|_| node.kind() == "function_call_expression");
-    name.is_some_and(|name| text[name.byte_range()].eq_ignore_ascii_case(b"__halt_compiler"))
+/// The program before `__halt_compiler();`, behind which anything may stand: it is data.
+fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
+    const HALT: &[u8] = b"__halt_compiler";
+    let is_halt = |node: &Node<'_>, text: &[u8]| {
+        node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
+    };
+    let at = walk(tree.root_node()).find(|node| is_halt(node, text))?.start_byte();
+    let shorter = [&text[..at], HALT, b"();"].concat();
+    let tree = self::tree(&shorter).filter(|tree| !tree.root_node().has_error())?;
+    // Where it stands in text between PHP, it is none.
+    let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
+    called.then_some(tree)
 }
 
 /// A node and all below it, in the order of the text. Not recursive: a file may nest as deep as it likes.

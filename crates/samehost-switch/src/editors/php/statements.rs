@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::run::Run;
 use super::source::{Source, children};
-use super::value::{Place, State, Value, Valued};
+use super::value::{Key, Place, State, Value, Valued};
 
 impl Run<'_> {
     /// The statements of a block.
@@ -197,7 +197,8 @@ impl Run<'_> {
         while base.kind() == "subscript_expression" {
             let parts = children(base);
             let key = match parts.as_slice() {
-                [_, index] => self.evaluate(source, *index).value.text(),
+                [_, index] => self.evaluate(source, *index).value.text().map(Key::Named),
+                [_] => Some(Key::Next),
                 _ => None,
             };
             keys.push(key);

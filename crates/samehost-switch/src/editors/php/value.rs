@@ -212,8 +212,17 @@ impl State {
     }
 }
 
+/// Which element of an array is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// `[key]`
+    Named(Vec<u8>),
+    /// `[]`: one after the last.
+    Next,
+}
+
 /// Sets an element of an array, as `$slot[key]… = value` does.
-pub(super) fn put(slot: &mut Valued, keys: &[Vec<u8>], valued: Valued, place: &Place) {
+pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place) {
     let Some((key, rest)) = keys.split_first() else {
         *slot = valued;
         return;
@@ -223,8 +232,12 @@ pub(super) fn put(slot: &mut Valued, keys: &[Vec<u8>], valued: Valued, place: &P
     }
     match &mut slot.value {
         Value::Array(items) => {
+            let key = match key {
+                Key::Named(key) => key.clone(),
+                Key::Next => next(items).to_string().into_bytes(),
+            };
             let entry = Entry::Statement(place.clone());
-            match items.iter_mut().find(|item| item.key == *key) {
+            match items.iter_mut().find(|item| item.key == key) {
                 Some(item) => {
                     put(&mut item.value, rest, valued, place);
                     if rest.is_empty() {
@@ -234,7 +247,7 @@ pub(super) fn put(slot: &mut Valued, keys: &[Vec<u8>], valued: Valued, place: &P
                 None => {
                     let mut value = Valued::plain(Value::Null);
                     put(&mut value, rest, valued, place);
-                    items.push(Item { key: key.clone(), value, entry });
+                    items.push(Item { key, value, entry });
                 }
             }
         }
@@ -244,4 +257,10 @@ pub(super) fn put(slot: &mut Valued, keys: &[Vec<u8>], valued: Valued, place: &P
             *slot = Valued::unknown(trouble);
         }
     }
+}
+
+/// The number that PHP gives to an element without a key.
+pub(super) fn next(items: &[Item]) -> i64 {
+    let numbers = items.iter().filter_map(|item| std::str::from_utf8(&item.key).ok()?.parse::<i64>().ok());
+    numbers.max().map_or(0, |number| number.saturating_add(1).max(0))
 }

@@ -227,7 +227,8 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>,
             (Value::Unknown(trouble), _) => return Err(refuse(file, trouble, name)),
             (_, Some(text)) => text,
             (_, None) => {
-                return Err(refuse(file, &Trouble::new(file, 0, "an array is no host"), name));
+                let line = mention(outcome, file, name);
+                return Err(refuse(file, &Trouble::new(file, line, "an array is no host"), name));
             }
         };
         let line = valued.place.as_ref().map_or(0, |place| place.line);
@@ -243,7 +244,7 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>,
             (Some(place), None) => places.push(place.clone()),
             (Some(place), Some(via)) if once(outcome, via) => places.push(place.clone()),
             (_, via) => {
-                let via = String::from_utf8_lossy(via.as_deref().unwrap_or(b"an expression")).into_owned();
+                let via = shown(via.as_deref());
                 let reason = format!("{name} is taken from {via}, which may be used for other things too");
                 let line = mention(outcome, file, name);
                 return Err(refuse(file, &Trouble { reason, line, ..said }, name));
@@ -267,7 +268,18 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>,
 
 fn lines(alternatives: &[php::Valued]) -> Vec<String> {
     let places = alternatives.iter().filter_map(|valued| valued.place.as_ref());
-    places.map(|place| place.line.to_string()).collect()
+    let mut lines: Vec<u32> = places.map(|place| place.line).collect();
+    lines.sort_unstable();
+    lines.iter().map(u32::to_string).collect()
+}
+
+/// A variable or constant by its name; anything longer may hold what nobody should see.
+fn shown(via: Option<&[u8]>) -> String {
+    let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$[]'\"".contains(byte);
+    match via {
+        Some(via) if via.iter().all(name) => String::from_utf8_lossy(via).into_owned(),
+        _ => "an expression".into(),
+    }
 }
 
 /// The first line of a file that names a constant.

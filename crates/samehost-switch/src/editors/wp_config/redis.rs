@@ -154,7 +154,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
         }
     }
     if !lines.is_empty() {
-        edits.push(insert(anchor, outcome, &lines).map_err(|reason| refusal(reason))?);
+        edits.push(insert(anchor, outcome, &lines).map_err(refusal)?);
     }
     Ok(edits)
 }
