@@ -2,6 +2,7 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod nginx;
+pub mod php_fpm;
 
 use std::path::Path;
 
@@ -54,7 +55,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&nginx::Nginx];
+pub const EDITORS: &[&dyn Editor] = &[&nginx::Nginx, &php_fpm::PhpFpm];
 
 /// The editor of a name.
 #[must_use]

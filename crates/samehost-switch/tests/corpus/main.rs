@@ -6,6 +6,7 @@
 
 mod case;
 mod nginx;
+mod php_fpm;
 
 use std::collections::BTreeSet;
 use std::path::Path;
