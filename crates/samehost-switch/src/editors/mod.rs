@@ -10,6 +10,7 @@ mod php;
 mod postgresql;
 mod redis;
 mod wp_config;
+pub mod php_fpm;
 
 use std::path::Path;
 
@@ -88,7 +89,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm];
 
 /// The editor of a name.
 #[must_use]

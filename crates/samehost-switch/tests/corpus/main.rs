@@ -15,6 +15,7 @@ mod sandbox;
 mod drupal;
 mod listeners;
 mod wp_config;
+mod php_fpm;
 
 use std::collections::BTreeSet;
 use std::path::Path;
