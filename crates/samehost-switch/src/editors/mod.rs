@@ -8,10 +8,15 @@ use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
+mod database_yml;
+mod django;
 mod dotenv;
+mod erb;
 mod spelling;
 mod splice;
+mod thin_yml;
 mod url;
+mod yaml;
 
 /// An editor of one format.
 pub trait Editor: Sync {
@@ -81,7 +86,8 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv];
+pub const EDITORS: &[&dyn Editor] =
+    &[&redis::Redis, &dotenv::Dotenv, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml];
 
 /// The editor of a name.
 #[must_use]

@@ -79,7 +79,8 @@ fn pg_connection_string() -> PathBuf {
 #[test]
 fn a_fact_moves_by_its_endpoint_or_its_name() {
     // The mapping that the proofs rest on, held once without any program.
-    let case = Case::all("dotenv").into_iter().find(|case| case.path.ends_with("laravel-mysql.case")).unwrap();
+    let case =
+        Case::all("dotenv").into_iter().find(|case| case.path.ends_with("laravel-mysql.case")).unwrap();
     let moved = crate::facts::moved("DB_HOST endpoint=tcp:127.0.0.1:3306", &case);
     assert_eq!(moved, "DB_HOST endpoint=unix:/run/mysqld/mysqld.sock");
     assert_eq!(crate::facts::moved("APP_NAME=Laravel", &case), "APP_NAME=Laravel");

@@ -15,7 +15,10 @@ pub(crate) fn of(mut command: Command) -> BTreeSet<String> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {out}{err}");
     let facts: BTreeSet<String> = out.lines().map(str::to_owned).collect();
-    assert!(facts.iter().any(|fact| fact.contains(" endpoint=")), "{command:?} names no endpoint: {out}{err}");
+    assert!(
+        facts.iter().any(|fact| fact.contains(" endpoint=")),
+        "{command:?} names no endpoint: {out}{err}"
+    );
     facts
 }
 

@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod database_yml;
+mod django;
 mod dotenv;
 mod facts;
 mod redis;
 mod sandbox;
+mod thin_yml;
 
 use std::collections::BTreeSet;
 use std::path::Path;
