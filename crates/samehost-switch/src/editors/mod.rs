@@ -16,10 +16,15 @@ use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
+mod database_yml;
+mod django;
 mod dotenv;
+mod erb;
 mod spelling;
 mod splice;
+mod thin_yml;
 mod url;
+mod yaml;
 
 /// An editor of one format.
 pub trait Editor: Sync {
@@ -89,7 +94,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml];
 
 /// The editor of a name.
 #[must_use]

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod database_yml;
+mod django;
 mod dotenv;
 mod facts;
 mod my_cnf;
@@ -16,6 +18,7 @@ mod drupal;
 mod listeners;
 mod wp_config;
 mod php_fpm;
+mod thin_yml;
 
 use std::collections::BTreeSet;
 use std::path::Path;
