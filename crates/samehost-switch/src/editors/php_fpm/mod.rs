@@ -91,6 +91,17 @@ impl Editor for PhpFpm {
         Ok(edits)
     }
 
+    fn transition(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Option<Vec<Edit>>, Refusal> {
+        let (path, text) = second_pool(file, files, setting, goal)?;
+        Ok(Some(vec![Edit::new(&path, 0..0, text)]))
+    }
+
     fn check(&self, file: &Path) -> Option<Vec<String>> {
         let main = pools::main_path(file, &crate::Disk).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
