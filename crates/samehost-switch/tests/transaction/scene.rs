@@ -74,8 +74,8 @@ impl Scene {
             )
             .unwrap();
         }
-        fs::set_permissions(self.path("site.conf"), fs::Permissions::from_mode(0o400)).unwrap();
         attribute(&self.path("site.conf"), "user.note", b"kept");
+        fs::set_permissions(self.path("site.conf"), fs::Permissions::from_mode(0o400)).unwrap();
         access_list(&self.path("pool.conf"), 65534);
     }
 
