@@ -79,8 +79,12 @@ fn attempt(
         database: hop.setting.database.clone(),
     };
     let identity = &applicant.identity;
-    let who =
-        As { pid: applicant.pid, uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
+    let who = As {
+        pid: applicant.present(),
+        uid: identity.uid,
+        gid: identity.gid,
+        groups: identity.groups.clone(),
+    };
     log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, PATIENCE)
 }
 

@@ -12,7 +12,7 @@ mod postgresql;
 mod redis;
 mod wp_config;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
@@ -69,6 +69,11 @@ pub trait Editor: Sync {
     /// that answers: an edit with `Goal::stays` then does that.
     fn connects_to_both(&self, _setting: &Setting) -> bool {
         false
+    }
+
+    /// The socket of a setting's server, of a path for them all: where servers number their sockets, one for each.
+    fn socket(&self, _setting: &Setting, path: &Path) -> PathBuf {
+        path.to_owned()
     }
 
     /// For a server that listens at one place only: edits after which a copy of it listens at the goal beside it, for a

@@ -4,7 +4,7 @@
 //! Thin makes its socket with no mask, so that everybody who reaches it may use it: what a goal says of access is the
 //! directory's to see to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol};
 
@@ -79,6 +79,13 @@ impl Editor for ThinYml {
                 "socket: /run/thin/thin.sock, below the port: thin.0.sock and so on are made of it",
             )
         })
+    }
+
+    fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
+        match setting.name.strip_prefix("server ") {
+            Some(number) => path.with_extension(format!("{number}.sock")),
+            None => path.to_owned(),
+        }
     }
 
     fn check(&self, file: &Path) -> Option<Vec<String>> {

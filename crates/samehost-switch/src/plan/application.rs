@@ -15,6 +15,8 @@ use crate::setting::Uptake;
 pub(crate) struct Applicant {
     /// A process whose view of the file system and whose rights count.
     pub(crate) pid: Option<u32>,
+    /// The one that started it, which has the same view, and outlives a reload.
+    pub(crate) parent: Option<u32>,
     /// Who it is.
     pub(crate) identity: Identity,
     /// For people: `php-fpm (www-data)`.
@@ -22,12 +24,19 @@ pub(crate) struct Applicant {
 }
 
 impl Applicant {
+    /// A process of it that is there now.
+    pub(crate) fn present(&self) -> Option<u32> {
+        let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        self.pid.filter(is_there).or(self.parent.filter(is_there))
+    }
+
     /// This program itself, where nobody else is known.
     pub(crate) fn ourselves() -> Self {
         let identity =
             identity(std::process::id()).unwrap_or(Identity { uid: 0, gid: 0, groups: Vec::new() });
         Applicant {
             pid: None,
+            parent: None,
             identity,
             name: "this user (no process of the application was seen; --user NAME tries as another)".into(),
         }
@@ -68,7 +77,8 @@ pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec
         }
         let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
         let name = format!("{} ({user})", process.name);
-        found.push(Applicant { pid: Some(process.pid), identity, name });
+        let parent = Some(process.parent).filter(|pid| scan.process(*pid).is_some());
+        found.push(Applicant { pid: Some(process.pid), parent, identity, name });
     }
     found
 }

@@ -232,6 +232,7 @@ fn unix_place(
             .iter()
             .any(|hop| hop.to.path() == Some(path) && !same_port(&hop.setting.endpoint, &setting.endpoint))
     };
+    let path = named.map_or(path.clone(), |(subject, setting)| subject.editor.socket(setting, &path));
     let path = if taken(&path) {
         let stem = path.with_extension("");
         PathBuf::from(format!("{}.{}.sock", stem.display(), port.unwrap_or_default()))
@@ -327,7 +328,7 @@ fn found_side(
 
 fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
     match account(user) {
-        Some(identity) => Some(vec![Applicant { pid: None, identity, name: user.to_owned() }]),
+        Some(identity) => Some(vec![Applicant { pid: None, parent: None, identity, name: user.to_owned() }]),
         None => {
             plan.bar(
                 "user",

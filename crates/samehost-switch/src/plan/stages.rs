@@ -148,10 +148,8 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
                 [State::Both, State::Both, last, last]
             } else {
                 plan.notes.push(format!(
-                    "{} listens at one place only: {} goes, and nothing answers at {} any more",
-                    editor.about(),
-                    setting.name,
-                    setting.endpoint
+                    "{} can be at one place only: it moves, and then nothing answers at {} any more",
+                    setting.name, setting.endpoint
                 ));
                 if copies {
                     [State::Copied, State::Copied, State::New, State::New]

@@ -41,7 +41,7 @@ fn both_files_move_and_come_back() {
 
     let dry = hop.stack.samehost(&["switch", &nginx, "--socket", &socket, "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
-    assert!(dry.stdout.contains(&format!("+             fastcgi_pass unix:{socket};")), "{}", dry.stdout);
+    assert!(dry.stdout.contains(&format!("+ fastcgi_pass unix:{socket};")), "{}", dry.stdout);
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "a dry run touches nothing");
 
     let ended = hop.stack.samehost(&["switch", &nginx, "--socket", &socket, "--page", &url, "--yes"]);
