@@ -213,3 +213,80 @@ fn memcached(mut link: Link) -> Result<View, LoginError> {
         ..View::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::LoginErrorKind;
+
+    const ASKED: [Protocol; 4] = [Protocol::Mysql, Protocol::Postgres, Protocol::Redis, Protocol::Memcached];
+
+    fn kind(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> (LoginErrorKind, String) {
+        let credentials = Credentials { password: Some(Secret::new("hunter2")), ..Credentials::default() };
+        let error = log_in(protocol, endpoint, &credentials, patience).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        (error.kind(), error.to_string())
+    }
+
+    fn listening() -> (TcpListener, Endpoint) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
+        (listener, endpoint)
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_not_waited_for() {
+        let (_listener, endpoint) = listening();
+        for protocol in ASKED {
+            let (kind, said) = kind(protocol, &endpoint, Duration::from_millis(50));
+            assert_eq!(kind, LoginErrorKind::Timeout, "{protocol}: {said}");
+            assert!(said.contains(&endpoint.to_string()), "{said}");
+        }
+    }
+
+    #[test]
+    fn nobody_there_and_one_that_hangs_up_are_no_connection() {
+        let (listener, endpoint) = listening();
+        let closing = std::thread::spawn(move || {
+            for _ in ASKED {
+                drop(listener.accept().unwrap());
+            }
+        });
+        for protocol in ASKED {
+            assert_eq!(kind(protocol, &endpoint, Duration::from_secs(9)).0, LoginErrorKind::Connect);
+        }
+        closing.join().unwrap();
+        let (kind, said) = kind(Protocol::Mysql, &endpoint, Duration::from_secs(9));
+        assert_eq!(kind, LoginErrorKind::Connect);
+        assert!(said.contains("refused, nobody listens"), "{said}");
+    }
+
+    #[test]
+    fn another_protocol_is_told_as_such() {
+        let (listener, endpoint) = listening();
+        let talking = std::thread::spawn(move || {
+            for _ in ASKED {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        });
+        for protocol in ASKED {
+            let (kind, said) = kind(protocol, &endpoint, Duration::from_secs(9));
+            assert_eq!(kind, LoginErrorKind::Protocol, "{protocol}: {said}");
+        }
+        talking.join().unwrap();
+    }
+
+    #[test]
+    fn where_there_is_no_login_connecting_is_all() {
+        let (listener, endpoint) = listening();
+        let view =
+            log_in(Protocol::FastCgi, &endpoint, &Credentials::default(), Duration::from_secs(9)).unwrap();
+        drop(listener);
+        assert!(view.says.is_empty() && view.family.starts_with("AF_INET stream tcp"), "{view:?}");
+    }
+}

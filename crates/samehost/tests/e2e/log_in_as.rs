@@ -11,7 +11,7 @@ use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_a
 use samehost_model::{Protocol, Secret};
 
 use crate::mariadb::{MariaDb, SECRET, is_root, own_name};
-use crate::postgres::Cluster;
+use crate::postgres::{self, Cluster};
 use crate::scan::Held;
 use crate::support::{SAMEHOST, not_tested, wait_for};
 
@@ -165,6 +165,16 @@ fn a_peer_login_is_that_of_the_user_who_was_become() {
     assert!(view.says.contains("user www-data, Unix socket, no TLS"), "{view:?}");
     assert_eq!(view.transport, Some("unix"));
     assert_eq!(kind_and_code(log_in(Some("postgres"))), (LoginErrorKind::Refused, Some("28000".into())));
+    // A role that may come over TLS only is asked again over TLS.
+    let credentials = Credentials {
+        user: Some("by_tls".into()),
+        password: Some(Secret::new(postgres::SECRET)),
+        database: Some("shop".into()),
+    };
+    let over_tcp = format!("tcp:127.0.0.1:{}", cluster.port).parse().unwrap();
+    let view = samehost_login::log_in(Protocol::Postgres, &over_tcp, &credentials, PATIENCE).unwrap();
+    assert!(view.tls.as_deref().unwrap().starts_with("TLSv1"), "{view:?}");
+    assert_eq!(view.transport, Some("tcp"));
     cluster.lock_socket();
     let denied = log_in(None).unwrap_err().to_string();
     assert!(denied.contains("mode 0700"), "{denied}");
