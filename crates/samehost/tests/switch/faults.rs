@@ -19,7 +19,8 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
         let serves = || page(hop.web, "/x").filter(|(status, _)| *status == 200);
         wait_for(&format!("the site after a kill at point {point}"), serves);
         if output.status.signal() != Some(9) {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "point {point}: {:?} {said} {}", output.status, hop.stack.log());
             break;
         }
         killed += 1;
