@@ -7,6 +7,8 @@
 mod case;
 mod drupal;
 mod listeners;
+mod tear;
+mod torn;
 mod wp_config;
 
 use std::collections::BTreeSet;

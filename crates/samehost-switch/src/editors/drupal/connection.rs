@@ -36,7 +36,7 @@ impl Connection {
 
     /// The element that new ones stand beside.
     pub(super) fn anchor(&self) -> &Item {
-        let named = ["host", "unix_socket", "driver"].iter().find_map(|key| self.item(key));
+        let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])
     }
 
@@ -154,18 +154,19 @@ fn connection(
     name: String,
     keys: String,
 ) -> Result<Option<Connection>, Refusal> {
-    let unknown = items.iter().find_map(|item| {
-        let matters = ["driver", "host", "port", "unix_socket"].iter().any(|key| item.key == key.as_bytes());
-        match &item.value.value {
-            Value::Unknown(trouble) if matters => {
-                Some((String::from_utf8_lossy(&item.key).into_owned(), trouble))
+    let names = ["driver", "host", "port", "unix_socket"];
+    for item in items.iter().filter(|item| names.iter().any(|key| item.key == key.as_bytes())) {
+        let key = String::from_utf8_lossy(&item.key);
+        let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
+        let here = |reason: &str| Trouble::new(&place.file, place.line, format!("{name}, `{key}`: {reason}"));
+        match (&item.value.value, item.value.value.text()) {
+            (Value::Unknown(trouble), _) => {
+                let reason = format!("{name}, `{key}`: {}", trouble.reason);
+                return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
             }
-            _ => None,
+            (_, Some(text)) if text.is_ascii() => {}
+            _ => return Err(refuse(&here("this is no name of a server"), &keys)),
         }
-    });
-    if let Some((key, trouble)) = unknown {
-        let reason = format!("{name}, `{key}`: {}", trouble.reason);
-        return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
     }
     let line = |item: &Item| match &item.entry {
         Entry::Element(place) | Entry::Statement(place) => (place.file.clone(), place.line),
@@ -187,13 +188,15 @@ fn connection(
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
     let spelled = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
+    // What would end the value in the name of a source, or the name itself.
+    let strange = |one: char| one.is_control() || ";, '\\".contains(one);
     let endpoint = match (protocol, socket, host.as_deref()) {
-        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(';') => {
+        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {
             Endpoint::Unix(PathBuf::from(path))
         }
         (_, Some(_), _) => return Err(wrong("its unix_socket is no path")),
         (_, None, None | Some("")) => return Err(wrong("it has no host")),
-        (_, None, Some(host)) if host.contains([';', ',', ' ', '\'', '\\', '\0']) => {
+        (_, None, Some(host)) if host.contains(strange) => {
             return Err(wrong("its host is not understood"));
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {
