@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 64 << 20;
+
 /// Where an editor reads.
 pub trait Files {
     /// The bytes of a file; symbolic links are followed.
@@ -31,6 +34,17 @@ pub struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // A configuration may name any file: a pipe would never end, and no configuration is that long.
+        let about = std::fs::metadata(path)?;
+        if !about.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+        }
+        if about.len() > LONGEST {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "this file is too long for a configuration",
+            ));
+        }
         std::fs::read(path)
     }
 

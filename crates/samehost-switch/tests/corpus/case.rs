@@ -158,6 +158,11 @@ impl Case {
         root
     }
 
+    /// Whether the editor changes something in it.
+    pub(crate) fn is_edited(&self) -> bool {
+        !self.after.is_empty()
+    }
+
     /// The file that is asked about.
     pub(crate) fn file(&self, root: &Path) -> PathBuf {
         root.join(self.header("file").next().expect("file:"))

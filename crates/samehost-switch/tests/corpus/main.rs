@@ -18,6 +18,8 @@ mod postgresql;
 mod redis;
 mod sandbox;
 mod thin_yml;
+mod tear;
+mod torn;
 mod wp_config;
 
 use std::collections::BTreeSet;

@@ -11,6 +11,9 @@ use samehost_switch::{Disk, Role, Setting, editor};
 use crate::case::Case;
 use crate::listeners::Listeners;
 
+/// Torn files, each evaluated twice.
+const TORN: u32 = 150;
+
 const LEAST_CASES: usize = 80;
 
 /// Includes wp-config.php as wp-load.php does, and says what is defined when wp-settings.php is loaded or the file ends.
@@ -64,7 +67,7 @@ fn ask(file: &Path, _root: &Path) -> BTreeSet<String> {
     let place = if folder.join("wp-settings.php").exists() { folder } else { elsewhere.path() };
     std::fs::write(place.join("wp-settings.php"), stub).unwrap();
     let output = Command::new("php")
-        .args(["-n", "-r", SCRIPT, "--"])
+        .args(["-n", "-d", "max_execution_time=2", "-r", SCRIPT, "--"])
         .args([place, file, Path::new(WORDPRESS)])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -108,6 +111,11 @@ fn expected(fact: &str, case: &Case) -> String {
 #[test]
 fn wordpress_reads_what_was_asked() {
     crate::run("wp-config", LEAST_CASES, ask, expected);
+}
+
+#[test]
+fn torn_files_mean_to_php_what_they_mean_to_the_editor() {
+    crate::torn::hold("wp-config", TORN, ask);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 
 use crate::Refusal;
-use crate::editors::php::{Entry, Item, Outcome, Place, Trouble, Value};
+use crate::editors::php::{Entry, Item, Outcome, Place, Trouble, Value, Valued, once, variable_used};
 
 /// Where mysqlnd looks when no path is given, on Debian and Ubuntu; elsewhere php.ini's pdo_mysql.default_socket.
 const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
@@ -36,7 +36,7 @@ impl Connection {
 
     /// The element that new ones stand beside.
     pub(super) fn anchor(&self) -> &Item {
-        let named = ["host", "unix_socket", "driver"].iter().find_map(|key| self.item(key));
+        let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])
     }
 
@@ -85,7 +85,10 @@ pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connecti
     }
     let Some(databases) = outcome.state.variables.get(b"databases".as_slice()) else { return Vec::new() };
     let mut found = Vec::new();
-    gather(file, &databases.value, &mut Vec::new(), &mut found);
+    gather(file, databases, outcome, &mut Vec::new(), &mut found);
+    if let Some(trouble) = variable_used(outcome, "$databases").filter(|_| found.iter().any(Result::is_ok)) {
+        return vec![Err(refuse(&trouble, "['default']['default']"))];
+    }
     // One array that is two connections cannot be changed for one of them.
     let places: Vec<Option<Place>> =
         found.iter().map(|one| one.as_ref().ok().map(|connection| connection.place().clone())).collect();
@@ -104,9 +107,15 @@ pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connecti
         .collect()
 }
 
-fn gather(file: &Path, value: &Value, keys: &mut Vec<String>, found: &mut Vec<Result<Connection, Refusal>>) {
+fn gather(
+    file: &Path,
+    valued: &Valued,
+    outcome: &Outcome,
+    keys: &mut Vec<String>,
+    found: &mut Vec<Result<Connection, Refusal>>,
+) {
     let path: String = keys.iter().map(|key| format!("['{key}']")).collect();
-    let items = match value {
+    let items = match &valued.value {
         Value::Array(items) => items,
         Value::Unknown(trouble) => {
             found.push(Err(refuse(trouble, if keys.is_empty() { "['default']['default']" } else { &path })));
@@ -116,6 +125,15 @@ fn gather(file: &Path, value: &Value, keys: &mut Vec<String>, found: &mut Vec<Re
     };
     let leaf =
         items.iter().any(|item| [b"driver".as_slice(), b"host", b"database"].contains(&item.key.as_slice()));
+    if let Some(via) = valued.via.as_ref().filter(|via| !once(outcome, via)) {
+        let place = valued.place.as_ref();
+        let (at, line) = place.map_or((file, 0), |place| (place.file.as_path(), place.line));
+        let via =
+            String::from_utf8_lossy(via.split(|byte| *byte == b'[').next().unwrap_or_default()).into_owned();
+        let reason = format!("{via} is used for other things too, which would change with it");
+        found.push(Err(refuse(&Trouble::new(at, line, reason), &path)));
+        return;
+    }
     if keys.len() > 1 && leaf {
         found.extend(connection(file, items, keys.join("."), path).transpose());
         return;
@@ -125,7 +143,7 @@ fn gather(file: &Path, value: &Value, keys: &mut Vec<String>, found: &mut Vec<Re
     }
     for item in items {
         keys.push(String::from_utf8_lossy(&item.key).into_owned());
-        gather(file, &item.value.value, keys, found);
+        gather(file, &item.value, outcome, keys, found);
         keys.pop();
     }
 }
@@ -136,18 +154,19 @@ fn connection(
     name: String,
     keys: String,
 ) -> Result<Option<Connection>, Refusal> {
-    let unknown = items.iter().find_map(|item| {
-        let matters = ["driver", "host", "port", "unix_socket"].iter().any(|key| item.key == key.as_bytes());
-        match &item.value.value {
-            Value::Unknown(trouble) if matters => {
-                Some((String::from_utf8_lossy(&item.key).into_owned(), trouble))
+    let names = ["driver", "host", "port", "unix_socket"];
+    for item in items.iter().filter(|item| names.iter().any(|key| item.key == key.as_bytes())) {
+        let key = String::from_utf8_lossy(&item.key);
+        let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
+        let here = |reason: &str| Trouble::new(&place.file, place.line, format!("{name}, `{key}`: {reason}"));
+        match (&item.value.value, item.value.value.text()) {
+            (Value::Unknown(trouble), _) => {
+                let reason = format!("{name}, `{key}`: {}", trouble.reason);
+                return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
             }
-            _ => None,
+            (_, Some(text)) if text.is_ascii() => {}
+            _ => return Err(refuse(&here("this is no name of a server"), &keys)),
         }
-    });
-    if let Some((key, trouble)) = unknown {
-        let reason = format!("{name}, `{key}`: {}", trouble.reason);
-        return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
     }
     let line = |item: &Item| match &item.entry {
         Entry::Element(place) | Entry::Statement(place) => (place.file.clone(), place.line),
@@ -169,13 +188,15 @@ fn connection(
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
     let spelled = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
+    // What would end the value in the name of a source, or the name itself.
+    let strange = |one: char| one.is_control() || ";, '\\".contains(one);
     let endpoint = match (protocol, socket, host.as_deref()) {
-        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(';') => {
+        (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {
             Endpoint::Unix(PathBuf::from(path))
         }
         (_, Some(_), _) => return Err(wrong("its unix_socket is no path")),
         (_, None, None | Some("")) => return Err(wrong("it has no host")),
-        (_, None, Some(host)) if host.contains([';', ',', ' ', '\'', '\\', '\0']) => {
+        (_, None, Some(host)) if host.contains(strange) => {
             return Err(wrong("its host is not understood"));
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {

@@ -9,9 +9,11 @@ mod run;
 mod source;
 mod statements;
 mod strings;
+mod uses;
 mod value;
 
 pub(crate) use literal::{Quoting, content, encode};
 pub(crate) use run::{Outcome, Setup, execute};
 pub(crate) use source::{Source, children};
+pub(crate) use uses::{constant_used, once, variable_used};
 pub(crate) use value::{Constant, Entry, Item, Place, Trouble, Value, Valued};

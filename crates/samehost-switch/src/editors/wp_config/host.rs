@@ -17,12 +17,15 @@ pub(super) fn understand(text: &str) -> Result<Endpoint, &'static str> {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    if text.contains('\0') {
-        return Err("it has a NUL byte");
+    if text.chars().any(char::is_control) {
+        return Err("it has a line end or another control character in it");
     }
     let (host, port) = if address.matches(':').count() > 1 { v6(address)? } else { v4(address)? };
     if host.is_empty() || host.eq_ignore_ascii_case("localhost") {
         return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(DEFAULT_SOCKET))));
+    }
+    if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
+        return Err("it is no host's name");
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }

@@ -242,7 +242,7 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>,
         known = Some(text);
         match (&valued.place, &valued.via) {
             (Some(place), None) => places.push(place.clone()),
-            (Some(place), Some(via)) if once(outcome, via) => places.push(place.clone()),
+            (Some(place), Some(via)) if php::once(outcome, via) => places.push(place.clone()),
             (_, via) => {
                 let via = shown(via.as_deref());
                 let reason = format!("{name} is taken from {via}, which may be used for other things too");
@@ -260,6 +260,9 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>,
             places[0].line,
             format!("whether {name} is defined here depends on what cannot be known"),
         );
+        return Err(refuse(file, &trouble, name));
+    }
+    if let Some(trouble) = php::constant_used(outcome, name) {
         return Err(refuse(file, &trouble, name));
     }
     places.dedup();
@@ -289,19 +292,6 @@ fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
         let at = source.text.windows(name.len()).position(|part| part == name.as_bytes());
         at.map_or(0, |at| source.line(at))
     })
-}
-
-/// Whether a variable stands in the files exactly twice: where it is set, and where the constant takes it.
-fn once(outcome: &Outcome, variable: &[u8]) -> bool {
-    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
-    let Some(name) = variable.strip_prefix(b"$").filter(|name| name.iter().all(word)) else { return false };
-    let count = |text: &[u8]| {
-        let ends = |at: usize| {
-            !text.get(at + name.len()).is_some_and(word) && !text.get(at.wrapping_sub(1)).is_some_and(word)
-        };
-        (0..text.len()).filter(|at| text[*at..].starts_with(name) && ends(*at)).count()
-    };
-    outcome.sources.iter().map(|source| count(&source.text)).sum::<usize>() == 2
 }
 
 /// The value of a constant that has exactly one.

@@ -85,6 +85,10 @@ pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>, Refu
     if many.iter().any(|name| defined(name)) {
         return Err(refusal("WP_REDIS_HOST is one of several Redis servers here"));
     }
+    let plain = |known: &Known| known.text.iter().all(u8::is_ascii_graphic);
+    if !found.all().all(plain) {
+        return Err(refusal("the WP_REDIS_* constants have characters that no server's name has"));
+    }
     let text =
         |known: &Option<Known>| known.as_ref().and_then(|known| String::from_utf8(known.text.clone()).ok());
     let scheme = text(&found.scheme).unwrap_or_else(|| "tcp".into()).to_ascii_lowercase();

@@ -1,0 +1,78 @@
+//! Where a program uses what an edit would change: whatever else takes a value from there would change with it.
+
+use tree_sitter::Node;
+
+use super::run::Outcome;
+use super::source::{Source, walk};
+use super::value::Trouble;
+
+/// The first place that takes the value of a constant.
+pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
+    first(outcome, |source, node| {
+        let defines =
+            |parent: Node<'_>| matches!(parent.kind(), "const_element" | "class_constant_access_expression");
+        let read = match node.kind() {
+            "name" => source.of(node) == name.as_bytes() && !node.parent().is_some_and(defines),
+            // constant('DB_HOST')
+            "function_call_expression" => {
+                let text = source.of(node);
+                text.len() > 8
+                    && text[..8].eq_ignore_ascii_case(b"constant")
+                    && text.windows(name.len()).any(|part| part == name.as_bytes())
+            }
+            _ => false,
+        };
+        read.then(|| format!("{name} is used for something else here, which would change with it"))
+    })
+}
+
+/// The first place that takes the value of a variable, or of an element of it, other than to ask whether it is set.
+pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble> {
+    first(outcome, |source, node| {
+        if node.kind() != "variable_name" || source.of(node) != variable.as_bytes() {
+            return None;
+        }
+        let mut whole = node;
+        while let Some(parent) = node_above(whole).filter(|parent| parent.kind() == "subscript_expression") {
+            whole = parent;
+        }
+        let above = node_above(whole)?;
+        let set = above.kind() == "assignment_expression" && above.child_by_field_name("left") == Some(whole);
+        let call = above
+            .parent()
+            .and_then(|list| list.parent())
+            .and_then(|call| call.child_by_field_name("function"));
+        let asked = above.kind() == "argument"
+            && call.is_some_and(|name| {
+                matches!(source.of(name).to_ascii_lowercase().as_slice(), b"isset" | b"empty")
+            });
+        (!set && !asked)
+            .then(|| format!("{variable} is used for something else here, which would change with it"))
+    })
+}
+
+/// The node above, where this one is what it is about and not the index in it.
+fn node_above(node: Node<'_>) -> Option<Node<'_>> {
+    let parent = node.parent()?;
+    let index = parent.kind() == "subscript_expression" && parent.named_child(0) != Some(node);
+    if index { None } else { Some(parent) }
+}
+
+fn first(outcome: &Outcome, found: impl Fn(&Source, Node<'_>) -> Option<String>) -> Option<Trouble> {
+    outcome.sources.iter().find_map(|source| {
+        walk(source.root()).find_map(|node| Some(source.trouble(node, found(source, node)?)))
+    })
+}
+
+/// Whether a variable stands in the files exactly twice: where it is set, and where it is taken from.
+pub(crate) fn once(outcome: &Outcome, variable: &[u8]) -> bool {
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+    let Some(name) = variable.strip_prefix(b"$").filter(|name| name.iter().all(word)) else { return false };
+    let count = |text: &[u8]| {
+        let ends = |at: usize| {
+            !text.get(at + name.len()).is_some_and(word) && !text.get(at.wrapping_sub(1)).is_some_and(word)
+        };
+        (0..text.len()).filter(|at| text[*at..].starts_with(name) && ends(*at)).count()
+    };
+    outcome.sources.iter().map(|source| count(&source.text)).sum::<usize>() == 2
+}
