@@ -43,14 +43,14 @@ pub(crate) enum Outcome {
 pub(crate) struct Case {
     pub(crate) path: PathBuf,
     header: String,
-    before: BTreeMap<String, Part>,
+    pub(crate) before: BTreeMap<String, Part>,
     after: BTreeMap<String, String>,
     refused: Option<(String, String)>,
     nothing: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     text: String,
     flags: Vec<String>,
 }
@@ -187,6 +187,12 @@ impl Case {
     #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn words<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.header(key)
+    }
+
+    /// The text before of every file.
+    #[allow(dead_code, reason = "not every proof asks")]
+    pub(crate) fn text(&self) -> String {
+        self.before.values().map(|part| part.text.as_str()).collect()
     }
 
     /// What a setting should become; none where it stays.

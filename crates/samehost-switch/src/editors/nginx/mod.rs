@@ -109,6 +109,10 @@ impl Editor for Nginx {
         true
     }
 
+    fn connects_to_both(&self, setting: &Setting) -> bool {
+        setting.name.starts_with("upstream ")
+    }
+
     fn check(&self, file: &Path) -> Option<Vec<String>> {
         // A part of a configuration can only be checked with the rest.
         let is_whole = std::fs::read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
@@ -147,6 +151,21 @@ fn has_blocks(text: &[u8]) -> bool {
     tops(text).iter().any(|name| matches!(&name[..], b"server" | b"upstream" | b"http" | b"events"))
 }
 
+/// A second `server` of an upstream behind the present one: nginx asks the next where one does not answer, and this one
+/// is never given up on, for it may answer from the next moment on.
+fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
+    let directive = &analysis.tree.nodes[node];
+    let source = analysis.tree.source(node);
+    let text = |range: std::ops::Range<usize>| String::from_utf8_lossy(&source.text[range]).into_owned();
+    let more = directive.arguments()[1..].iter().map(|word| text(word.range.clone()));
+    let more = more.filter(|parameter| !parameter.starts_with("max_fails="));
+    let words: Vec<String> =
+        ["server".to_owned(), address.to_owned()].into_iter().chain(more).chain(["max_fails=0".to_owned()]).collect();
+    let spot = layout::Spot::new(&source.text, directive.words[0].range.start, directive.after);
+    let (at, bytes) = spot.behind(&[words.join(" ") + ";"]);
+    Edit::new(&found.setting.file, at..at, bytes)
+}
+
 /// The edits of a connection to a server behind nginx.
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
     let (tree, setting) = (&analysis.tree, &found.setting);
@@ -176,7 +195,12 @@ fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> R
     let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
     let Kind::Pass(pass) = found.kind else {
         let spelled = address::spell(&goal.endpoint).map_err(refused)?;
-        return Ok(vec![Edit::new(&setting.file, word.range.clone(), spelled)]);
+        let edit = if goal.stays {
+            beside(analysis, found, node, &spelled)
+        } else {
+            Edit::new(&setting.file, word.range.clone(), spelled)
+        };
+        return Ok(vec![edit]);
     };
     let after = pass.with(value, &goal.endpoint).map_err(refused)?;
     let (from, to) = (&setting.endpoint, &goal.endpoint);
