@@ -1,16 +1,16 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod drupal;
 mod lines;
 mod my_cnf;
 mod nginx;
 mod pg_hba;
-mod drupal;
 mod php;
+pub mod php_fpm;
 mod postgresql;
 mod redis;
 mod wp_config;
-pub mod php_fpm;
 
 use std::path::Path;
 
@@ -94,7 +94,20 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml];
+pub const EDITORS: &[&dyn Editor] = &[
+    &redis::Redis,
+    &dotenv::Dotenv,
+    &wp_config::WpConfig,
+    &nginx::Nginx,
+    &my_cnf::MyCnf,
+    &postgresql::Postgresql,
+    &pg_hba::PgHba,
+    &drupal::Drupal,
+    &php_fpm::PhpFpm,
+    &database_yml::DatabaseYml,
+    &django::Django,
+    &thin_yml::ThinYml,
+];
 
 /// The editor of a name.
 #[must_use]

@@ -159,8 +159,11 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
     let text = |range: std::ops::Range<usize>| String::from_utf8_lossy(&source.text[range]).into_owned();
     let more = directive.arguments()[1..].iter().map(|word| text(word.range.clone()));
     let more = more.filter(|parameter| !parameter.starts_with("max_fails="));
-    let words: Vec<String> =
-        ["server".to_owned(), address.to_owned()].into_iter().chain(more).chain(["max_fails=0".to_owned()]).collect();
+    let words: Vec<String> = ["server".to_owned(), address.to_owned()]
+        .into_iter()
+        .chain(more)
+        .chain(["max_fails=0".to_owned()])
+        .collect();
     let spot = layout::Spot::new(&source.text, directive.words[0].range.start, directive.after);
     let (at, bytes) = spot.behind(&[words.join(" ") + ";"]);
     Edit::new(&found.setting.file, at..at, bytes)
