@@ -141,11 +141,19 @@ fn there_and_back(address: &str) {
     std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(answer(stream))));
+    std::thread::spawn(move || {
+        listener.incoming().flatten().for_each(|stream| {
+            let _ = answer(stream);
+        })
+    });
     let socket = root.path().join("app.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
-    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(answer(stream))));
+    std::thread::spawn(move || {
+        listener.incoming().flatten().for_each(|stream| {
+            let _ = answer(stream);
+        })
+    });
     let written = format!("{address}:{port}");
     let file = root.path().join("nginx.conf");
     let text = format!(

@@ -185,7 +185,7 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
     std::fs::write(&path, &text).unwrap();
     let after = ask(&main, root.path());
     assert!(after.is_superset(&before));
-    // Everything but what was asked for is as in the original.
+    // Everything but what was asked for is as in the original; the status page goes with its address.
     let own = |name: &str| -> BTreeSet<String> {
         let prefix = format!("{name}: ");
         after.iter().filter_map(|fact| fact.strip_prefix(&prefix)).map(str::to_owned).collect()
@@ -197,7 +197,8 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
             "listen = {root}/www.sock",
             "listen.backlog = 64",
             "listen.mode = 0666",
-            "pm.status_listen = undefined"
+            "pm.status_listen = undefined",
+            "pm.status_path = undefined"
         ]
     );
     assert!(second_pool(&pool, &Disk, &setting, &goal).is_err(), "there is one already");
