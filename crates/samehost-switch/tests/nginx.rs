@@ -144,7 +144,7 @@ fn there_and_back(address: &str) {
     std::thread::spawn(move || {
         listener.incoming().flatten().for_each(|stream| {
             let _ = answer(stream);
-        })
+        });
     });
     let socket = root.path().join("app.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -152,7 +152,7 @@ fn there_and_back(address: &str) {
     std::thread::spawn(move || {
         listener.incoming().flatten().for_each(|stream| {
             let _ = answer(stream);
-        })
+        });
     });
     let written = format!("{address}:{port}");
     let file = root.path().join("nginx.conf");
