@@ -48,6 +48,8 @@ const NEEDED: &[Needed] = &[
 const LIBRARIES: &[&str] = &[
     // php-fpm8.2, say; measured by the fastcgi workload.
     "php-fpm",
+    // Databases behind nginx, which switch's editor reads.
+    "libnginx-mod-stream",
     "php-mysql",
     "php-pgsql",
     "php-redis",

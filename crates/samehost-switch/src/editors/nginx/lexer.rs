@@ -117,7 +117,7 @@ impl Lexer<'_> {
                     }
                     // Of `if ("$a" = "b")`: the bracket begins a word.
                     b')' => {
-                        (state, start, first_line, variable) = (State::Word(None), self.at - 1, here, false)
+                        (state, start, first_line, variable) = (State::Word(None), self.at - 1, here, false);
                     }
                     _ => return Err(self.unexpected(byte, here)),
                 },
