@@ -6,6 +6,7 @@
 
 mod case;
 mod my_cnf;
+mod pg_hba;
 mod postgresql;
 mod redis;
 mod sandbox;
