@@ -2,6 +2,7 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod lines;
+mod memcached;
 mod my_cnf;
 mod pg_hba;
 mod postgresql;
@@ -58,7 +59,8 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba];
+pub const EDITORS: &[&dyn Editor] =
+    &[&redis::Redis, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &memcached::Memcached];
 
 /// The editor of a name.
 #[must_use]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod case;
+mod memcached;
 mod my_cnf;
 mod pg_hba;
 mod postgresql;

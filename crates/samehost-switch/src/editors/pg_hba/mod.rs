@@ -207,7 +207,10 @@ fn understood<'a>(
         // Programs of the machine may log in by their user's name, which a password would end.
         let by_name = local.user.name() == Some(user) && matches!(local.method.as_str(), "peer" | "ident");
         if local.method == "reject" || by_name {
-            return stop(format!("line {} decides about this login on the socket, on purpose", local.line.number));
+            return stop(format!(
+                "line {} decides about this login on the socket, on purpose",
+                local.line.number
+            ));
         }
     }
     Ok((database, user))
