@@ -121,12 +121,11 @@ fn to_unix(
         Ok(_) => return stop("the path has characters that mean something to a shell", by_hand),
         Err(reason) => return stop(reason, by_hand),
     };
-    if options.last('s').is_none() {
-        if let Some(open) = options.hosts().iter().find(|host| !is_loopback(host)) {
-            let reason =
-                format!("it listens at {open}, where other machines may need it, and cannot do both");
-            return stop(&reason, &format!("if only this machine uses it: {by_hand}"));
-        }
+    if options.last('s').is_none()
+        && let Some(open) = options.hosts().iter().find(|host| !is_loopback(host))
+    {
+        let reason = format!("it listens at {open}, where other machines may need it, and cannot do both");
+        return stop(&reason, &format!("if only this machine uses it: {by_hand}"));
     }
     set(file, text, options, 's', path, edits);
     if let Some(access) = &goal.access {
