@@ -3,8 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use samehost_login::{CredentialsError, LoginError, OPEN};
 use samehost_model::{Endpoint, EndpointError, QuantityError, Transport, UnknownTransport};
 use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError};
+
+use crate::workloads;
 
 /// Whose fault it is, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +179,39 @@ fn last_words(said: &str) -> String {
 
 fn advice(try_next: &str) -> String {
     if try_next.is_empty() { String::new() } else { format!("; {try_next}") }
+}
+
+impl From<LoginError> for BenchError {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::Connect(error) => BenchError::Connect(error),
+            LoginError::WrongTransport { asked, observed } => BenchError::WrongTransport { asked, observed },
+            LoginError::Refused(refused) => BenchError::Refused {
+                try_next: workloads::advice(&refused),
+                endpoint: refused.endpoint,
+                what: refused.what,
+                answer: refused.answer,
+            },
+            LoginError::Lost { endpoint, reason, .. } | LoginError::Protocol { endpoint, reason } => {
+                BenchError::ServerLost { endpoint, reason, server_said: String::new() }
+            }
+            LoginError::TimedOut { endpoint, after } => {
+                BenchError::Hung { endpoint, seconds: after.as_secs_f64() }
+            }
+            LoginError::Unsayable(reason) => BenchError::Usage(reason),
+            LoginError::Io { what, source } => BenchError::Io { what, source },
+            other => BenchError::Usage(other.to_string()),
+        }
+    }
+}
+
+impl From<CredentialsError> for BenchError {
+    fn from(error: CredentialsError) -> Self {
+        match error {
+            CredentialsError::Open { path } => BenchError::Path { reason: OPEN.into(), path },
+            other => BenchError::Usage(other.to_string()),
+        }
+    }
 }
 
 impl BenchError {

@@ -20,6 +20,7 @@ pub mod scan;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod secret;
+pub mod switch;
 mod transport;
 mod warning;
 

@@ -9,6 +9,9 @@ fn the_checked_in_schemas_are_the_types_own() {
     for (name, derived) in [
         ("report-1", samehost_model::schema::report_schema()),
         ("reproduction-1", samehost_model::schema::reproduction_schema()),
+        ("scan-1", samehost_model::schema::scan_schema()),
+        ("verify-1", samehost_model::schema::verify_schema()),
+        ("how-1", samehost_model::schema::how_schema()),
     ] {
         let path = format!("{}/schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("SAMEHOST_BLESS").is_some() {

@@ -39,6 +39,17 @@ pub struct Running<'a> {
     pub line: &'a str,
 }
 
+/// What is around the measurements: the programs that run here.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// What is here, in a sentence; empty when it could not be looked at.
+    pub here: &'a str,
+    /// The servers that run here.
+    pub running: &'a [Running<'a>],
+    /// What is most worth doing, best first, with the command that does it.
+    pub worth: &'a [Running<'a>],
+}
+
 /// What a finding tells the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
@@ -97,7 +108,7 @@ impl Terminal {
     pub fn render_checkup(
         &self,
         findings: &[Finding<'_>],
-        running: &[Running<'_>],
+        around: &Around<'_>,
         notes: &[String],
         out: &mut dyn Write,
     ) -> io::Result<()> {
@@ -124,7 +135,8 @@ impl Terminal {
         for note in notes {
             self.bullet(out, note)?;
         }
-        self.running(running, out)?;
+        self.running(around.running, out)?;
+        self.worth(around, out)?;
         writeln!(out)?;
         self.wrapped(out, "Look closer: samehost bench raw --connections 1,64 --size 128,64k")?;
         self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
@@ -140,6 +152,28 @@ impl Terminal {
         for server in running {
             self.bullet(out, &crate::text::clean(server.about))?;
             writeln!(out, "    {}", crate::text::clean(server.line))?;
+        }
+        Ok(())
+    }
+
+    /// At most a handful of things, each with its command; where there is nothing to do, that is the advice.
+    fn worth(&self, around: &Around<'_>, out: &mut dyn Write) -> io::Result<()> {
+        if around.here.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.wrapped(out, "Most worth doing here")?;
+        self.bullet(out, around.here)?;
+        for one in around.worth {
+            self.bullet(out, &crate::text::clean(one.about))?;
+            writeln!(out, "    {}", crate::text::clean(one.line))?;
+        }
+        if around.worth.is_empty() {
+            self.bullet(
+                out,
+                "Nothing that was seen is worth a switch. Look again when the machine is at work:",
+            )?;
+            writeln!(out, "    samehost scan --observe 60s")?;
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ mod ratio_plot;
 mod reproduction;
 mod scan;
 mod scan_advice;
+mod switch;
 mod terminal;
 mod text;
 mod verification;
@@ -39,13 +40,15 @@ use std::io::{self, Write};
 
 use samehost_model::Report;
 
-pub use checkup::{Finding, FindingKind, Running};
+pub use checkup::{Around, Finding, FindingKind, Running};
 pub use history::{Change, Run};
 pub use html::render_page;
 pub use json::reproduction_as_json;
 pub use number::{format_ratio, format_value};
 pub use reproduction::{reproduction_as_html, reproduction_as_markdown};
+pub use scan_advice::saving_in_short;
 pub use terminal::Terminal;
+pub use text::clean;
 
 /// A format that a report can be written in.
 pub struct Renderer {

@@ -87,7 +87,7 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
                 identity(process).trim_start_matches(&process.name).trim_start().to_owned()
             }
             Some(process) => identity(process),
-            None => "process not visible".to_owned(),
+            None => unseen(scan, service),
         };
         let mut spans = vec![Span::new(Tone::Bold, &service.name), Span::dim(who)];
         if service.network_namespace != own_namespace(scan) {
@@ -102,6 +102,26 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
         }
     }
     titled("Services", lines)
+}
+
+/// A service whose process is not seen: why, and what would show it.
+fn unseen(scan: &Scan, service: &Service) -> String {
+    let sockets = || service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    match sockets().find_map(|socket| socket.uid) {
+        Some(uid) if !scan.as_root => format!("process of user {uid} not visible: {}", way_to_see(scan)),
+        _ => format!("process not visible: {}", way_to_see(scan)),
+    }
+}
+
+/// What would show the processes that are not seen.
+fn way_to_see(scan: &Scan) -> &'static str {
+    match (scan.as_root, scan.hidden.in_pid_namespace) {
+        (false, _) => "root sees it, sudo samehost scan",
+        (true, true) => {
+            "it is outside of this PID namespace, run samehost on the host or with docker run --pid=host"
+        }
+        (true, false) => "held by the kernel, or handed over between processes just now",
+    }
 }
 
 fn endpoint(socket: &Socket, columns: usize) -> Vec<Line> {
@@ -188,8 +208,15 @@ fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
             format!("{} processes", hidden.processes)
         };
         parts.push(format!(
-            "the descriptors of {processes} of other users, so {} without an owner",
-            count(hidden.sockets as usize, "socket")
+            "the descriptors of {processes} of other users, so {} without an owner{}",
+            count(hidden.sockets as usize, "socket"),
+            by_namespace(scan)
+        ));
+    } else if hidden.sockets > 0 && hidden.in_pid_namespace {
+        parts.push(format!(
+            "processes outside of this PID namespace, so {} without an owner{}",
+            count(hidden.sockets as usize, "socket"),
+            by_namespace(scan)
         ));
     }
     for space in &scan.network_namespaces {
@@ -207,7 +234,25 @@ fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
     if parts.is_empty() {
         return Vec::new();
     }
-    let way_out = if scan.as_root { "" } else { " Root sees them: sudo samehost scan." };
+    let way_out = match (scan.as_root, hidden.in_pid_namespace) {
+        (false, _) => " Root sees them: sudo samehost scan.",
+        (true, true) => " On the host they are seen: run samehost there, or with docker run --pid=host.",
+        (true, false) => "",
+    };
     let text = format!("Not seen: {}.{way_out}", parts.join("; "));
     wrap_spans(&[Span::new(Tone::Doubt, text)], columns)
+}
+
+/// How many of the sockets without an owner belong to namespaces other than the own: ` (3 in network namespace web)`.
+fn by_namespace(scan: &Scan) -> String {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    let unowned = scan.sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0);
+    for socket in unowned.filter(|socket| socket.network_namespace != own_namespace(scan)) {
+        *counts.entry(socket.network_namespace).or_default() += 1;
+    }
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(inode, number)| format!("{number} in {}", namespace_name(scan, *inode)))
+        .collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }

@@ -1,11 +1,38 @@
 //! The advice of a scan in words: each pair that talks over TCP, whether it could use a Unix socket, what is in the
 //! way, and what it would save.
 
+use std::io::{self, Write};
+
 use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
 
-use crate::format_value;
 use crate::line::{Line, Span, Tone, labelled};
 use crate::scan::{count, titled};
+use crate::terminal::Page;
+use crate::{Terminal, format_value};
+
+impl Terminal {
+    /// Renders one piece of a scan's advice, and nothing else of it.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        page.section(pair(scan, advice, page.measure()));
+        self.print(&page, out)
+    }
+}
+
+/// A saving in a few words: `394 to 732 min`, `not worth it`, `undecided`.
+#[must_use]
+pub fn saving_in_short(saving: &Saving) -> String {
+    if saving.undecided {
+        return "undecided".to_owned();
+    }
+    if !saving.worth_it || saving.cpu_s_per_day.high <= 0.0 {
+        return "not worth it".to_owned();
+    }
+    span_of_time(saving.cpu_s_per_day)
+}
 
 /// Every pair, those first that could switch now.
 pub(crate) fn advice(scan: &Scan, columns: usize) -> Vec<Line> {

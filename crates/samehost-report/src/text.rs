@@ -16,7 +16,8 @@ pub(crate) fn is_hidden(c: char) -> bool {
 }
 
 /// The text on one line without hidden characters; line breaks and tabs become spaces.
-pub(crate) fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {
             '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}' => Some(' '),

@@ -81,6 +81,7 @@ fn hold(sockets: &mut [Socket], descriptors: &Descriptors, spaces: &[NetworkName
         processes: descriptors.refused,
         sockets: unheld,
         network_namespaces: spaces.iter().filter(refused).count() as u32,
+        in_pid_namespace: namespaces::in_pid_namespace(),
     }
 }
 

@@ -1,14 +1,17 @@
 //! Finds what talks to what on this machine: services, clients and every connection with both its ends, from the
 //! kernel's socket listing (sock_diag) and /proc, with advice on each pair that talks over TCP. It never reads another
-//! tool's output, connects to a service only to verify it, changes nothing and prints nothing.
+//! tool's output, connects to a service only to verify or, on request, to greet it, changes nothing and prints nothing.
 
 mod advice;
 mod collect;
 mod diag;
 mod error;
+mod greet;
 mod how;
 mod join;
 mod known;
+#[cfg(test)]
+mod mutated;
 mod namespaces;
 mod observe;
 mod predict;
@@ -17,13 +20,14 @@ mod service;
 mod target;
 mod verify;
 
-pub use advice::{BLOCKERS, Blocker, advise};
+pub use advice::{BLOCKERS, Blocker, Identity, advise, identity, obstacles, service_at, socket_of};
 pub use collect::collect;
 pub use diag::Counters;
 pub use error::ScanError;
+pub use greet::greet;
 pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
 pub use known::{KNOWN, Known, UnixSocket, known_service};
-pub use observe::observe;
+pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict};
 pub use target::{Target, TargetError, without_password};
 pub use verify::{VerifyError, expect, verify};

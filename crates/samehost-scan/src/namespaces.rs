@@ -31,6 +31,14 @@ pub(crate) fn own_inode() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
 }
 
+/// The inode of the PID namespace that the kernel makes first (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Whether processes outside of this program's PID namespace exist, which /proc does not show.
+pub(crate) fn in_pid_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() != FIRST_PID_NAMESPACE)
+}
+
 /// The network namespaces other than the own one, by process and by name, each once.
 pub(crate) fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     let mut doors: BTreeMap<u64, Door> = BTreeMap::new();

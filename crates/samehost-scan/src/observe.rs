@@ -28,6 +28,24 @@ struct Look {
     closed: Vec<(Key, u32)>,
 }
 
+/// Watches connections over scan after scan: the traffic of each is what came since the look before.
+#[derive(Default)]
+pub struct Observer {
+    before: Option<Look>,
+}
+
+impl Observer {
+    /// Fills in the traffic of each piece of advice of a scan since the last look, and looks again. The first look has
+    /// nothing to compare with and fills in nothing.
+    pub fn measure(&mut self, scan: &mut Scan) {
+        let after = look(scan);
+        if let Some(before) = &self.before {
+            fill(scan, before, &after);
+        }
+        self.before = Some(after);
+    }
+}
+
 /// Watches the connections of a scan for a while and fills in the traffic of each piece of advice. Ends early when
 /// `stop` becomes true; what was seen until then counts.
 pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
@@ -36,12 +54,16 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
     }
     let after = look(scan);
+    fill(scan, &before, &after);
+}
+
+fn fill(scan: &mut Scan, before: &Look, after: &Look) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let short = short_connections(scan, &after, seconds);
+    let short = short_connections(scan, after, seconds);
     advice::add_short_lived(scan, &short);
     let mut all = std::mem::take(&mut scan.advice);
     for advice in &mut all {
-        let mut traffic = traffic(scan, advice, &before, &after, seconds);
+        let mut traffic = traffic(scan, advice, before, after, seconds);
         traffic.short_connections_per_s = short.get(&advice.service).copied().unwrap_or(0.0);
         advice.traffic = Some(traffic);
     }

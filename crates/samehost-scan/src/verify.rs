@@ -2,17 +2,14 @@
 //! can, the server what it sees. Or lists the connections that a process holds.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use rustix::fd::AsFd;
-use rustix::fs::fstat;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use samehost_login::{Connection, Credentials, LoginError, View};
 use samehost_model::scan::{
     HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
 };
 use samehost_model::{Endpoint, Protocol};
-use samehost_transport::{ConnectError, ConnectOptions, Family, Stream, connect};
+use samehost_transport::Family;
 
 use crate::collect::collect;
 use crate::error::ScanError;
@@ -22,8 +19,6 @@ use crate::target::{Target, without_password};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the kernel's listing is asked again while the server has not accepted, or may not be seen.
 const MOMENT: Duration = Duration::from_millis(400);
-/// The most of an answer that is read.
-const MOST_OF_ANSWER: usize = 16 * 1024;
 
 /// Why nothing could be verified.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +26,7 @@ const MOST_OF_ANSWER: usize = 16 * 1024;
 pub enum VerifyError {
     /// No connection came about.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Connect(#[from] LoginError),
     /// The machine could not be looked at.
     #[error(transparent)]
     Scan(#[from] ScanError),
@@ -41,21 +36,19 @@ pub enum VerifyError {
     /// The process is another user's.
     #[error("the descriptors of process {0} may not be read; run verify as root: sudo samehost verify {0}")]
     Denied(u32),
-    /// The kernel said nothing of our own connection.
-    #[error("the kernel does not say what the connection to {endpoint} is: {source}")]
-    Unobserved {
-        /// Where it goes.
-        endpoint: Endpoint,
-        /// What it said instead.
-        source: std::io::Error,
-    },
 }
 
-/// Verifies a target; `text` is what the user wrote, for the report.
+/// Verifies a target; `text` is what the user wrote, for the report, and `credentials` are whom to log in as where the
+/// server is asked too.
 ///
 /// # Errors
 /// [`VerifyError`], when nothing could be connected to or looked at.
-pub fn verify(target: &Target, text: &str, version: &str) -> Result<Verification, VerifyError> {
+pub fn verify(
+    target: &Target,
+    text: &str,
+    credentials: &Credentials,
+    version: &str,
+) -> Result<Verification, VerifyError> {
     let mut verification = Verification {
         schema: VERIFY_SCHEMA,
         target: without_password(text),
@@ -73,7 +66,7 @@ pub fn verify(target: &Target, text: &str, version: &str) -> Result<Verification
         Target::Address { protocol, endpoint, notes } => {
             verification.endpoint = Some(endpoint.to_string());
             verification.notes.clone_from(notes);
-            address(&mut verification, *protocol, endpoint, version)?;
+            address(&mut verification, *protocol, endpoint, credentials, version)?;
         }
     }
     Ok(verification)
@@ -83,12 +76,11 @@ fn address(
     verification: &mut Verification,
     protocol: Protocol,
     endpoint: &Endpoint,
+    credentials: &Credentials,
     version: &str,
 ) -> Result<(), VerifyError> {
-    let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
-    let mut stream = connect(endpoint, &options)?;
-    let unobserved = |source| VerifyError::Unobserved { endpoint: endpoint.clone(), source };
-    let observed = stream.observed().map_err(unobserved)?;
+    let connection = Connection::to(protocol, endpoint, PATIENCE)?;
+    let observed = connection.observed();
     let transport = match observed.family {
         Family::Unix => Some("unix"),
         Family::Inet | Family::Inet6 => Some("tcp"),
@@ -96,12 +88,44 @@ fn address(
     };
     verification.transport = transport;
     verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
-    // The server's answer comes after its accept, so the listing below shows both ends.
-    let answer = if protocol == Protocol::Redis { redis(&mut stream) } else { None };
-    let inode = fstat(&stream).map_err(|errno| unobserved(errno.into()))?.st_ino;
-    verification.proofs.extend(accepted_pair(inode, version)?);
-    verification.proofs.extend(answer);
+    // Before the login, for a server that lets nobody in closes its end.
+    verification.proofs.extend(accepted_pair(connection.inode(), version)?);
+    let (proof, note) = server(protocol, transport, connection.log_in(credentials));
+    verification.proofs.extend(proof);
+    verification.notes.extend(note);
     Ok(())
+}
+
+/// What the server says of the connection, as a proof; and a note, where it sees another connection than ours.
+fn server(
+    protocol: Protocol,
+    ours: Option<&'static str>,
+    result: Result<View, LoginError>,
+) -> (Option<Proof>, Option<String>) {
+    let proof = |says: String, transport| Some(Proof { by: "server", says, transport });
+    match result {
+        Ok(view) if view.says.is_empty() && view.version.is_empty() => (None, None),
+        Ok(view) if view.transport.is_some() && view.transport != ours => {
+            let note = "the server sees another connection than this one: a pooler or proxy stands between, and what it uses behind it is not proved here";
+            (proof(in_words(protocol, &view), None), Some(note.to_owned()))
+        }
+        Ok(view) => (proof(in_words(protocol, &view), view.transport), None),
+        Err(LoginError::Refused(refused)) => {
+            let refusal = format!(
+                "{protocol}: refused {} ({}): it is that server, but it says nothing of this connection",
+                refused.what, refused.answer
+            );
+            let note = Some(refused.try_next)
+                .filter(|next| !next.is_empty())
+                .map(|next| format!("to be let in: {next}"));
+            (proof(refusal, None), note)
+        }
+        Err(error) => (proof(error.to_string(), None), None),
+    }
+}
+
+fn in_words(protocol: Protocol, view: &View) -> String {
+    format!("{protocol} {}: {}", view.version, view.says)
 }
 
 /// What the kernel's listing says of the other end. A server may need a moment to accept; one that does not is told.
@@ -171,46 +195,6 @@ fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
 fn identity(process: &Process) -> String {
     let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
     format!("{} {}, user {user}:", process.name, process.pid)
-}
-
-/// What Redis says of us: our address as it sees it, which for a Unix socket is the path with port 0.
-fn redis(stream: &mut Stream) -> Option<Proof> {
-    set_socket_timeout(stream.as_fd(), Timeout::Recv, Some(PATIENCE)).ok()?;
-    stream.write_all(b"CLIENT INFO\r\n").ok()?;
-    let mut answer = Vec::new();
-    let mut chunk = [0; 4096];
-    while answer.len() < MOST_OF_ANSWER && !is_whole(&answer) {
-        match stream.read(&mut chunk) {
-            Ok(0) | Err(_) => break,
-            Ok(length) => answer.extend_from_slice(&chunk[..length]),
-        }
-    }
-    let text = String::from_utf8_lossy(&answer);
-    if text.starts_with('-') {
-        let says = format!(
-            "CLIENT INFO was refused: {}",
-            text.trim_start_matches('-').lines().next().unwrap_or_default()
-        );
-        return Some(Proof { by: "server", says, transport: None });
-    }
-    let fields = || text.split_whitespace();
-    let address = fields().find_map(|field| field.strip_prefix("addr="))?;
-    let flags = fields().find_map(|field| field.strip_prefix("flags=")).unwrap_or_default();
-    let is_unix = flags.contains('U') || address.ends_with(":0");
-    let says = format!("CLIENT INFO: addr={address} flags={flags}");
-    Some(Proof { by: "server", says, transport: Some(if is_unix { "unix" } else { "tcp" }) })
-}
-
-/// Whether a bulk reply (`$LENGTH\r\n…\r\n`) or an error (`-…\r\n`) is there to its end.
-fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    match text.split_once("\r\n") {
-        Some((head, rest)) => match head.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) {
-            Some(length) => rest.len() >= length,
-            None => true,
-        },
-        None => false,
-    }
 }
 
 /// What connections that are told together have in common: transport, role, address, service and the other end.
@@ -303,7 +287,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let accepting = std::thread::spawn(move || listener.accept());
         let text = format!("unix:{}", path.display());
-        let mut found = verify(&text.parse().unwrap(), &text, "0").unwrap();
+        let mut found = verify(&text.parse().unwrap(), &text, &Credentials::default(), "0").unwrap();
         accepting.join().unwrap().unwrap();
         expect(&mut found, "unix");
         assert_eq!((found.transport, found.as_expected), (Some("unix"), Some(true)));
@@ -318,15 +302,25 @@ mod tests {
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _server = listener.accept().unwrap();
         let pid = std::process::id();
-        let found = verify(&Target::Process(pid), "x", "0").unwrap();
+        let found = verify(&Target::Process(pid), "x", &Credentials::default(), "0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert!(found.connections.iter().any(|one| one.service_address == address && one.role == "client"));
-        assert!(matches!(verify(&Target::Process(u32::MAX), "x", "0"), Err(VerifyError::NoProcess(_))));
+        assert!(matches!(
+            verify(&Target::Process(u32::MAX), "x", &Credentials::default(), "0"),
+            Err(VerifyError::NoProcess(_))
+        ));
     }
 
     #[test]
-    fn answers_of_redis_end() {
-        assert!(is_whole(b"$3\r\nabc\r\n") && is_whole(b"-NOAUTH x\r\n"));
-        assert!(!is_whole(b"$30\r\nabc") && !is_whole(b"$3"));
+    fn what_the_server_says_is_held_against_the_kernel() {
+        let view = |transport| {
+            Ok(View { version: "1".into(), says: "x".into(), transport: Some(transport), ..View::default() })
+        };
+        let (proof, note) = server(Protocol::Postgres, Some("unix"), view("unix"));
+        assert_eq!((proof.unwrap().transport, note), (Some("unix"), None));
+        let (proof, note) = server(Protocol::Postgres, Some("unix"), view("tcp"));
+        assert_eq!(proof.unwrap().transport, None);
+        assert!(note.unwrap().contains("pooler"));
+        assert_eq!(server(Protocol::Http, Some("unix"), Ok(View::default())), (None, None));
     }
 }

@@ -17,6 +17,12 @@ pub trait Files {
     /// # Errors
     /// As std's.
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// The path without symbolic links, as programs know their own files (`__DIR__` in PHP); as given where that cannot
+    /// be found.
+    fn real(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
 }
 
 /// The disk.
@@ -34,6 +40,10 @@ impl Files for Disk {
             .collect::<Result<_, _>>()?;
         entries.sort();
         Ok(entries)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
     }
 }
 
@@ -67,5 +77,9 @@ impl Files for Overlay<'_> {
         made.sort();
         made.dedup();
         Ok(made)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.below.real(path)
     }
 }

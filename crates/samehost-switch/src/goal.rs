@@ -18,8 +18,8 @@ pub struct Access {
 pub struct Goal {
     /// Where the client should connect to, or the server listen.
     pub endpoint: Endpoint,
-    /// A server only: whether it stays where it listens now as well. Ignored where [`crate::Editor::listens_on_both`] is
-    /// not.
+    /// Whether it stays where it listens now as well; for a client, whether it names the present endpoint as well.
+    /// Ignored where [`crate::Editor::listens_on_both`] or [`crate::Editor::connects_to_both`] is not.
     pub stays: bool,
     /// A server only: who may use the new socket; nothing is written where it is none.
     pub access: Option<Access>,

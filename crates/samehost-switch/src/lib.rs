@@ -2,18 +2,30 @@
 //! of what is changed. The only crate that writes to users' files; what it does not understand it refuses.
 
 pub mod editors;
+pub mod transaction;
 
+mod carry_out;
 mod edit;
 mod files;
+mod glob;
 mod goal;
+mod mask;
+mod plan;
+mod preflight;
+mod program;
 mod proposal;
 mod refusal;
+mod reload;
 mod setting;
+mod told;
 
+pub use carry_out::{Around, carry_out, left};
 pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
+pub use plan::{Direction, Plan, SubjectError, Wish, clients, configurations, plan};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;
+pub use reload::{ReloadWords, reload};
 pub use setting::{Reading, Role, Setting, Uptake};

@@ -107,7 +107,8 @@ fn hold(
     for setting in &before.settings {
         let moved =
             moves.iter().find(|one| one.setting.name == setting.name && one.setting.line == setting.line);
-        let stays = moved.is_none_or(|one| setting.role == Role::Listens && both && one.goal.stays);
+        let holds = if setting.role == Role::Listens { both } else { editor.connects_to_both(setting) };
+        let stays = moved.is_none_or(|one| holds && one.goal.stays);
         if stays {
             expected.push(Said::of(setting));
         }

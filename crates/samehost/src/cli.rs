@@ -3,6 +3,7 @@
 
 mod find;
 mod reproduce;
+mod switch;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload
 use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
-pub use find::{HowOptions, ScanOptions, VerifyOptions};
+pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
+pub use switch::SwitchOptions;
 
 use crate::output::OutputOptions;
 
@@ -32,7 +34,7 @@ pub struct Cli {
     pub checkup: CheckupOptions,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 130 interrupted.";
+const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 4 a switch was put back; 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
 #[expect(clippy::large_enum_variant, reason = "parsed once")]
@@ -46,10 +48,15 @@ pub enum Verb {
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
+    /// Which transport is really in use, with proof from the kernel and the server
+    /// What talks to what, live: traffic of each pair, and what could use a Unix socket
+    Top(TopOptions),
     /// Which transport is really in use, with proof from the kernel
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),
+    /// Move a configuration from TCP to a Unix socket, or back: shown, tried, proved, or put back
+    Switch(SwitchOptions),
     /// Run one of the built-in servers
     Serve(ServeOptions),
     /// Render a stored result again
@@ -72,6 +79,8 @@ pub enum Verb {
     Supervise(SuperviseOptions),
     #[command(hide = true)]
     BecomeServer(BecomeServerOptions),
+    #[command(hide = true)]
+    LogInAs,
 }
 
 #[derive(Args, Clone, Debug, Default)]

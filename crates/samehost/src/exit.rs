@@ -14,6 +14,8 @@ pub enum Ending {
     Finding,
     /// Something that was needed went away; what was measured until then is reported.
     CutShort,
+    /// A switch was begun, and everything was put back.
+    RolledBack,
     /// A person stopped it; what was measured until then is reported.
     Interrupted,
 }
@@ -26,6 +28,7 @@ pub struct WrongUse(pub String);
 const FINDING: u8 = 1;
 const INPUT: u8 = 2;
 const MISSING: u8 = 3;
+const ROLLED_BACK: u8 = 4;
 /// What shells give a command that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -34,6 +37,7 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Finding) => ExitCode::from(FINDING),
+        Ok(Ending::RolledBack) => ExitCode::from(ROLLED_BACK),
         Ok(Ending::CutShort) => ExitCode::from(MISSING),
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

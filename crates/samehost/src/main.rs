@@ -1,6 +1,7 @@
 //! samehost: the hop between programs on one machine, measured.
 
 mod checkup_parts;
+mod checkup_worth;
 mod cli;
 mod commands;
 mod exit;
@@ -9,6 +10,7 @@ mod progress;
 mod reproduce;
 mod signals;
 mod storage;
+mod top;
 
 use std::process::ExitCode;
 
@@ -25,8 +27,10 @@ fn main() -> ExitCode {
         Some(Verb::Bench(bench)) => commands::bench(&bench),
         Some(Verb::Reproduce(options)) => commands::reproduce(&options),
         Some(Verb::Scan(options)) => commands::scan(&options),
+        Some(Verb::Top(options)) => commands::top(&options),
         Some(Verb::Verify(options)) => commands::verify(&options),
         Some(Verb::How(options)) => commands::how(&options),
+        Some(Verb::Switch(options)) => commands::switch(&options),
         Some(Verb::Serve(options)) => commands::serve(&options),
         Some(Verb::Report(options)) => commands::report(&options),
         Some(Verb::Compare(options)) => commands::compare(&options),
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
+        Some(Verb::LogInAs) => commands::log_in_as(),
     };
     exit::status(result)
 }

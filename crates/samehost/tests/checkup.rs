@@ -43,16 +43,26 @@ fn a_server_that_runs_is_named_and_not_touched() {
         command.arg("--dir").arg(directory.path()).arg("--unixsocket").arg(&socket);
         command
     });
+    let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let before = connections(port);
     // Twenty seconds hold the built-in parts and the first installed server.
     let (json, text) = checkup("20s");
     assert_eq!(connections(port), before + 1, "only this test's own connection came to it");
+    drop(client);
     let line = format!("samehost bench redis --tcp tcp:127.0.0.1:{port} --unix unix:{}", socket.display());
     assert!(text.contains(&line), "{text}");
     let running = json["running_servers"].as_array().unwrap();
     let found = running.iter().find(|found| found["pid"] == server.0.id()).unwrap();
     assert_eq!((&found["workload"], &found["command"]), (&"redis".into(), &line.as_str().into()));
     assert_eq!(json["parts"].as_array().unwrap().len(), 5);
+    let worth = json["worth_doing"].as_array().unwrap();
+    assert!(worth.len() <= 3 && text.contains("Most worth doing here"), "{text}");
+    // A client that stays connected and asks nothing is something to watch, at most.
+    let about = format!("tcp:127.0.0.1:{port} ");
+    let quiet = worth.iter().find(|one| one["about"].as_str().unwrap().contains(&about));
+    // On a machine with busier pairs there may be no line left for ours.
+    assert!(quiet.is_some() || worth.len() == 3, "the pair of this test is not named: {worth:?}");
+    assert!(worth.iter().all(|one| text.contains(one["command"].as_str().unwrap())), "{text}");
     assert!(text.contains("No time was left for"), "installed servers are named: {text}");
 }
 

@@ -6,7 +6,6 @@ mod command;
 mod connect;
 mod fastcgi;
 pub(crate) mod http;
-mod link;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
 mod noop;
@@ -15,13 +14,14 @@ mod proxy;
 mod raw;
 pub(crate) mod redis;
 mod rpc;
-mod url;
 mod wordpress;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, ServerInfo, Transport};
+use samehost_login::{Link, Refused};
+use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, Protocol, ServerInfo, Transport};
 use samehost_transport::{ConnectError, Stream};
 
 use crate::BenchError;
@@ -29,8 +29,8 @@ use crate::engine::Job;
 use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
+pub use http::page_status;
 pub(crate) use noop::job as noop_job;
-pub use url::with_password;
 
 /// Every workload, in the order in which help lists them.
 pub static WORKLOADS: &[&dyn Workload] = &[
@@ -355,16 +355,45 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     }
 }
 
+/// How long to wait for an answer outside of trials.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection outside the hot path, for set-up and evidence.
+pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
+    Ok(Link::connect(endpoint, PATIENCE)?)
+}
+
+/// The URL with a password that was asked for; one that has a password keeps it.
+///
+/// # Errors
+/// When the text is no URL, and so has no place for a password.
+pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
+    samehost_login::url::with_password(text, password).ok_or_else(|| {
+        BenchError::Usage(format!(
+            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
+        ))
+    })
+}
+
+/// What to try next after a refusal: where a measurement has options for it, those.
+pub(crate) fn advice(refused: &Refused) -> String {
+    let code = refused.code.as_deref();
+    let advice = match refused.protocol {
+        Protocol::Mysql if code == Some("1045") && refused.may_need_tls => {
+            return format!("{}: --transports tcp+tls", refused.try_next);
+        }
+        Protocol::Mysql => code.and_then(|code| code.parse().ok()).map(mysql::advice),
+        Protocol::Postgres => postgres::advice(refused),
+        Protocol::Redis => Some(redis::advice(&refused.answer)),
+        _ => None,
+    };
+    advice.map_or_else(|| refused.try_next.clone(), str::to_owned)
+}
+
 /// The kernel's word that a stream is what was asked for.
 ///
 /// # Errors
 /// When it is not.
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
-    let observed =
-        stream.observed().map_err(|error| BenchError::io("asking the kernel about a socket", error))?;
-    if observed.matches(asked) {
-        Ok(())
-    } else {
-        Err(BenchError::WrongTransport { asked, observed: observed.to_string() })
-    }
+    Ok(samehost_login::prove(stream, asked)?)
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// Whether a pair could use a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Possible {
     /// The service listens on a socket that the client may use.
@@ -18,6 +19,7 @@ pub enum Possible {
 
 /// How much an obstacle matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// Nothing to do, but to know.
@@ -30,6 +32,7 @@ pub enum Weight {
 
 /// Something in the way of a switch, as found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Obstacle {
     /// The blocker that found it: `backlog`, `permissions`, …
     pub code: &'static str,
@@ -43,6 +46,7 @@ pub struct Obstacle {
 
 /// One kind of pair: all connections of a client's program to one service.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
     /// The service, as a position in the list of services.
     pub service: usize,
@@ -71,6 +75,7 @@ pub struct Advice {
 
 /// The traffic of a pair while it was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Traffic {
     /// How long it was observed.
     pub seconds: f64,
@@ -88,6 +93,7 @@ pub struct Traffic {
 
 /// Two bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Range {
     /// The lower.
     pub low: f64,
@@ -97,6 +103,7 @@ pub struct Range {
 
 /// What a switch would save, by the traffic observed and the cost measured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Saving {
     /// CPU time of client and server together, microseconds a request.
     pub cpu_us_per_request: Range,

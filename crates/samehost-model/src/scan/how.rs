@@ -7,6 +7,7 @@ pub const HOW_SCHEMA: &str = "samehost.how/1";
 
 /// One client in its own words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientWords {
     /// The language: `php`, `python`, …
     pub language: &'static str,
@@ -26,6 +27,7 @@ pub struct ClientWords {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HowTo {
     /// Always [`HOW_SCHEMA`].
     pub schema: &'static str,

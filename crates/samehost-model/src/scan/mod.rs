@@ -22,6 +22,7 @@ pub const SCAN_SCHEMA: &str = "samehost.scan/1";
 
 /// How the sockets of a network namespace were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReadBy {
     /// From the kernel's socket listing (sock_diag).
@@ -34,6 +35,7 @@ pub enum ReadBy {
 
 /// A network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkNamespace {
     /// Its inode.
     pub inode: u64,
@@ -51,6 +53,7 @@ pub struct NetworkNamespace {
 
 /// What could not be seen, and what would show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hidden {
     /// Processes whose descriptors may not be read.
     pub processes: u32,
@@ -58,6 +61,8 @@ pub struct Hidden {
     pub sockets: u32,
     /// Network namespaces that could not be read.
     pub network_namespaces: u32,
+    /// Whether this program runs in a PID namespace of its own (a container), and sees no process outside of it.
+    pub in_pid_namespace: bool,
 }
 
 impl Hidden {
@@ -107,6 +112,7 @@ impl Scan {
 
 /// One end of a connection in JSON.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct EndView<'a> {
     inode: u64,
     address: &'a Address,
@@ -114,6 +120,7 @@ struct EndView<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct ConnectionView<'a> {
     kind: SocketKind,
     network_namespace: u64,
@@ -123,7 +130,8 @@ struct ConnectionView<'a> {
 }
 
 #[derive(Serialize)]
-struct ScanView<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct ScanView<'a> {
     schema: &'static str,
     samehost_version: &'a str,
     as_root: bool,

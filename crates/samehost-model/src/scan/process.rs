@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
     /// Its number, as seen from here.
     pub pid: u32,
@@ -31,6 +32,7 @@ pub struct Process {
 
 /// A container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Container {
     /// What runs it: `docker`, `containerd`, `podman`, `crio`, `lxc`, `kubernetes`, `nspawn`.
     pub runtime: String,

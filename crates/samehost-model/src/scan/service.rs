@@ -6,6 +6,7 @@ use super::SocketKind;
 
 /// How a service was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RecognisedBy {
     /// By the process's name, program or command line.
@@ -14,10 +15,13 @@ pub enum RecognisedBy {
     Socket,
     /// By its port alone, for its process cannot be seen.
     Port,
+    /// By what it said when it was asked, with `--greet`.
+    Greeting,
 }
 
 /// A listening process with all its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Service {
     /// What it is, as the registry of known services calls it: `mariadb`, `redis`, `nginx`.
     pub kind: Option<&'static str>,

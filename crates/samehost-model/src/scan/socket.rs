@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// What kind of socket it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SocketKind {
     /// TCP over IPv4.
@@ -63,6 +64,7 @@ impl SocketKind {
 
 /// The state of a socket; Unix sockets use three of these words (`net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SocketState {
     /// Connected. Datagram sockets with a peer are in it as well.
@@ -185,6 +187,24 @@ impl fmt::Display for Address {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Address {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": ["string", "null"],
+            "description": "`127.0.0.1:3306`, `[::1]:3306`, `/run/app.sock`, `@name`; null where there is none."
+        })
+    }
+}
+
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -196,6 +216,7 @@ impl Serialize for Address {
 
 /// What waits at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Queues {
     /// Of a listening socket.
@@ -216,6 +237,7 @@ pub enum Queues {
 
 /// A file as the kernel knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileId {
     /// Device number, as `st_dev` of stat(2) has it.
     pub device: u64,
@@ -225,6 +247,7 @@ pub struct FileId {
 
 /// One socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Socket {
     /// Its kind.
     pub kind: SocketKind,

@@ -7,6 +7,7 @@ pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
 
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
     /// Who says so: `kernel`, `socket pair`, `peer`, `server`.
     pub by: &'static str,
@@ -18,6 +19,7 @@ pub struct Proof {
 
 /// A connection that a process holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldConnection {
     /// `unix` or `tcp`.
     pub transport: &'static str,
@@ -35,6 +37,7 @@ pub struct HeldConnection {
 
 /// What was found of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verification {
     /// Always [`VERIFY_SCHEMA`].
     pub schema: &'static str,

@@ -2,7 +2,9 @@
 //! in the way. A blocker is one file and one line in [`BLOCKERS`]; it looks and reports, and changes nothing.
 
 mod accounts;
+mod acl;
 mod address_lost;
+mod ahead;
 mod backlog;
 mod confinement;
 mod container;
@@ -22,6 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 
 use crate::known::UnixSocket;
+pub use ahead::{Identity, identity, obstacles, service_at, socket_of};
 use pair::Pair;
 
 /// Something that may be in the way of a switch.

@@ -37,11 +37,22 @@ impl<'a> Pair<'a> {
             .first()
             .and_then(|connection| scan.sockets.get(connection.server)?.local.inet())
             .map(|address| address.port());
+        Pair::ahead(scan, service, &pids, connections, port)
+    }
+
+    /// A pair of clients that may hold no connection at this moment, and a service at a port.
+    pub(crate) fn ahead(
+        scan: &'a Scan,
+        service: &'a Service,
+        clients: &[u32],
+        connections: Vec<&'a Connection>,
+        port: Option<u16>,
+    ) -> Self {
         Pair {
             scan,
             service,
             known: service.kind.and_then(known_service),
-            clients: pids.into_iter().filter_map(|pid| scan.process(pid)).collect(),
+            clients: clients.iter().filter_map(|pid| scan.process(*pid)).collect(),
             connections,
             listener: listener(scan, service, port),
         }

@@ -1,5 +1,5 @@
 //! FIELD 2: permission denied on the socket or a directory above it. Walks every component as the client's user and
-//! groups, as the running process has them, through the client's own root.
+//! groups, as the running process has them, through the client's own root; access control lists count.
 
 use samehost_model::scan::Weight;
 
@@ -35,7 +35,12 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 }
 
 fn may(status: &Status, step: &Step, wanted: u32) -> bool {
-    status.may(wanted, wanted == SEARCH, step.mode(), step.stat.st_uid, step.stat.st_gid)
+    let (owner, group) = (step.stat.st_uid, step.stat.st_gid);
+    status.is_above_rights(wanted, wanted == SEARCH)
+        || match &step.acl {
+            Some(acl) => acl.gives(wanted, status, owner, group),
+            None => status.may(wanted, step.mode(), owner, group),
+        }
 }
 
 fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Finding {
@@ -46,12 +51,14 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
     let what =
         if wanted == SEARCH { "may not pass through the directory" } else { "may not write to the socket" };
     let found = format!(
-        "user {user} {what} {} (mode {:04o}, {}:{group})",
+        "user {user} {what} {} (mode {:04o}, {}:{group}{})",
         show(&step.path),
         step.mode(),
-        name(&users, step.stat.st_uid)
+        name(&users, step.stat.st_uid),
+        if step.acl.is_some() { ", with an access control list" } else { "" }
     );
-    let group_helps = (step.mode() >> 3) & wanted == wanted && step.stat.st_gid != 0;
+    let of_group = step.acl.as_ref().map_or(step.mode() >> 3, super::acl::Acl::of_own_group);
+    let group_helps = of_group & wanted == wanted && step.stat.st_gid != 0;
     let is_member = group_helps && users_of_group(step.stat.st_gid).contains(&user);
     let remedy = if is_member {
         // A running process keeps the groups that it was started with.
@@ -59,6 +66,8 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
         format!("The user is in group {group}, but {client} was started before: restart it")
     } else if group_helps {
         format!("Add the user to the group and restart the client: usermod -aG {group} {user}")
+    } else if wanted == SEARCH && step.acl.is_some() {
+        format!("Name the user in its list: setfacl -m u:{user}:x {}", show(&step.path))
     } else if wanted == SEARCH {
         format!(
             "Let a common group pass: chgrp GROUP {0} and chmod g+x {0}; or put the socket elsewhere",

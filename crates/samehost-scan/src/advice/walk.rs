@@ -12,6 +12,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::acl::Acl;
+
 /// The kernel gives up after as many symbolic links (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
@@ -25,6 +27,8 @@ pub(crate) struct Step {
     pub(crate) path: PathBuf,
     /// What stat(2) says of it.
     pub(crate) stat: Stat,
+    /// Its access control list, where it has one.
+    pub(crate) acl: Option<Acl>,
 }
 
 impl Step {
@@ -96,11 +100,11 @@ impl Root {
     }
 
     fn step(&self, path: &Path) -> Result<Step, (PathBuf, Errno)> {
-        let stat = self.open(path).and_then(|file| statat(&file, c"", AtFlags::EMPTY_PATH));
-        match stat {
-            Ok(stat) => Ok(Step { path: path.to_owned(), stat }),
-            Err(errno) => Err((path.to_owned(), errno)),
-        }
+        let found = self.open(path).and_then(|file| {
+            let stat = statat(&file, c"", AtFlags::EMPTY_PATH)?;
+            Ok(Step { path: path.to_owned(), stat, acl: Acl::of(&file) })
+        });
+        found.map_err(|errno| (path.to_owned(), errno))
     }
 
     fn target(&self, path: &Path) -> Result<PathBuf, Errno> {

@@ -136,6 +136,54 @@ fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(),
     }
 }
 
+/// What tests of bent bytes need: a kernel's replies as they came, and all the reading of them.
+#[cfg(test)]
+pub(crate) mod fuzzed {
+    use super::*;
+
+    /// The datagrams that this kernel answers to every request that is ever made.
+    pub(crate) fn captured() -> Vec<Vec<u8>> {
+        let mut diag = Diag::open().unwrap();
+        let inet = |wanted| KINDS.into_iter().filter_map(move |kind| inet::request(kind, wanted));
+        let requests = inet(Wanted::Sockets).chain(inet(Wanted::Traffic)).chain([unix::request()]);
+        let mut datagrams = Vec::new();
+        for request in requests {
+            // A whole message for each reply: the framing is bent with the rest.
+            let _ = diag.dump(&request, |payload| {
+                let mut message = (16 + payload.len() as u32).to_ne_bytes().to_vec();
+                message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+                message.resize(16, 0);
+                message.extend(payload);
+                message.resize(message.len().next_multiple_of(4), 0);
+                datagrams.push(message);
+            });
+        }
+        datagrams
+    }
+
+    /// All sockets that any parser reads out of a datagram.
+    pub(crate) fn read(datagram: &[u8]) -> Vec<Socket> {
+        let mut sockets = Vec::new();
+        for message in messages(datagram) {
+            let end = super::read(message, &mut |payload| {
+                // The family tells the parsers apart; a kernel never answers one with the other's.
+                if payload.first() == Some(&1) {
+                    sockets.extend(unix::parse(payload, 1));
+                    return;
+                }
+                let is_udp = payload.get(1) == Some(&7);
+                let kind = if is_udp { SocketKind::Udp } else { SocketKind::Tcp };
+                sockets.extend(inet::parse(payload, kind, 1));
+                let _ = (inet::counters(payload), inet::expires_ms(payload));
+            });
+            if end.is_some() {
+                break;
+            }
+        }
+        sockets
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -116,7 +116,7 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
 }
 
 /// The inode in `socket:[4711]`.
-fn inode_of(target: &[u8]) -> Option<u64> {
+pub(crate) fn inode_of(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
 

@@ -38,6 +38,15 @@ pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
     })
 }
 
+/// Reads bytes with every parser of one process's files.
+#[cfg(test)]
+pub(crate) fn fuzzed(bytes: &[u8]) {
+    let words = command_line::parse(bytes);
+    assert!(words.len() <= bytes.len() + 1);
+    let _ = cgroup::parse(bytes);
+    let _ = descriptors::inode_of(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

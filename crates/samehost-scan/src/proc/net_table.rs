@@ -131,6 +131,14 @@ fn blank(kind: SocketKind, state: SocketState, inode: u64, namespace: u64) -> So
     }
 }
 
+/// Reads bytes as each of the tables.
+#[cfg(test)]
+pub(crate) fn fuzzed(bytes: &[u8]) -> Vec<Vec<Socket>> {
+    let mut tables: Vec<Vec<Socket>> = KINDS.into_iter().map(|kind| inet(bytes, kind, 1)).collect();
+    tables.push(unix(bytes, 1));
+    tables
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

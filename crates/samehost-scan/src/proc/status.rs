@@ -52,12 +52,14 @@ impl Status {
         self.capabilities & (1 << capability) != 0
     }
 
+    /// Whether its capabilities give it the rights `wanted` whatever a file's own say.
+    pub(crate) fn is_above_rights(&self, wanted: u32, is_directory: bool) -> bool {
+        self.has(DAC_OVERRIDE) || (is_directory && wanted == 1 && self.has(DAC_READ_SEARCH))
+    }
+
     /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to this process on a file of that mode,
-    /// owner and group. Access control lists are not looked at.
-    pub(crate) fn may(&self, wanted: u32, is_directory: bool, mode: u32, owner: u32, group: u32) -> bool {
-        if self.has(DAC_OVERRIDE) || (is_directory && wanted == 1 && self.has(DAC_READ_SEARCH)) {
-            return true;
-        }
+    /// owner and group, which has no access control list.
+    pub(crate) fn may(&self, wanted: u32, mode: u32, owner: u32, group: u32) -> bool {
         let bits = if self.uid == owner {
             mode >> 6
         } else if self.gid == group || self.groups.contains(&group) {
@@ -82,12 +84,12 @@ mod tests {
         let status = Status::parse(TEXT);
         assert_eq!((status.parent, status.uid, status.gid), (17, 33, 33));
         assert_eq!(status.groups, [33, 110]);
-        assert!(status.may(2, false, 0o660, 0, 110));
-        assert!(!status.may(2, false, 0o606, 0, 110), "the group's bits decide, though others may");
-        assert!(!status.may(2, false, 0o077, 33, 0), "the owner's bits decide");
-        assert!(status.may(1, true, 0o711, 0, 0));
+        assert!(status.may(2, 0o660, 0, 110));
+        assert!(!status.may(2, 0o606, 0, 110), "the group's bits decide, though others may");
+        assert!(!status.may(2, 0o077, 33, 0), "the owner's bits decide");
+        assert!(status.may(1, 0o711, 0, 0));
         let root = Status { capabilities: 0x1ff_ffff_ffff, ..Status::default() };
-        assert!(root.may(2, false, 0, 5, 5));
+        assert!(root.is_above_rights(2, false));
     }
 
     proptest! {

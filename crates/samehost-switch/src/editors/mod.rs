@@ -1,16 +1,31 @@
 //! The registry of editors: one file and one line each. An editor reads a configuration as the program does that it is
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
+mod drupal;
 mod lines;
 mod memcached;
 mod my_cnf;
+mod nginx;
 mod pg_hba;
+mod php;
+pub mod php_fpm;
 mod postgresql;
 mod redis;
+mod wp_config;
 
 use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
+
+mod database_yml;
+mod django;
+mod dotenv;
+mod erb;
+mod spelling;
+mod splice;
+mod thin_yml;
+mod url;
+mod yaml;
 
 /// An editor of one format.
 pub trait Editor: Sync {
@@ -51,6 +66,27 @@ pub trait Editor: Sync {
         false
     }
 
+    /// Whether a client of this format can name the old and the new endpoint of this setting at once, and uses the one
+    /// that answers: an edit with `Goal::stays` then does that.
+    fn connects_to_both(&self, _setting: &Setting) -> bool {
+        false
+    }
+
+    /// For a server that listens at one place only: edits after which a copy of it listens at the goal beside it, for a
+    /// moment. None where that cannot be.
+    ///
+    /// # Errors
+    /// As [`Editor::edit`].
+    fn transition(
+        &self,
+        _file: &Path,
+        _files: &dyn Files,
+        _setting: &Setting,
+        _goal: &Goal,
+    ) -> Result<Option<Vec<Edit>>, Refusal> {
+        Ok(None)
+    }
+
     /// The command, program first, that says whether the file on disk is well formed; none where there is none.
     fn check(&self, file: &Path) -> Option<Vec<String>>;
 
@@ -59,8 +95,21 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] =
-    &[&redis::Redis, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &memcached::Memcached];
+pub const EDITORS: &[&dyn Editor] = &[
+    &redis::Redis,
+    &dotenv::Dotenv,
+    &wp_config::WpConfig,
+    &nginx::Nginx,
+    &my_cnf::MyCnf,
+    &postgresql::Postgresql,
+    &pg_hba::PgHba,
+    &memcached::Memcached,
+    &drupal::Drupal,
+    &php_fpm::PhpFpm,
+    &database_yml::DatabaseYml,
+    &django::Django,
+    &thin_yml::ThinYml,
+];
 
 /// The editor of a name.
 #[must_use]

@@ -43,14 +43,14 @@ pub(crate) enum Outcome {
 pub(crate) struct Case {
     pub(crate) path: PathBuf,
     header: String,
-    before: BTreeMap<String, Part>,
+    pub(crate) before: BTreeMap<String, Part>,
     after: BTreeMap<String, String>,
     refused: Option<(String, String)>,
     nothing: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     text: String,
     flags: Vec<String>,
 }
@@ -140,7 +140,7 @@ impl Case {
         case
     }
 
-    fn header(&self, key: &str) -> impl Iterator<Item = &str> {
+    fn header<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let prefix = format!("{key}:");
         self.header.lines().filter_map(move |line| Some(line.strip_prefix(&prefix)?.trim()))
     }
@@ -181,6 +181,12 @@ impl Case {
     #[allow(dead_code, reason = "not every proof asks")]
     pub(crate) fn word(&self, key: &str) -> Option<&str> {
         self.header(key).next()
+    }
+
+    /// All header lines of a key.
+    #[allow(dead_code, reason = "not every proof asks")]
+    pub(crate) fn words<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.header(key)
     }
 
     /// The text before of every file.

@@ -1,4 +1,4 @@
-//! Options of the verbs that find and prove: scan, verify, how.
+//! Options of the verbs that find and prove: scan, top, verify, how.
 
 use std::time::Duration;
 
@@ -12,18 +12,32 @@ pub struct ScanOptions {
     /// Measure the traffic of TCP connections for this long, and predict what a switch would save
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
+    /// Connect to local services of unknown kind, and recognise them by what they say
+    #[arg(long)]
+    pub greet: bool,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 #[derive(Args, Clone, Debug)]
+pub struct TopOptions {
+    /// Time from one look to the next
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "1s")]
+    pub interval: Duration,
+}
+
+#[derive(Args, Clone, Debug)]
 pub struct VerifyOptions {
-    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306) or a URL (mysql://user@localhost/db, redis://…)
+    /// A process number, an endpoint (unix:/path, tcp:127.0.0.1:3306), a URL (mysql://user@localhost/db, redis://…), or the
+    /// path of a configuration (wp-config.php, .env, nginx.conf, a site's directory)
     pub target: String,
     /// Exit with 1 unless this transport is in use
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
     pub expect: Option<String>,
+    /// Ask on the terminal for the password to log in with
+    #[arg(long)]
+    pub ask_password: bool,
     /// Print what was found as JSON
     #[arg(long)]
     pub json: bool,

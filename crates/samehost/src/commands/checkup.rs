@@ -10,12 +10,16 @@ use anyhow::Context;
 use samehost_bench::workloads::{Parameters, workload};
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::Report;
-use samehost_report::{Finding, Running};
+use samehost_model::scan::Scan;
+use samehost_report::{Around, Finding, FindingKind, Running};
+use samehost_scan::Costs;
 use serde_json::json;
 
 use crate::checkup_parts::{Neighbour, Part, neighbours, plan};
+use crate::checkup_worth::{Worth, here, worth_doing};
 use crate::cli::CheckupOptions;
 use crate::commands::bench::fresh_seed;
+use crate::commands::scan::measured;
 use crate::exit::{Ending, WrongUse};
 use crate::progress::Watcher;
 use crate::{output, signals};
@@ -23,6 +27,9 @@ use crate::{output, signals};
 /// Starting servers and waiting for a calm machine come on top; all of it is to be over in a minute.
 const BUDGET: Duration = Duration::from_secs(40);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
+
+/// How long the traffic of what runs here is watched.
+const MOMENT: Duration = Duration::from_secs(2);
 
 pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let budget = options.budget.unwrap_or(BUDGET);
@@ -35,6 +42,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     // Looked at before any server of ours runs.
     let neighbours = neighbours();
+    let looked = look(&interrupted);
     let (parts, left) = plan(budget);
     let mut notes: Vec<String> = Vec::new();
     if !left.is_empty() {
@@ -54,8 +62,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
             Err(error) => return Err(error),
         }
     }
+    let (here, worth) = priced(looked, &reports);
     if let Some(path) = &options.json {
-        output::write_to(path, &as_json(&reports, &neighbours, &notes)?)?;
+        output::write_to(path, &as_json(&reports, &neighbours, &notes, &worth)?)?;
     }
     if let Some(path) = &options.html {
         let labels: Vec<String> = reports.iter().map(|(part, _)| label(part)).collect();
@@ -67,10 +76,36 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     }
     if !is_stdout_taken {
         let mut bytes = Vec::new();
-        output::terminal().render_checkup(&findings(&reports), &running(&neighbours), &notes, &mut bytes)?;
+        let worth: Vec<Running<'_>> =
+            worth.iter().map(|one| Running { about: &one.about, line: &one.command }).collect();
+        let around = Around { here: &here, running: &running(&neighbours), worth: &worth };
+        output::terminal().render_checkup(&findings(&reports), &around, &notes, &mut bytes)?;
         std::io::stdout().write_all(&bytes).context("standard output")?;
     }
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
+}
+
+/// What runs here and what it does for a moment, before anything of ours runs; none where it cannot be seen.
+fn look(interrupted: &AtomicBool) -> Option<Scan> {
+    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
+    samehost_scan::advise(&mut scan);
+    samehost_scan::observe(&mut scan, MOMENT, interrupted);
+    Some(scan)
+}
+
+/// What was seen, priced with what the checkup has just measured: a sentence, and what is worth doing.
+fn priced(looked: Option<Scan>, reports: &[(Part, Report)]) -> (String, Vec<Worth>) {
+    let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
+    let of = |kinds: &[FindingKind], metric: &str| {
+        let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
+        let raw = reports.iter().filter(|(part, _)| part.workload == "raw" && is_one(part));
+        raw.filter_map(|(_, report)| measured(report, metric)).collect::<Vec<_>>()
+    };
+    let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], "total_cpu_per_op");
+    if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], "latency_mean")) {
+        samehost_scan::predict(&mut scan, &costs);
+    }
+    (here(&scan), worth_doing(&scan))
 }
 
 fn findings(reports: &[(Part, Report)]) -> Vec<Finding<'_>> {
@@ -104,6 +139,7 @@ fn as_json(
     reports: &[(Part, Report)],
     neighbours: &[Neighbour],
     notes: &[String],
+    worth: &[Worth],
 ) -> anyhow::Result<Vec<u8>> {
     let parts: Vec<_> =
         reports.iter().map(|(part, report)| json!({ "label": label(part), "report": report })).collect();
@@ -121,6 +157,7 @@ fn as_json(
         .collect();
     let whole = json!({
         "schema": "samehost.checkup/1", "parts": parts, "running_servers": running, "notes": notes,
+        "worth_doing": worth,
     });
     let mut bytes = serde_json::to_vec_pretty(&whole)?;
     bytes.push(b'\n');

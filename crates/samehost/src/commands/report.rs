@@ -21,7 +21,7 @@ pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
         options.output.open()?.write(&report)?;
         match ending(&report, &options.assert) {
             Ending::Finding => last = Ending::Finding,
-            Ending::Done | Ending::Interrupted | Ending::CutShort => {}
+            Ending::Done | Ending::Interrupted | Ending::CutShort | Ending::RolledBack => {}
         }
     }
     Ok(last)

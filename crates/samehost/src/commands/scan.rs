@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use samehost_model::Report;
+use samehost_model::scan::Scan;
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured};
 
@@ -31,17 +32,7 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
         return Err(WrongUse("--observe takes 1s to 24h".into()).into());
     }
     let interrupted = signals::watch()?;
-    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    samehost_scan::advise(&mut scan);
-    if let Some(period) = options.observe {
-        samehost_scan::observe(&mut scan, period, &interrupted);
-        if !scan.advice.is_empty()
-            && !interrupted.load(Ordering::Relaxed)
-            && let Some(costs) = calibrate(&interrupted, options.quiet)?
-        {
-            samehost_scan::predict(&mut scan, &costs);
-        }
-    }
+    let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
     let mut bytes = Vec::new();
     if options.json {
         serde_json::to_writer(&mut bytes, &scan)?;
@@ -53,8 +44,35 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 
-/// Measures what TCP costs more than a Unix socket on this machine.
-fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
+/// A scan with advice, and where the traffic was watched with what a switch would save.
+pub(super) fn look(
+    observe: Option<Duration>,
+    greet: bool,
+    quiet: bool,
+    interrupted: &Arc<AtomicBool>,
+) -> anyhow::Result<Scan> {
+    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    if greet {
+        samehost_scan::greet(&mut scan);
+    }
+    samehost_scan::advise(&mut scan);
+    if let Some(period) = observe {
+        samehost_scan::observe(&mut scan, period, interrupted);
+        if !scan.advice.is_empty()
+            && !interrupted.load(Ordering::Relaxed)
+            && let Some(costs) = calibrate(interrupted, quiet)?
+        {
+            samehost_scan::predict(&mut scan, &costs);
+        }
+    }
+    Ok(scan)
+}
+
+/// Measures what TCP costs more than a Unix socket on this machine; none when it was stopped too early.
+///
+/// # Errors
+/// When it cannot be measured.
+pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
         let line = PartLine { label: label.into(), kind, metric, connections: None };
@@ -75,7 +93,7 @@ fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Optio
     Ok(Costs::of(&cpu, &latency))
 }
 
-fn measured(report: &Report, metric: &str) -> Option<Measured> {
+pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {
     let comparison = report.comparisons.iter().find(|comparison| comparison.metric == metric)?;
     Some(Measured {
         tcp: comparison.baseline_value,

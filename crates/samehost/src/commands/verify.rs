@@ -1,8 +1,12 @@
 //! `samehost verify`: which transport is really in use, with proof.
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Context;
+use samehost_login::Credentials;
+use samehost_model::Secret;
+use samehost_model::scan::Verification;
 use samehost_scan::{Target, TargetError};
 
 use crate::cli::VerifyOptions;
@@ -10,18 +14,79 @@ use crate::exit::{Ending, WrongUse};
 use crate::output;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
+    let found =
+        if Path::new(&options.target).exists() { configuration(options)? } else { vec![target(options)?] };
+    let mut bytes = Vec::new();
+    if options.json {
+        // One target is one document; a configuration may name several connections.
+        match found.as_slice() {
+            [one] => serde_json::to_writer_pretty(&mut bytes, one)?,
+            all => serde_json::to_writer_pretty(&mut bytes, all)?,
+        }
+        bytes.push(b'\n');
+    } else {
+        for (index, one) in found.iter().enumerate() {
+            if index > 0 {
+                bytes.push(b'\n');
+            }
+            output::terminal().render_verification(one, &mut bytes)?;
+        }
+    }
+    std::io::stdout().write_all(&bytes).context("standard output")?;
+    let fails = found.iter().any(|one| one.as_expected == Some(false));
+    Ok(if fails { Ending::Finding } else { Ending::Done })
+}
+
+/// A process, an endpoint or a URL.
+fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     let target: Target = options.target.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
-    let mut found = samehost_scan::verify(&target, &options.target, env!("CARGO_PKG_VERSION"))?;
+    let (credentials, note) = credentials(&target, options)?;
+    let mut found = samehost_scan::verify(&target, &options.target, &credentials, env!("CARGO_PKG_VERSION"))?;
+    found.notes.extend(note);
     if let Some(expected) = &options.expect {
         samehost_scan::expect(&mut found, expected);
     }
-    let mut bytes = Vec::new();
-    if options.json {
-        serde_json::to_writer_pretty(&mut bytes, &found)?;
-        bytes.push(b'\n');
-    } else {
-        output::terminal().render_verification(&found, &mut bytes)?;
+    Ok(found)
+}
+
+/// Every connection that a configuration names, with the login that it holds.
+fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
+    let settings = samehost_switch::clients(&options.target).map_err(|error| WrongUse(error.to_string()))?;
+    let mut all = Vec::new();
+    for setting in settings {
+        let target = Target::Address {
+            protocol: setting.protocol,
+            endpoint: setting.endpoint.clone(),
+            notes: Vec::new(),
+        };
+        let credentials =
+            Credentials { user: setting.user, password: setting.password, database: setting.database };
+        let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
+        let mut found = samehost_scan::verify(&target, &name, &credentials, env!("CARGO_PKG_VERSION"))?;
+        if let Some(expected) = &options.expect {
+            samehost_scan::expect(&mut found, expected);
+        }
+        all.push(found);
     }
-    std::io::stdout().write_all(&bytes).context("standard output")?;
-    Ok(if found.as_expected == Some(false) { Ending::Finding } else { Ending::Done })
+    if all.is_empty() {
+        let text = format!("{} names no connection to a server", options.target);
+        return Err(WrongUse(text).into());
+    }
+    Ok(all)
+}
+
+/// Whom to log in as. The kernel's proofs need nobody, so a file that cannot be used is a note.
+fn credentials(target: &Target, options: &VerifyOptions) -> anyhow::Result<(Credentials, Option<String>)> {
+    let Target::Address { protocol, endpoint, .. } = target else { return Ok(Default::default()) };
+    let (mut credentials, note) = match Credentials::of(*protocol, &options.target, endpoint) {
+        Ok(credentials) => (credentials, None),
+        Err(error) => (Credentials::default(), Some(error.to_string())),
+    };
+    if options.ask_password {
+        let password = rpassword::prompt_password("Password: ").context(
+            "asking for a password needs a terminal; the environment or an option file gives one too",
+        )?;
+        credentials.password = Some(Secret::new(password));
+    }
+    Ok((credentials, note))
 }

@@ -103,6 +103,37 @@ fn blocker_2_a_folder_that_the_client_may_not_pass() {
 }
 
 #[test]
+fn blocker_2_an_access_control_list_counts() {
+    if !is_root() {
+        not_tested("without root: a client of another user");
+        return;
+    }
+    let home = Home::new();
+    let server = home.serve("echo", &["--mode", "666"]);
+    let folder = home.path("").canonicalize().unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let set = |list: &str| {
+        let done = Command::new("setfacl").args(["-m", list]).arg(&folder).status().expect("install acl");
+        assert!(done.success(), "this file system keeps no access control lists");
+    };
+    let [host, port] = host_port(&server.tcp);
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "nc", host, port];
+    let stranger = Held::start("setpriv", &nobody);
+    // The mode says 0710 then, whose group is not the stranger's: only the list lets him pass.
+    set("u:nobody:x");
+    assert!(obstacle(&advice(&home, &stranger), "permissions").is_none());
+    set("m::-");
+    let told = advice(&home, &stranger);
+    assert_told(
+        &told,
+        "permissions",
+        &["may not pass through", "access control list", "setfacl -m u:nobody:x"],
+    );
+    set("u:nobody:-,m::x,o::x");
+    assert_told(&advice(&home, &stranger), "permissions", &["may not pass through", "access control list"]);
+}
+
+#[test]
 fn blocker_4_a_mount_namespace_with_its_own_tmp() {
     if !is_root() {
         not_tested("without root: a mount namespace");

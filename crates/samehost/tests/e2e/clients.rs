@@ -25,6 +25,10 @@ enum Run {
     C(&'static str, &'static [&'static str]),
     /// A Go program, with its module.
     Go(&'static str, &'static str),
+    /// A Java program's statements, with what it needs from Maven's registry.
+    Java(&'static [&'static str], &'static str),
+    /// A Rust program; what it needs is in [`CRATES`].
+    Rust(&'static str),
     /// The words are a command line.
     Shell,
 }
@@ -36,6 +40,20 @@ struct Row {
     client: &'static str,
     run: Run,
 }
+
+/// What the Rust clients need from the registry, with the fewest features.
+const CRATES: &str = r#"
+mysql = { version = "26", default-features = false, features = ["minimal-rust"] }
+tokio-postgres = { version = "0.7", default-features = false, features = ["runtime"] }
+tokio = { version = "1", default-features = false, features = ["rt"] }
+redis = { version = "0.32", default-features = false }
+"#;
+
+/// Java's way to a Unix socket: its classes, and their native half.
+const JUNIXSOCKET: [&str; 2] = [
+    "com.kohlschutter.junixsocket:junixsocket-common:2.10.1",
+    "com.kohlschutter.junixsocket:junixsocket-native-common:2.10.1",
+];
 
 const fn row(service: &'static str, language: &'static str, client: &'static str, run: Run) -> Row {
     Row { service, language, client, run }
@@ -50,6 +68,9 @@ const ROWS: &[Row] = &[
     row("mysql", "ruby", "mysql2", Run::Ruby("require 'mysql2'; c = WORDS")),
     row("mysql", "node", "mysql2", Run::Node("mysql2", "const mysql = require('mysql2/promise'); const c = await WORDS;")),
     row("mysql", "go", "go-sql-driver", Run::Go("github.com/go-sql-driver/mysql@v1.8.1", "import (\"database/sql\"; \"fmt\"; _ \"github.com/go-sql-driver/mysql\")\nfunc main() { c, err := WORDS; if err == nil { err = c.Ping() }; if err != nil { panic(err) }; fmt.Println(\"ready\"); select {} }")),
+    row("mysql", "java", "Connector/J", Run::Java(&["com.mysql:mysql-connector-j:8.0.33", "com.kohlschutter.junixsocket:junixsocket-mysql:2.10.1", JUNIXSOCKET[0], JUNIXSOCKET[1]], "var c = java.sql.DriverManager.getConnection(\"WORDS\", \"root\", \"\"); c.createStatement().executeQuery(\"select 1\");")),
+    row("mysql", "java", "MariaDB Connector/J", Run::Java(&["org.mariadb.jdbc:mariadb-java-client:3.3.3", "net.java.dev.jna:jna:5.14.0", "net.java.dev.jna:jna-platform:5.14.0"], "var c = java.sql.DriverManager.getConnection(\"WORDS\", \"root\", \"\"); c.createStatement().executeQuery(\"select 1\");")),
+    row("mysql", "rust", "mysql", Run::Rust("use mysql::*; use mysql::prelude::*;\nfn main() { let mut c = Conn::new(WORDS.user(Some(\"root\"))).unwrap(); c.query_drop(\"select 1\").unwrap(); ready(); }")),
     row("mysql", "tools", "mysql", Run::Shell),
     row("postgres", "php", "PDO PostgreSQL", Run::Php("$c = WORDS $c->query('select 1');")),
     row("postgres", "python", "psycopg", Run::Python("import psycopg2 as psycopg\nc = WORDS")),
@@ -57,6 +78,8 @@ const ROWS: &[Row] = &[
     row("postgres", "node", "pg", Run::Node("pg", "const { Client } = require('pg'); const c = WORDS; await c.connect();")),
     row("postgres", "go", "lib/pq", Run::Go("github.com/lib/pq@v1.10.9", "import (\"database/sql\"; \"fmt\"; _ \"github.com/lib/pq\")\nfunc main() { c, err := WORDS; if err == nil { err = c.Ping() }; if err != nil { panic(err) }; fmt.Println(\"ready\"); select {} }")),
     row("postgres", "c", "libpq", Run::C("#include <libpq-fe.h>\n#include <stdio.h>\nint main(void) { PGconn *c = WORDS if (PQstatus(c)) return 1; puts(\"ready\"); fflush(stdout); return getchar(); }", &["-I/usr/include/postgresql", "-lpq"])),
+    row("postgres", "java", "pgjdbc", Run::Java(&["org.postgresql:postgresql:42.7.3", JUNIXSOCKET[0], JUNIXSOCKET[1]], "var c = java.sql.DriverManager.getConnection(\"WORDS\", \"postgres\", \"\"); c.createStatement().executeQuery(\"select 1\");")),
+    row("postgres", "rust", "tokio-postgres", Run::Rust("use tokio_postgres::NoTls;\nfn main() { tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async { let (c, connection) = WORDS.await.unwrap(); tokio::spawn(connection); c.simple_query(\"select 1\").await.unwrap(); ready(); }) }")),
     row("postgres", "tools", "psql", Run::Shell),
     row("redis", "php", "phpredis", Run::Php("$redis = new Redis(); WORDS $redis->ping();")),
     row("redis", "python", "redis-py", Run::Python("import redis\nc = WORDS\nc.ping()")),
@@ -65,6 +88,7 @@ const ROWS: &[Row] = &[
     row("redis", "node", "node-redis", Run::Node("redis", "const { createClient } = require('redis'); const c = WORDS; await c.connect();")),
     row("redis", "go", "go-redis", Run::Go("github.com/redis/go-redis/v9@v9.5.1", "import (\"context\"; \"fmt\"; \"github.com/redis/go-redis/v9\")\nfunc main() { c := WORDS; if err := c.Ping(context.Background()).Err(); err != nil { panic(err) }; fmt.Println(\"ready\"); select {} }")),
     row("redis", "c", "hiredis", Run::C("#include <hiredis/hiredis.h>\n#include <stdio.h>\nint main(void) { redisContext *c = WORDS if (!c || c->err) return 1; redisCommand(c, \"PING\"); puts(\"ready\"); fflush(stdout); return getchar(); }", &["-lhiredis"])),
+    row("redis", "rust", "redis", Run::Rust("fn main() { let mut c = WORDS.unwrap().get_connection().unwrap(); let _: String = redis::cmd(\"PING\").query(&mut c).unwrap(); ready(); }")),
     row("redis", "tools", "redis-cli", Run::Shell),
     row("memcached", "php", "php-memcached", Run::Php("$memcached = new Memcached(); WORDS $memcached->get('x');")),
     row("memcached", "python", "pymemcache", Run::Python("import pymemcache.client.base\nc = WORDS\nc.get('x')")),
@@ -72,31 +96,42 @@ const ROWS: &[Row] = &[
 ];
 
 /// The servers that the clients meet.
-struct Servers {
+pub(crate) struct Servers {
     home: Home,
     _held: Vec<Held>,
+    /// The command that runs another in the servers' network namespace; empty for the own one.
+    enter: String,
 }
 
 /// Where a service is: socket for the words, and port.
-struct Place {
-    socket: PathBuf,
-    port: u16,
+pub(crate) struct Place {
+    pub(crate) socket: PathBuf,
+    pub(crate) port: u16,
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Servers {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Servers::entered(String::new())
+    }
+
+    /// Servers in the network namespace of a process.
+    pub(crate) fn inside(pid: u32) -> Self {
+        Servers::entered(format!("nsenter -t {pid} -n "))
+    }
+
+    fn entered(enter: String) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let home = Home::new();
         // PostgreSQL refuses to run as root: its user must pass through.
         fs::set_permissions(home.path(""), fs::Permissions::from_mode(0o711)).unwrap();
-        Servers { home, _held: Vec::new() }
+        Servers { home, _held: Vec::new(), enter }
     }
 
-    fn start(&mut self, service: &str) -> Place {
+    pub(crate) fn start(&mut self, service: &str) -> Place {
         let port = free_port();
         let folder = self.home.path(service);
         fs::create_dir(&folder).unwrap();
@@ -139,9 +174,13 @@ impl Servers {
                 (socket, format!("exec memcached -u root -l 127.0.0.1 -p {port}"))
             }
         };
+        let command = command.replacen("exec ", &format!("exec {}", self.enter), 1);
         self._held.push(Held::start("sh", &["-c", &command]));
         wait_for(service, || std::os::unix::net::UnixStream::connect(&socket).ok());
-        wait_for(service, || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        let probe = format!("{}nc -z 127.0.0.1 {port}", self.enter);
+        wait_for(service, || {
+            Command::new("sh").args(["-c", &probe]).status().unwrap().success().then_some(())
+        });
         Place { socket, port }
     }
 }
@@ -227,6 +266,24 @@ fn start(home: &Home, row: &Row, words: &str, number: usize) -> Option<Child> {
             let built = Command::new("sh").args(["-c", &script]).output().ok()?;
             built.status.success().then(|| Command::new(folder.join("client")))?
         }
+        Run::Java(artifacts, code) => {
+            let path = jars(artifacts)?;
+            let (database, code) = (if row.service == "mysql" { "/mysql" } else { "/postgres" }, *code);
+            let words = words.replace("/db", database);
+            let source = folder.join("Client.java");
+            fs::write(
+                &source,
+                format!(
+                    "class Client {{ public static void main(String[] a) throws Exception {{ {} System.out.println(\"ready\"); System.in.read(); }} }}",
+                    code.replace("WORDS", &words)
+                ),
+            )
+            .unwrap();
+            let mut command = Command::new("java");
+            command.arg("-cp").arg(path).arg(source);
+            command
+        }
+        Run::Rust(code) => Command::new(built(&folder, &code.replace("WORDS", &words))?),
         Run::Shell => {
             let user = if row.client == "mysql" { " -u root" } else { "" };
             let mut command = Command::new("sh");
@@ -235,6 +292,51 @@ fn start(home: &Home, row: &Row, words: &str, number: usize) -> Option<Child> {
         }
     };
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()
+}
+
+/// What is fetched from registries once, for all later tests.
+fn kept(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The class path of these artifacts, from Maven's registry; none when it is not reached.
+fn jars(artifacts: &[&str]) -> Option<String> {
+    let folder = kept("jars");
+    for artifact in artifacts {
+        let mut parts = artifact.split(':').skip(1);
+        let file = folder.join(format!("{}-{}.jar", parts.next()?, parts.next()?));
+        if !file.exists() {
+            let mut copy = Command::new("mvn");
+            copy.args(["-q", "dependency:copy", &format!("-Dartifact={artifact}")]);
+            let output = copy.arg(format!("-DoutputDirectory={}", folder.display())).output().ok()?;
+            output.status.success().then_some(())?;
+        }
+    }
+    Some(format!("{}/*", folder.display()))
+}
+
+/// A Rust client, built where the crates that it needs are built once; none when they cannot be.
+fn built(folder: &Path, code: &str) -> Option<PathBuf> {
+    let project = kept("rust");
+    fs::create_dir_all(project.join("src")).unwrap();
+    let manifest = format!(
+        "[package]\nname = \"client\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[profile.dev]\ndebug = false\n[workspace]\n[dependencies]{CRATES}"
+    );
+    fs::write(project.join("Cargo.toml"), manifest).unwrap();
+    let ready = "fn ready() { println!(\"ready\"); let _ = std::io::stdin().read_line(&mut String::new()); }";
+    fs::write(project.join("src/main.rs"), format!("{code}\n{ready}\n")).unwrap();
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--manifest-path"]).arg(project.join("Cargo.toml"));
+    let output = build.env("CARGO_TARGET_DIR", project.join("target")).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Words that do not compile are a wrong row; a registry that is not reached is none of its fault.
+    assert!(!said.contains("could not compile `client`"), "{code}\n{said}");
+    output.status.success().then_some(())?;
+    let program = folder.join("client");
+    fs::copy(project.join("target/debug/client"), &program).ok()?;
+    Some(program)
 }
 
 /// A folder of Node modules with this one in it, from the registry.
@@ -337,7 +439,7 @@ fn every_tested_row_does_what_it_says() {
                 (if words["localhost"] == "tcp" { "tcp" } else { "not tcp" }, localhost),
             ];
             for (number, (expected, text)) in cases.iter().enumerate() {
-                // The command says --protocol=tcp, which overrides what `localhost` means.
+                // The command says --protocol=tcp, the crate prefer_socket(false): either overrides what `localhost` means.
                 if row.client == "mysql" && number == 2 {
                     continue;
                 }

@@ -7,15 +7,25 @@ mod bad_input;
 mod bench;
 mod clients;
 mod command;
+mod crowd;
 mod docs;
 mod endings;
+mod greet;
 mod honesty;
 mod html;
+mod log_in_as;
+#[path = "../databases/mariadb.rs"]
+mod mariadb;
+#[path = "../databases/postgres.rs"]
+mod postgres;
 mod profile;
 mod registry;
 mod reproduce;
 mod scan;
+mod schemas;
 mod serve;
+mod stacks;
 mod stored;
 mod support;
+mod top;
 mod verify;

@@ -81,6 +81,11 @@ type Words = BTreeSet<String>;
 
 /// What `ss` lists, in the namespace of a process.
 fn ss(namespace_of: Option<u32>) -> Words {
+    ss_text(namespace_of).lines().filter_map(ss_line).collect()
+}
+
+/// What `ss` says, in the namespace of a process.
+pub(crate) fn ss_text(namespace_of: Option<u32>) -> String {
     let mut command = match namespace_of {
         Some(pid) => {
             let mut command = Command::new("nsenter");
@@ -92,8 +97,7 @@ fn ss(namespace_of: Option<u32>) -> Words {
     let output =
         command.args(["-H", "-n", "-t", "-u", "-x", "-a", "-p", "-e"]).output().expect("install iproute2");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().filter_map(ss_line).collect()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn ss_line(line: &str) -> Option<String> {
@@ -168,7 +172,7 @@ fn ours(found: &Value, namespace: u64) -> Words {
 const ATTEMPTS: usize = 5;
 
 /// What stays there while both look is seen by both. How many sockets that were.
-fn assert_same(home: &Home, namespace_of: Option<u32>, namespace: u64) -> usize {
+pub(crate) fn assert_same(home: &Home, namespace_of: Option<u32>, namespace: u64) -> usize {
     let mut doubts = String::new();
     for _ in 0..ATTEMPTS {
         let first = ours(&scan(home), namespace);
@@ -311,6 +315,7 @@ fn observed_traffic_is_counted_and_priced() {
     busy.join().unwrap();
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    crate::schemas::assert_valid(&found);
     let found =
         found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server.tcp.as_str()).unwrap();
     let (traffic, saving) = (&found["traffic"], &found["saving"]);

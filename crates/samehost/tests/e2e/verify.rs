@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::mariadb::{self, MariaDb};
+use crate::postgres::{self, Cluster};
 use crate::scan::{Held, connection_of, host_port};
 use crate::support::{Home, wait_for};
 
@@ -57,6 +59,152 @@ fn redis_says_what_it_sees() {
         let peer = found["proofs"].as_array().unwrap().iter().find(|one| one["by"] == "peer").unwrap();
         assert!(peer["says"].as_str().unwrap().contains("redis-server"), "{found:#}");
     }
+}
+
+#[test]
+fn redis_tells_who_may_ask_and_refuses_who_may_not() {
+    let home = Home::new();
+    let socket = home.path("guarded.sock");
+    let socket = socket.to_str().unwrap();
+    let run = home.path("run");
+    let _redis = Held::start(
+        "redis-server",
+        &[
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--dir",
+            run.to_str().unwrap(),
+            "--unixsocket",
+            socket,
+            "--requirepass",
+            "hunter2",
+            // A server of before 6.2 has no CLIENT INFO; this user may not ask for it.
+            "--user",
+            "old",
+            "on",
+            ">hunter3",
+            "~*",
+            "+@all",
+            "-client|info",
+        ],
+    );
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(socket).ok());
+    for (url, words) in [
+        (format!("redis+unix://:hunter2@{socket}?db=3"), "CLIENT INFO: addr="),
+        (format!("redis+unix://old:hunter3@{socket}"), "CLIENT LIST: addr="),
+    ] {
+        let (status, found) = verify(&home, &[&url, "--expect", "unix"]);
+        let proof = server_proof(&found);
+        assert_eq!((status, proof["transport"].as_str()), (0, Some("unix")), "{found:#}");
+        assert!(proof["says"].as_str().unwrap().contains(words), "{found:#}");
+        assert!(!found.to_string().contains("hunter"), "{found:#}");
+    }
+    for (url, code) in
+        [(format!("redis+unix://{socket}"), "NOAUTH"), (format!("redis+unix://:wrong@{socket}"), "WRONGPASS")]
+    {
+        let (status, found) = verify(&home, &[&url, "--expect", "unix"]);
+        let says = server_proof(&found)["says"].as_str().unwrap();
+        assert!(status == 0 && says.contains(code) && says.contains("refused"), "{found:#}");
+    }
+}
+
+#[test]
+fn memcached_says_what_it_sees() {
+    let home = Home::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let user = mariadb::own_name();
+    let _memcached = Held::start("memcached", &["-l", "127.0.0.1", "-p", &port.to_string(), "-u", &user]);
+    wait_for("memcached", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let (status, found) = verify(&home, &[&format!("memcached://127.0.0.1:{port}"), "--expect", "tcp"]);
+    let proof = server_proof(&found);
+    assert_eq!((status, proof["transport"].as_str()), (0, Some("tcp")), "{found:#}");
+    assert!(proof["says"].as_str().unwrap().starts_with("memcached 1."), "{found:#}");
+}
+
+/// What the server says.
+fn server_proof(found: &Value) -> &Value {
+    let proofs = found["proofs"].as_array().unwrap();
+    proofs.iter().find(|one| one["by"] == "server").unwrap_or_else(|| panic!("{found:#}"))
+}
+
+#[test]
+fn mariadb_says_what_it_sees() {
+    let home = Home::new();
+    let server = MariaDb::start(&["--performance-schema=ON"]);
+    let login = |user: &str| format!("{user}:{}", mariadb::SECRET_IN_URL);
+    for (url, transport, words) in [
+        (server.unix(&login("by_native")), "unix", "by_native@localhost from localhost"),
+        (server.tcp(&login("by_native")), "tcp", "by_native@127.0.0.1 from 127.0.0.1:"),
+        (server.unix(&login("by_ed25519")), "unix", "no TLS, CONNECTION_TYPE Socket"),
+        (server.tcp(&login("by_ed25519")), "tcp", "no TLS, CONNECTION_TYPE TCP/IP"),
+        // May not read performance_schema: the process list tells.
+        (server.unix("by_nothing"), "unix", "account by_nothing@localhost, no TLS"),
+        (server.tcp("by_nothing"), "tcp", "account by_nothing@127.0.0.1, no TLS"),
+    ] {
+        let (status, found) = verify(&home, &[&url, "--expect", transport]);
+        assert_eq!(status, 0, "{found:#}");
+        let by: Vec<&str> =
+            found["proofs"].as_array().unwrap().iter().filter_map(|one| one["by"].as_str()).collect();
+        assert_eq!(by, ["kernel", "socket pair", "peer", "server"], "{found:#}");
+        let proof = server_proof(&found);
+        assert_eq!(proof["transport"].as_str(), Some(transport), "{found:#}");
+        let says = proof["says"].as_str().unwrap();
+        assert!(says.contains("MariaDB") && says.contains(words), "{words}: {says}");
+        assert!(!found.to_string().contains("hunter2"), "{found:#}");
+        let other = if transport == "unix" { "tcp" } else { "unix" };
+        assert_eq!(verify(&home, &[&url, "--expect", other]).0, 1);
+    }
+    // Let in or not: it is that server, and the kernel's word stands.
+    let (status, found) = verify(&home, &[&server.unix("by_native:hunter2"), "--expect", "unix"]);
+    assert_eq!(status, 0, "{found:#}");
+    let says = server_proof(&found)["says"].as_str().unwrap();
+    assert!(says.contains("refused the login of `by_native`") && says.contains("1045"), "{says}");
+    assert!(server_proof(&found)["transport"].is_null() && !found.to_string().contains("hunter2"));
+    assert!(found["notes"].to_string().contains("two accounts"), "{found:#}");
+    // Without a user: the one that runs this, whom the server asks the kernel about. And MYSQL_PWD.
+    let url = format!("mysql://localhost/shop?socket={}", server.socket());
+    let (_, found) = verify(&home, &[&url]);
+    let own = format!("USER() {}@localhost", mariadb::own_name());
+    assert!(server_proof(&found)["says"].as_str().unwrap().contains(&own), "{found:#}");
+    let mut command = home.command(&["verify", "--json", &server.unix("by_native")]);
+    let given = crate::support::Ended::of(&command.env("MYSQL_PWD", mariadb::SECRET).output().unwrap());
+    assert!(given.stdout.contains("account by_native@localhost"), "{}", given.stdout);
+}
+
+#[test]
+fn postgres_says_what_it_sees() {
+    let home = Home::new();
+    let server = Cluster::start(20);
+    let login = |user: &str| format!("{user}:{}", postgres::SECRET);
+    for (url, transport, words) in [
+        (server.unix(&login("by_scram")), "unix", "user by_scram, Unix socket, no TLS"),
+        (server.tcp(&login("by_scram")), "tcp", "from 127.0.0.1:"),
+        (server.unix(&login("by_md5")), "unix", "user by_md5, Unix socket, no TLS"),
+        (server.tcp("by_trust"), "tcp", "user by_trust, 127.0.0.1:"),
+    ] {
+        let (status, found) = verify(&home, &[&url, "--expect", transport]);
+        assert_eq!(status, 0, "{found:#}");
+        let proof = server_proof(&found);
+        assert_eq!(proof["transport"].as_str(), Some(transport), "{found:#}");
+        assert!(proof["says"].as_str().unwrap().contains(words), "{words}: {proof}");
+        assert!(!found.to_string().contains(postgres::SECRET), "{found:#}");
+    }
+    for (url, words) in [
+        (server.unix("by_scram:hunter2"), "SQLSTATE 28P01"),
+        (server.tcp("nobody_here"), "SQLSTATE 28000"),
+        (server.unix("by_scram"), "it wants a password"),
+    ] {
+        let (status, found) = verify(&home, &[&url]);
+        let says = server_proof(&found)["says"].as_str().unwrap();
+        assert!(status == 0 && says.contains("refused") && says.contains(words), "{words}: {found:#}");
+        assert!(server_proof(&found)["transport"].is_null(), "{found:#}");
+    }
+    // As libpq does: the password from the environment.
+    let mut command = home.command(&["verify", "--json", &server.unix("by_scram")]);
+    let given = crate::support::Ended::of(&command.env("PGPASSWORD", postgres::SECRET).output().unwrap());
+    assert!(given.stdout.contains("user by_scram, Unix socket"), "{}", given.stdout);
 }
 
 #[test]

@@ -89,16 +89,7 @@ pub(super) fn request_for(pool: &str, query: &str) -> Arc<[u8]> {
 }
 
 fn request(target: &str) -> Arc<[u8]> {
-    let parts = RequestParts {
-        method: "GET",
-        target,
-        host: "localhost",
-        version: "1.1",
-        keeps: true,
-        authorization: None,
-        body: None,
-        length: 0,
-    };
+    let parts = RequestParts::get(target, "localhost");
     parts.bytes()
 }
 

@@ -22,8 +22,7 @@ use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
-use crate::workloads::link::Link;
-use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, needs_private};
+use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, link_to, needs_private};
 
 /// How often a PHP-FPM was started, so that the order of its pools alternates.
 static STARTS: AtomicU32 = AtomicU32::new(0);
@@ -54,7 +53,7 @@ impl RunningFastCgi {
         } else {
             // A server that is not there is the first thing to know.
             for endpoint in given.values() {
-                Link::connect(endpoint)?;
+                link_to(endpoint)?;
             }
             check_given(&parameters)?;
             None
@@ -128,7 +127,7 @@ impl RunningFastCgi {
         let request = self.request(query, Ending::Closed);
         let mut observed = None;
         let ask = || -> Result<Vec<u8>, BenchError> {
-            let mut link = Link::connect(endpoint)?;
+            let mut link = link_to(endpoint)?;
             let (reply, body) = link.ask(&request, whole_reply)?;
             if refusal(reply.status).is_some() {
                 return Err(self.refused(endpoint, &reply, &body));
@@ -373,7 +372,7 @@ struct FastCgiConnector {
 
 impl Connector for FastCgiConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let stream = Link::connect(&self.endpoint)?.into_stream()?;
+        let stream = link_to(&self.endpoint)?.into_stream()?;
         let session = FastCgiSession::new(Arc::clone(&self.request), self.expected.clone());
         Ok((stream, Box::new(session)))
     }

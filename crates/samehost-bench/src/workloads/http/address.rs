@@ -2,10 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use samehost_login::url::{unescape, with_port};
 use samehost_model::{Endpoint, Transport};
 
 use crate::BenchError;
-use crate::workloads::url::{unescape, with_port};
 
 const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
 
@@ -37,6 +37,14 @@ impl Address {
                 address.endpoint
             )))
         }
+    }
+
+    /// Any URL or endpoint.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn read(text: &str) -> Result<Self, BenchError> {
+        parse(text)
     }
 
     /// A server of our own.

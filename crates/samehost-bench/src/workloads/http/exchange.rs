@@ -35,7 +35,21 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) length: usize,
 }
 
-impl RequestParts<'_> {
+impl<'a> RequestParts<'a> {
+    /// A GET of HTTP 1.1 on a connection that stays open.
+    pub(crate) fn get(target: &'a str, host: &'a str) -> Self {
+        RequestParts {
+            method: "GET",
+            target,
+            host,
+            version: "1.1",
+            keeps: true,
+            authorization: None,
+            body: None,
+            length: 0,
+        }
+    }
+
     /// The request's bytes.
     pub(crate) fn bytes(&self) -> Arc<[u8]> {
         let mut head =

@@ -4,6 +4,7 @@
 mod address;
 mod exchange;
 mod head;
+mod page;
 mod reply;
 mod running;
 mod session;
@@ -14,6 +15,7 @@ use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wor
 use crate::BenchError;
 pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
 pub(crate) use head::refusal;
+pub use page::page_status;
 use running::RunningHttp;
 pub(crate) use session::{Expected, HttpSession};
 

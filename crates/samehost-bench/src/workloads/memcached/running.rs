@@ -15,8 +15,7 @@ use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::fixtures::{MemcachedServer, random_hex};
 use crate::workloads::awaited::value;
-use crate::workloads::link::Link;
-use crate::workloads::{Parameters, Running, Start, foreign_pids};
+use crate::workloads::{Parameters, Running, Start, foreign_pids, link_to};
 
 /// A private process, and whether a trial has used it.
 struct Private {
@@ -68,7 +67,7 @@ impl RunningMemcached {
         let mut first =
             running.given.values().chain(running.private.values().map(|private| private.server.endpoint()));
         if let Some(first) = first.next().cloned() {
-            running.version = dialogue::version(&mut Link::connect(&first)?)?;
+            running.version = dialogue::version(&mut link_to(&first)?)?;
         }
         if !running.given.is_empty() {
             let places: Vec<String> = running.given.values().map(Endpoint::to_string).collect();
@@ -92,7 +91,7 @@ impl RunningMemcached {
 
     fn delete_key(&self) -> Result<(), BenchError> {
         for endpoint in &self.touched {
-            dialogue::delete(&mut Link::connect(endpoint)?, &self.key)?;
+            dialogue::delete(&mut link_to(endpoint)?, &self.key)?;
         }
         Ok(())
     }
@@ -142,7 +141,7 @@ impl Running for RunningMemcached {
         let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
         let (protocol, value) = (protocol(&self.parameters), value(size));
         let set = Exchange::set(protocol, &self.key, &value);
-        dialogue::set(&mut Link::connect(&endpoint)?, &set)?;
+        dialogue::set(&mut link_to(&endpoint)?, &set)?;
         let exchange = match self.parameters["command"].as_str() {
             "set" => set,
             _ => Exchange::get(protocol, &self.key, &value),
@@ -181,7 +180,7 @@ struct MemcachedConnector {
 
 impl Connector for MemcachedConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut link = Link::connect(&self.endpoint)?;
+        let mut link = link_to(&self.endpoint)?;
         if self.view.get().is_none() {
             let _ = self.view.set(dialogue::view(&mut link)?);
         }

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
+use samehost_login::memcached::line;
+
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::awaited::{Awaited, Seen};
-
-/// Longest line that memcached sends; more without an end is something else.
-const LONGEST_LINE: usize = 2048;
 
 /// Which words are spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +80,6 @@ impl Session for MemcachedSession {
             Seen::WrongBody => Err(Bad::new("wrong value", "a value differs from what was set")),
             Seen::OtherHead => other(input),
         }
-    }
-}
-
-/// The first line in `input` and its length with its end.
-pub(super) fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
-    match input.windows(2).position(|pair| pair == b"\r\n") {
-        Some(end) => Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end + 2))),
-        None if input.len() > LONGEST_LINE => Err("a line without end: not memcached".into()),
-        None => Ok(None),
     }
 }
 

@@ -4,11 +4,11 @@
 
 use std::fmt;
 
+use samehost_login::mysql::Surroundings;
+use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
 use samehost_model::{Endpoint, Transport};
 
-use super::option_file::OptionFile;
 use crate::BenchError;
-use crate::workloads::url::{ServerUrl, escape, login, with_port};
 
 const FORMS: &str = "write mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)";
 const DEFAULT_PORT: u16 = 3306;
@@ -32,33 +32,6 @@ impl fmt::Debug for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} as {}", self.endpoint, self.user.escape_debug())
-    }
-}
-
-/// Where user and password come from when a URL has none.
-#[derive(Clone, Default)]
-pub(super) struct Surroundings {
-    /// MYSQL_PWD.
-    pub(super) environment: Option<String>,
-    /// `~/.my.cnf`.
-    pub(super) file: OptionFile,
-    /// Who runs this program.
-    pub(super) login_name: String,
-}
-
-impl Surroundings {
-    /// Those of this process.
-    ///
-    /// # Errors
-    /// When the option file can be read by others than its owner and holds a password.
-    pub(super) fn of_process() -> Result<Self, BenchError> {
-        let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());
-        Ok(Surroundings {
-            environment: std::env::var("MYSQL_PWD").ok(),
-            file: OptionFile::of_user()?,
-            login_name: name.or(root).unwrap_or_default(),
-        })
     }
 }
 
@@ -133,8 +106,7 @@ fn parse(text: &str) -> Result<Given, BenchError> {
         return Err(wrong(&format!("`{}://` is no URL of MySQL", url.scheme.escape_debug())));
     }
     let (place, database) = url.place.split_once('/').unwrap_or((&url.place, ""));
-    let database =
-        crate::workloads::url::unescape(database).ok_or_else(|| wrong("a wrong `%` in the database"))?;
+    let database = unescape(database).ok_or_else(|| wrong("a wrong `%` in the database"))?;
     let mut socket = None;
     for (name, value) in &url.options {
         match name.as_str() {
@@ -158,6 +130,8 @@ fn parse(text: &str) -> Result<Given, BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use samehost_login::mysql::OptionFile;
+
     use super::*;
 
     fn around() -> Surroundings {

@@ -1,10 +1,10 @@
 //! A dump's conversation: one query for all rows, each of which is looked at as it streams by, as
 //! `mysqldump --quick` reads them. Keeps no rows.
 
-use super::packet::{HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text};
 use super::statement::{C_REPEATS, DIGITS, PAD_REPEATS, Statement, Table, digits, write_digits};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::mysql::dialogue::QUERY;
+use samehost_login::mysql::packet::{HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text};
 
 /// Where the answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,6 @@ mod address;
 mod caller;
 mod dialogue;
 mod dump;
-mod login;
-#[cfg(test)]
-mod login_tests;
-mod option_file;
-mod packet;
 mod running;
 mod session;
 mod statement;
@@ -22,9 +17,11 @@ use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{MARIADB, ServerKind};
-use address::{Address, Surroundings};
+use address::Address;
 use dialogue::Dialogue;
+pub(super) use dialogue::advice;
 use running::RunningMySql;
+use samehost_login::mysql::Surroundings;
 use statement::Statement;
 
 /// Most connections that are made anew for each statement: each has a thread of its own.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use samehost_login::mysql::Surroundings;
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
 use samehost_transport::Stream;
 
-use super::address::{Address, Surroundings};
+use super::address::Address;
 use super::caller::MySqlCaller;
 use super::dialogue::{Dialogue, Reply};
 use super::dump::DumpSession;
@@ -123,7 +124,7 @@ fn identity(address: &Address) -> Result<Identity, BenchError> {
     let mut variable = |name| dialogue.variable(name).map(Option::unwrap_or_default);
     let instance = format!("{} {}", variable("datadir")?, variable("pid_file")?);
     let thread_handling = variable("thread_handling")?;
-    let version = dialogue.greeting().version.trim_start_matches("5.5.5-").to_owned();
+    let version = dialogue.version().trim_start_matches("5.5.5-").to_owned();
     dialogue.quit()?;
     Ok(Identity { version, thread_handling, instance })
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::packet::{self, Answer};
 use super::statement::{C_REPEATS, Command, DIGITS, Protocol, Statement, write_digits};
 use crate::engine::session::{Bad, Progress, Session};
+use samehost_login::mysql::packet::{self, Answer};
 
 /// Ids that are asked for and what each was answered, in a table that is not ours.
 pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
@@ -173,10 +173,10 @@ impl Session for MySqlSession {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::frame;
     use super::super::statement::{Table, digits};
     use super::*;
     use proptest::prelude::*;
+    use samehost_login::mysql::packet::frame;
 
     const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 

@@ -1,8 +1,8 @@
 //! What is asked: the statements, as SQL and as the bytes of a command, and the rows that they are answered with.
 
 use super::dialogue::QUERY;
-use super::packet::frame;
 use crate::workloads::Parameters;
+use samehost_login::mysql::packet::frame;
 
 /// COM_STMT_EXECUTE.
 const EXECUTE: u8 = 0x17;
@@ -215,7 +215,7 @@ impl Command {
 
     /// The payload, without the frame's head.
     pub(super) fn payload(&self) -> &[u8] {
-        &self.bytes[super::packet::HEAD..]
+        &self.bytes[samehost_login::mysql::packet::HEAD..]
     }
 }
 

@@ -4,36 +4,14 @@
 use std::fmt;
 use std::path::Path;
 
+use samehost_login::postgres::{Defaults, Login, SslMode, password_for};
+use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
 use samehost_model::{Endpoint, Transport};
 
-use super::password::{Login, password_for};
 use crate::BenchError;
-use crate::workloads::url::{ServerUrl, escape, login, unescape, with_port};
 
 const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
 const DEFAULT_PORT: u16 = 5432;
-
-/// How a server given with `--tcp` is connected to (libpq's sslmode). The `tcp+tls` arm always has TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum SslMode {
-    /// Without TLS; the default here, for TLS is an arm of its own.
-    #[default]
-    Disable,
-    /// With TLS where the server offers it.
-    Prefer,
-    /// With TLS or not at all.
-    Require,
-}
-
-impl SslMode {
-    fn name(self) -> &'static str {
-        match self {
-            SslMode::Disable => "disable",
-            SslMode::Prefer => "prefer",
-            SslMode::Require => "require",
-        }
-    }
-}
 
 /// A server, and what it takes to be let in.
 #[derive(Clone, PartialEq, Eq)]
@@ -54,32 +32,6 @@ impl fmt::Debug for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} database {}", self.endpoint, self.database)
-    }
-}
-
-/// What the surroundings say where the URL is silent.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Defaults {
-    /// PGUSER, else the name of the user that we are.
-    pub(super) user: String,
-    /// PGDATABASE, else the user's name.
-    pub(super) database: Option<String>,
-}
-
-impl Defaults {
-    /// From the environment and passwd(5), as libpq has them.
-    pub(super) fn here() -> Self {
-        let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let own = || {
-            let uid = rustix::process::geteuid().as_raw().to_string();
-            let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-            let mut names = passwd.lines().filter(|line| line.split(':').nth(2) == Some(uid.as_str()));
-            names.next().and_then(|line| line.split(':').next()).map(str::to_owned)
-        };
-        Defaults {
-            user: given("PGUSER").or_else(own).unwrap_or_else(|| "postgres".into()),
-            database: given("PGDATABASE"),
-        }
     }
 }
 

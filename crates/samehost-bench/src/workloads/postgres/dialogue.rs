@@ -3,27 +3,22 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
+use samehost_login::Refused;
+use samehost_login::postgres::{Account, LoggedIn, Row, SslMode, unsaid};
 use samehost_model::Endpoint;
 use samehost_transport::Stream;
 
-use super::address::{Address, SslMode};
-use super::login::{LoggedIn, log_in, next, refused, unsaid};
-use super::messages::{Refusal, bytes, first, parse_statement, query};
+use super::address::Address;
+use super::messages::{Refusal, bytes, first, parse, parse_statement, query};
 use crate::BenchError;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::fixtures::POSTGRES_ROLE;
-use crate::workloads::link::Link;
+use crate::workloads::PATIENCE;
 
 /// One connection, let in and on its database.
-pub(super) struct Dialogue {
-    link: Link,
-    version: String,
-    /// The server's process for this connection.
-    backend: i32,
-}
+pub(super) struct Dialogue(LoggedIn);
 
 /// What tells one server and database from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,41 +36,22 @@ impl Identity {
     }
 }
 
-type Row = Vec<Option<String>>;
-
 impl Dialogue {
     /// Connects and logs in.
     pub(super) fn begin(address: &Address, read_only: bool) -> Result<Self, BenchError> {
-        let LoggedIn { link, version, backend } = log_in(address, read_only)?;
-        Ok(Dialogue { link, version, backend })
+        let account = Account {
+            user: &address.user,
+            password: address.password.as_deref(),
+            database: &address.database,
+            sslmode: address.sslmode,
+            read_only,
+        };
+        Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, PATIENCE)?))
     }
 
     /// Runs a statement without which nothing can be measured, and hands back its rows as text.
     pub(super) fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, BenchError> {
-        let mut question = query(sql).map_err(unsaid)?;
-        let (mut rows, mut refusal) = (Vec::new(), None);
-        loop {
-            match next(&mut self.link, &question)? {
-                Message::DataRow(body) => {
-                    rows.push(row(&body).map_err(|reason| BenchError::lost(self.link.endpoint(), reason))?);
-                }
-                Message::ErrorResponse(body) => {
-                    let said = Refusal::read(body.fields());
-                    if said.is_final() {
-                        return Err(refused(&self.link, what.to_owned(), &said));
-                    }
-                    refusal.get_or_insert(said);
-                }
-                Message::ReadyForQuery(_) => {
-                    return match refusal {
-                        None => Ok(rows),
-                        Some(refusal) => Err(refused(&self.link, what.to_owned(), &refusal)),
-                    };
-                }
-                _ => {}
-            }
-            question.clear();
-        }
+        Ok(self.0.must(what, sql)?)
     }
 
     /// The one value of a statement.
@@ -89,7 +65,7 @@ impl Dialogue {
         let mut question = query(sql).map_err(unsaid)?;
         let (mut description, mut refusal) = (Vec::new(), None);
         loop {
-            let message = self.link.ask(&question, |input| {
+            let message = self.0.link.ask(&question, |input| {
                 let Some((tag, length)) = first(input)? else { return Ok(None) };
                 Ok(Some(((tag, input[..length].to_vec()), length)))
             })?;
@@ -120,14 +96,14 @@ impl Dialogue {
         );
         let mut refusal = None;
         loop {
-            match next(&mut self.link, &question)? {
+            match self.0.link.ask(&question, parse)? {
                 Message::ErrorResponse(body) => refusal = Some(Refusal::read(body.fields())),
                 Message::ReadyForQuery(_) => break,
                 _ => {}
             }
             question.clear();
         }
-        refusal.map_or(Ok(()), |refusal| Err(refused(&self.link, "to prepare a statement".into(), &refusal)))
+        refusal.map_or(Ok(()), |refusal| Err(self.0.refused("to prepare a statement", &refusal).into()))
     }
 
     /// One request of a session and its reply, outside the engine. The outer error is the connection's, the inner
@@ -136,7 +112,7 @@ impl Dialogue {
         let mut question = Vec::new();
         session.request(&mut question);
         let mut bad = Ok(());
-        self.link.ask(&question, |input| match session.response(input) {
+        self.0.link.ask(&question, |input| match session.response(input) {
             Ok(Progress::Complete { consumed }) => Ok(Some(((), consumed))),
             Ok(Progress::Rejected { consumed, kind }) => {
                 bad = Err(Bad::new(kind, "the server said no"));
@@ -154,7 +130,7 @@ impl Dialogue {
 
     /// The error that this connection is of no further use.
     pub(super) fn lost(&self, reason: String) -> BenchError {
-        BenchError::lost(self.link.endpoint(), reason)
+        BenchError::lost(self.0.link.endpoint(), reason)
     }
 
     /// Waits until the backends of the trial before have gone, two seconds at most: what they use to end would
@@ -175,67 +151,56 @@ impl Dialogue {
     pub(super) fn identity(&mut self) -> Result<Identity, BenchError> {
         let started = self.value("when it was started", "SELECT pg_postmaster_start_time()::text")?;
         let database = self.value("its database", "SELECT current_database()")?;
-        Ok(Identity { version: self.version.clone(), started, database })
+        Ok(Identity { version: self.0.version.clone(), started, database })
     }
 
     /// The server's own view of this connection.
     pub(super) fn view(&mut self) -> Result<String, BenchError> {
-        let sql = "SELECT current_user, host(inet_server_addr()), inet_server_port(), host(a.client_addr), \
-                   a.client_port, s.version, s.cipher FROM pg_stat_activity a \
-                   LEFT JOIN pg_stat_ssl s ON s.pid = a.pid AND s.ssl WHERE a.pid = pg_backend_pid()";
-        let rows = self.must("to tell how it sees this connection", sql)?;
-        Ok(view(&rows.into_iter().next().unwrap_or_default()))
+        Ok(format!("the server says {}", self.0.seen()?))
     }
 
     /// The server's process for this connection.
     pub(super) fn backend(&self) -> i32 {
-        self.backend
+        self.0.backend
     }
 
     /// Protocol version and cipher, where TLS is in use.
     pub(super) fn cipher(&self) -> Option<String> {
-        self.link.cipher()
+        self.0.link.cipher()
     }
 
     /// Says goodbye, so that the server need not wonder.
     pub(super) fn end(self) -> Result<(), BenchError> {
-        use std::io::Write;
-        self.link
-            .into_stream()?
-            .write_all(b"X\0\0\0\x04")
-            .map_err(|error| BenchError::io("closing a connection", error))
+        Ok(self.0.end()?)
     }
 
     /// The connection, for the engine.
     pub(super) fn into_stream(self) -> Result<Stream, BenchError> {
-        self.link.into_stream()
+        Ok(self.0.link.into_stream()?)
     }
 }
 
-/// A row's columns as text.
-fn row(body: &DataRowBody) -> Result<Row, String> {
-    let text = |range: Option<std::ops::Range<usize>>| {
-        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned())
-    };
-    body.ranges().map(|range| Ok(text(range))).collect().map_err(|error| error.to_string())
-}
-
-/// Role, addresses and cipher in words.
-fn view(row: &Row) -> String {
-    let column = |index: usize| row.get(index).and_then(Option::as_deref);
-    let addresses = match (column(1), column(3)) {
-        (Some(server), Some(client)) => format!(
-            "{server}:{} from {client}:{}",
-            column(2).unwrap_or_default(),
-            column(4).unwrap_or_default()
-        ),
-        _ => "Unix socket".into(),
-    };
-    let cipher = match (column(5), column(6)) {
-        (Some(version), Some(cipher)) => format!("{version} {cipher}"),
-        _ => "no TLS".into(),
-    };
-    format!("the server says user {}, {addresses}, {cipher}", column(0).unwrap_or("?"))
+/// What to try next: where a measurement has options for it, those; else what anybody would, in the refusal itself.
+pub(in crate::workloads) fn advice(refused: &Refused) -> Option<&'static str> {
+    Some(match refused.code.as_deref() {
+        None if refused.what == "TLS" => {
+            "set `ssl = on` with a certificate in postgresql.conf, or leave tcp+tls out of --transports"
+        }
+        Some("28000") if refused.may_need_tls => {
+            "pg_hba.conf lets nobody in here without TLS (hostssl), or has no line for this user and database at all: try --transports tcp+tls,unix"
+        }
+        Some("42501") => {
+            "grant it (GRANT CREATE ON SCHEMA public TO …), or use --statement select-1 --read-only yes, which writes nothing"
+        }
+        Some("25006") => "this server only reads; use --statement select-1 --read-only yes",
+        Some("53100") => {
+            "make room on the disk of its data directory (TMPDIR, for a private server), or use fewer --rows"
+        }
+        Some("53300") => {
+            "use fewer --connections, or raise max_connections in postgresql.conf (and the role's CONNECTION LIMIT)"
+        }
+        _ => return None,
+    })
 }
 
 /// The other half of a server: its Unix socket when `known` is TCP, its port when `known` is a Unix socket.
@@ -311,17 +276,6 @@ pub(super) fn private(endpoint: &Endpoint, password: &str) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_view_tells_the_transport_and_the_cipher() {
-        let row = |words: [&str; 7]| {
-            words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec()
-        };
-        let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
-        assert_eq!(view(&tcp), "the server says user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
-        let unix = row(["bob", "", "", "", "-1", "", ""]);
-        assert_eq!(view(&unix), "the server says user bob, Unix socket, no TLS");
-    }
 
     #[test]
     fn the_other_half_is_read_from_the_settings() {

@@ -1,124 +1,12 @@
-//! PostgreSQL's messages: where one ends, what a refusal says, and the requests that are sent. Does no I/O.
+//! The requests of PostgreSQL's that are measured; the rest of its messages is the login's. Does no I/O.
 
 use bytes::BytesMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{ErrorFields, Message};
 use postgres_protocol::message::frontend;
 
-/// Longest message that is believed: rows of ours are far shorter.
-const LONGEST: usize = 16 << 20;
+pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
+
 /// The type of our ids, `integer`.
 const INT4: u32 = 23;
-
-/// The first message of what came: its tag and its length; none as long as it is not whole.
-pub(super) fn first(input: &[u8]) -> Result<Option<(u8, usize)>, String> {
-    let Some((head, _)) = input.split_first_chunk::<5>() else { return Ok(None) };
-    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if !(4..=LONGEST).contains(&length) {
-        return Err(format!("a message `{}` of {length} bytes", char::from(head[0]).escape_default()));
-    }
-    Ok((input.len() > length).then_some((head[0], length + 1)))
-}
-
-/// The first message, understood, and its length.
-pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, String> {
-    let Some((_, length)) = first(input)? else { return Ok(None) };
-    let message = Message::parse(&mut BytesMut::from(&input[..length])).map_err(|error| error.to_string())?;
-    Ok(message.map(|message| (message, length)))
-}
-
-/// Whether a message may come at any time and answers nothing: a notice, a notification, a changed setting.
-pub(super) fn is_aside(tag: u8) -> bool {
-    matches!(tag, b'N' | b'A' | b'S')
-}
-
-/// An ErrorResponse.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refusal {
-    severity: String,
-    /// SQLSTATE.
-    pub(super) code: String,
-    message: String,
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {} (SQLSTATE {})", self.severity, self.message, self.code)
-    }
-}
-
-impl Refusal {
-    pub(super) fn read(mut fields: ErrorFields<'_>) -> Self {
-        let mut refusal = Refusal::default();
-        while let Ok(Some(field)) = fields.next() {
-            let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
-            match field.type_() {
-                // The severity as it is in every language; the other, `S`, is translated.
-                b'V' => refusal.severity = text(),
-                b'S' if refusal.severity.is_empty() => refusal.severity = text(),
-                b'C' => refusal.code = text(),
-                b'M' => refusal.message = text(),
-                _ => {}
-            }
-        }
-        refusal
-    }
-
-    /// Whether the server closes the connection after it.
-    pub(super) fn is_final(&self) -> bool {
-        matches!(self.severity.as_str(), "FATAL" | "PANIC")
-    }
-
-    /// What kind, for the count of errors.
-    pub(super) fn kind(&self) -> &'static str {
-        const CODES: &[(&str, &str)] = &[
-            ("40001", "40001 serialization failure"),
-            ("40P01", "40P01 deadlock"),
-            ("42501", "42501 insufficient privilege"),
-            ("42P01", "42P01 undefined table"),
-            ("25006", "25006 read-only transaction"),
-            ("28P01", "28P01 wrong password"),
-            ("53100", "53100 disk full"),
-            ("53200", "53200 out of memory"),
-            ("53300", "53300 too many connections"),
-            ("55P03", "55P03 lock not available"),
-            ("57014", "57014 query canceled"),
-            ("57P01", "57P01 server shut down"),
-            ("57P03", "57P03 cannot connect now"),
-        ];
-        const CLASSES: &[(&str, &str)] = &[
-            ("08", "SQLSTATE class 08 (connection)"),
-            ("0A", "SQLSTATE class 0A (not supported)"),
-            ("22", "SQLSTATE class 22 (data)"),
-            ("23", "SQLSTATE class 23 (constraint)"),
-            ("25", "SQLSTATE class 25 (transaction state)"),
-            ("26", "SQLSTATE class 26 (statement name)"),
-            ("28", "SQLSTATE class 28 (authorization)"),
-            ("40", "SQLSTATE class 40 (rollback)"),
-            ("42", "SQLSTATE class 42 (syntax or access)"),
-            ("53", "SQLSTATE class 53 (resources)"),
-            ("54", "SQLSTATE class 54 (limit)"),
-            ("55", "SQLSTATE class 55 (state)"),
-            ("57", "SQLSTATE class 57 (operator)"),
-            ("58", "SQLSTATE class 58 (system)"),
-            ("XX", "SQLSTATE class XX (internal)"),
-        ];
-        let known = CODES.iter().chain(CLASSES).find(|(prefix, _)| self.code.starts_with(prefix));
-        known.map_or("other error reply", |(_, kind)| kind)
-    }
-}
-
-/// What one message or several become; none of our texts holds a zero byte, so nothing can be refused.
-pub(super) fn bytes(write: impl FnOnce(&mut BytesMut) -> std::io::Result<()>) -> Result<Vec<u8>, String> {
-    let mut out = BytesMut::new();
-    write(&mut out).map_err(|error| format!("a request that cannot be sent: {error}"))?;
-    Ok(out.to_vec())
-}
-
-/// A statement as text, Query.
-pub(super) fn query(sql: &str) -> Result<Vec<u8>, String> {
-    bytes(|out| frontend::query(sql, out))
-}
 
 /// Parse, without Sync; `parameters` are integers.
 pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Result<Vec<u8>, String> {
@@ -150,48 +38,14 @@ pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8
     })
 }
 
-/// A message of the server's, for what is expected of it.
-pub(super) fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-    [&[tag], length.to_be_bytes().as_slice(), body].concat()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn messages_end_where_they_say() {
-        assert_eq!(first(b"Z\0\0\0\x05"), Ok(None));
-        assert_eq!(first(b"Z\0\0\0\x05Imore"), Ok(Some((b'Z', 6))));
-        assert!(first(b"Z\0\0\0\x03").is_err() && first(b"HTTP/1.1").is_err());
-        assert_eq!(message(b'Z', b"I"), b"Z\0\0\0\x05I");
-    }
-
-    #[test]
-    fn a_refusal_is_read_and_counted_by_its_code() {
-        let body = b"SFEHLER\0VERROR\0C53100\0Mno room\0\0";
-        let Ok(Some((Message::ErrorResponse(error), _))) = parse(&message(b'E', body)) else { panic!() };
-        let refusal = Refusal::read(error.fields());
-        assert_eq!(refusal.to_string(), "ERROR: no room (SQLSTATE 53100)");
-        assert_eq!((refusal.kind(), refusal.is_final()), ("53100 disk full", false));
-        let other = |code: &str| Refusal { code: code.into(), ..Refusal::default() }.kind();
-        assert_eq!(other("42601"), "SQLSTATE class 42 (syntax or access)");
-        assert_eq!(other(""), "other error reply");
-    }
 
     #[test]
     fn requests_are_what_the_protocol_says() {
         let expected = b"B\0\0\0\x17\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\x3b\x9a\xca\x01\0\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
         assert_eq!(bind_execute_sync("s", &[1_000_000_001]).unwrap(), expected);
         assert_eq!(query("SELECT 1").unwrap(), b"Q\0\0\0\x0dSELECT 1\0");
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes);
-        }
     }
 }

@@ -6,9 +6,7 @@ mod address;
 mod caller;
 mod copy;
 mod dialogue;
-mod login;
 mod messages;
-mod password;
 mod running;
 mod session;
 mod statement;
@@ -20,8 +18,10 @@ use samehost_model::{MetricInfo, Point, Transport};
 use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{POSTGRES, ServerKind};
-use address::{Address, Defaults};
+use address::Address;
+pub(super) use dialogue::advice;
 use running::RunningPostgres;
+use samehost_login::postgres::Defaults;
 use statement::Statement;
 
 /// Most rows of our table.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use samehost_login::postgres::{Defaults, unsaid};
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
 use samehost_transport::Stream;
 
-use super::address::{Address, Defaults};
+use super::address::Address;
 use super::caller::QueryCaller;
 use super::copy::CopySession;
 use super::dialogue::{Dialogue, Identity, is_ours, private};
-use super::login::unsaid;
 use super::session::RowSession;
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use super::{is_per_query, is_read_only, rows};

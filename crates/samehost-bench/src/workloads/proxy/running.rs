@@ -135,16 +135,7 @@ fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
 }
 
 fn request(target: &str, host: &str) -> Arc<[u8]> {
-    let parts = RequestParts {
-        method: "GET",
-        target,
-        host,
-        version: "1.1",
-        keeps: true,
-        authorization: None,
-        body: None,
-        length: REQUEST,
-    };
+    let parts = RequestParts { length: REQUEST, ..RequestParts::get(target, host) };
     parts.bytes()
 }
 

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
+use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
 use samehost_model::{Endpoint, Transport};
 
 use crate::BenchError;
-use crate::workloads::url::{ServerUrl, escape, login, unescape, with_port};
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 const DEFAULT_PORT: u16 = 6379;

@@ -3,9 +3,10 @@
 
 mod address;
 mod dialogue;
-mod resp;
 mod running;
 mod session;
+
+pub(super) use dialogue::advice;
 
 use std::collections::BTreeMap;
 

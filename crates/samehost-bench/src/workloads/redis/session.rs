@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::resp::{self, Reply};
+use samehost_login::redis::resp::{self, Reply};
+
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::awaited::{Awaited, Seen};
 

@@ -139,16 +139,7 @@ fn front(directory: &Path, database: Transport, fpm: Transport) -> PathBuf {
 }
 
 fn ours(directory: &Path, target: &str) -> Result<String, BenchError> {
-    let request = RequestParts {
-        method: "GET",
-        target,
-        host: "localhost",
-        version: "1.1",
-        keeps: true,
-        authorization: None,
-        body: None,
-        length: 0,
-    };
+    let request = RequestParts::get(target, "localhost");
     let endpoint = Endpoint::Unix(directory.join(OURS));
     let (head, body) = fetch(&endpoint, &request.bytes())?;
     let text = String::from_utf8_lossy(&body).into_owned();

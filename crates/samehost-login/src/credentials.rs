@@ -1,0 +1,177 @@
+//! Who to be: from a URL, and what it leaves open from the environment and the user's own files, as the server's own
+//! clients find it. Shows a password to nobody.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::mysql::Surroundings;
+use crate::postgres::{Defaults, Login, password_for};
+use crate::url::{ServerUrl, unescape};
+
+/// What is wrong with a file of passwords that others may read.
+pub const OPEN: &str = "it holds a password and others than its owner may read it; chmod 600 it";
+
+/// Whom to log in as; what is not said is as the server's own clients have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user; none for the name of the user that runs this (MySQL, PostgreSQL) or the default user (Redis).
+    pub user: Option<String>,
+    /// The password; none where none is needed.
+    pub password: Option<Secret>,
+    /// The database, or its number; none for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
+    pub database: Option<String>,
+}
+
+/// Why credentials could not be found out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// A file with a password is open to others.
+    #[error("{}: {OPEN}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The URL cannot be read; says nothing that may be secret.
+    #[error("the URL cannot be read: {0}")]
+    Url(String),
+}
+
+impl Credentials {
+    /// Those of a URL for this endpoint; what it does not say from MYSQL_PWD and `~/.my.cnf`, PGUSER, PGPASSWORD,
+    /// PGDATABASE and `~/.pgpass`, or REDISCLI_AUTH. A text that is no URL has none of its own.
+    ///
+    /// # Errors
+    /// When the URL is wrongly encoded, or `~/.my.cnf` holds a password and others may read it.
+    pub fn of(protocol: Protocol, text: &str, endpoint: &Endpoint) -> Result<Self, CredentialsError> {
+        let url = ServerUrl::parse(text).transpose().map_err(CredentialsError::Url)?;
+        match protocol {
+            Protocol::Mysql => Ok(mysql(url.as_ref(), &Surroundings::of_process()?)?),
+            Protocol::Postgres => {
+                let mut found = postgres(url.as_ref(), &Defaults::here())?;
+                if found.password.is_none() {
+                    found.password = postgres_password(&found, endpoint).map(Secret::new);
+                }
+                Ok(found)
+            }
+            Protocol::Redis => redis(url.as_ref(), std::env::var("REDISCLI_AUTH").ok()),
+            _ => Ok(Credentials::default()),
+        }
+    }
+}
+
+/// The database that a URL's path names.
+fn database(url: Option<&ServerUrl>) -> Result<Option<String>, CredentialsError> {
+    let Some((_, name)) = url.and_then(|url| url.place.split_once('/')) else { return Ok(None) };
+    let name =
+        unescape(name).ok_or_else(|| CredentialsError::Url("a wrong `%` in the database's name".into()))?;
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+fn option(url: Option<&ServerUrl>, name: &str) -> Option<String> {
+    let options = url.map(|url| url.options.iter()).into_iter().flatten();
+    options.filter(|(key, _)| key == name).map(|(_, value)| value.clone()).next_back()
+}
+
+fn mysql(url: Option<&ServerUrl>, around: &Surroundings) -> Result<Credentials, CredentialsError> {
+    let passwords = [url.and_then(|url| url.password.clone()), around.environment.clone()];
+    let own = Some(around.login_name.clone()).filter(|name| !name.is_empty());
+    Ok(Credentials {
+        user: url.and_then(|url| url.user.clone()).or_else(|| around.file.user.clone()).or(own),
+        password: passwords
+            .into_iter()
+            .flatten()
+            .next()
+            .or_else(|| around.file.password.clone())
+            .map(Secret::new),
+        database: database(url)?,
+    })
+}
+
+fn postgres(url: Option<&ServerUrl>, defaults: &Defaults) -> Result<Credentials, CredentialsError> {
+    let user = url
+        .and_then(|url| url.user.clone())
+        .or_else(|| option(url, "user"))
+        .unwrap_or_else(|| defaults.user.clone());
+    let database = database(url)?
+        .or_else(|| option(url, "dbname"))
+        .or_else(|| defaults.database.clone())
+        .unwrap_or_else(|| user.clone());
+    let password = url.and_then(|url| url.password.clone()).or_else(|| option(url, "password"));
+    Ok(Credentials { user: Some(user), password: password.map(Secret::new), database: Some(database) })
+}
+
+fn postgres_password(found: &Credentials, endpoint: &Endpoint) -> Option<String> {
+    let (host, port) = match endpoint {
+        Endpoint::Unix(path) => {
+            let port =
+                path.file_name().and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
+            (path.parent().unwrap_or(Path::new("/")).display().to_string(), port)
+        }
+        Endpoint::Tcp { host, port } | Endpoint::TcpTls { host, port } => (host.clone(), Some(*port)),
+        _ => return None,
+    };
+    password_for(&Login {
+        host: &host,
+        port: port.unwrap_or(5432),
+        database: found.database.as_deref()?,
+        user: found.user.as_deref()?,
+    })
+}
+
+fn redis(url: Option<&ServerUrl>, from_environment: Option<String>) -> Result<Credentials, CredentialsError> {
+    let is_socket = url.is_some_and(|url| url.scheme.ends_with("unix"));
+    let database = if is_socket { option(url, "db") } else { database(url)? };
+    let from_environment = from_environment.filter(|password| !password.is_empty());
+    let password = url.and_then(|url| url.password.clone()).or(from_environment);
+    Ok(Credentials {
+        user: url.and_then(|url| url.user.clone()),
+        password: password.map(Secret::new),
+        database,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::OptionFile;
+
+    fn url(text: &str) -> ServerUrl {
+        ServerUrl::parse(text).unwrap().unwrap()
+    }
+
+    fn expected(user: &str, password: &str, database: &str) -> Credentials {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Credentials { user: some(user), password: some(password).map(Secret::new), database: some(database) }
+    }
+
+    #[test]
+    fn a_url_goes_before_the_surroundings() {
+        let around = Surroundings {
+            environment: Some("env".into()),
+            file: OptionFile { user: Some("filed".into()), password: Some("file".into()) },
+            login_name: "me".into(),
+        };
+        let given = url("mysql://bob:p%40s@localhost/shop?socket=/s");
+        assert_eq!(mysql(Some(&given), &around).unwrap(), expected("bob", "p@s", "shop"));
+        assert_eq!(mysql(None, &around).unwrap(), expected("filed", "env", ""));
+        let defaults = Defaults { user: "me".into(), database: None };
+        let given = url("postgres:///shop?host=/run/pg&user=bob");
+        assert_eq!(postgres(Some(&given), &defaults).unwrap(), expected("bob", "", "shop"));
+        assert_eq!(postgres(Some(&url("postgres://bob@h")), &defaults).unwrap(), expected("bob", "", "bob"));
+        let given = url("redis+unix://:x@/run/r.sock?db=3");
+        assert_eq!(redis(Some(&given), None).unwrap(), expected("", "x", "3"));
+        let from_environment = redis(Some(&url("redis://h:1/2")), Some("env".into())).unwrap();
+        assert_eq!(from_environment, expected("", "env", "2"));
+    }
+
+    #[test]
+    fn nothing_shows_a_password() {
+        let shown = format!("{:?}", expected("u", "hunter2", "d"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let endpoint = "tcp:127.0.0.1:1".parse().unwrap();
+        let error = Credentials::of(Protocol::Redis, "redis://:hunter2%zz@h", &endpoint).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Why a login did not come about: no connection, a refusal in the server's own words, no answer, or another protocol.
+
+use std::io;
+use std::time::Duration;
+
+use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_transport::ConnectError;
+
+/// Why nobody was let in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// No connection came about.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The kernel says that another transport is in use than the one asked for.
+    #[error("asked for {asked}, but the kernel says: {observed}")]
+    WrongTransport {
+        /// The transport asked for.
+        asked: Transport,
+        /// The kernel's answer.
+        observed: String,
+    },
+    /// The server said no, or we cannot do what it wants.
+    #[error(transparent)]
+    Refused(#[from] Box<Refused>),
+    /// The connection ended before an answer was whole, or the server is about to end or to begin.
+    #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
+    Lost {
+        /// Where it was.
+        endpoint: String,
+        /// How it showed.
+        reason: String,
+        /// The server's code for it, where it gave one.
+        code: Option<String>,
+    },
+    /// No answer came.
+    #[error("no reply from {endpoint} for {} s; is the server stopped or overloaded?", after.as_secs_f64())]
+    TimedOut {
+        /// Where the server is.
+        endpoint: String,
+        /// How long we waited.
+        after: Duration,
+    },
+    /// What answers there speaks something else.
+    #[error(
+        "what listens at {endpoint} does not speak the protocol asked for: {reason}; `samehost scan` shows which program it is"
+    )]
+    Protocol {
+        /// Where.
+        endpoint: String,
+        /// What was wrong with its words.
+        reason: String,
+    },
+    /// Input or output failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, on what.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// User, database or password hold what no request can.
+    #[error("{0}")]
+    Unsayable(String),
+    /// The process, the namespaces or the rights of another could not be taken on.
+    #[error("cannot log in as {who}: {reason}")]
+    Become {
+        /// Who it was to be.
+        who: String,
+        /// What stood against it, and what to try.
+        reason: String,
+    },
+    /// The same, told by the process that logged in as somebody else.
+    #[error("{message}")]
+    Elsewhere {
+        /// Which kind.
+        kind: LoginErrorKind,
+        /// The server's code, where it gave one.
+        code: Option<String>,
+        /// The whole of what was said.
+        message: String,
+    },
+}
+
+/// A server's refusal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
+pub struct Refused {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Where.
+    pub endpoint: String,
+    /// What was asked for, without secrets.
+    pub what: String,
+    /// Its code: `1045` (MySQL), `28P01` (PostgreSQL), `NOAUTH` (Redis); none where it was we who could not go on.
+    pub code: Option<String>,
+    /// Its words, code included.
+    pub answer: String,
+    /// What to try next; may be empty.
+    pub try_next: String,
+    /// Whether we came without TLS to a server that has it, and that may be why.
+    pub may_need_tls: bool,
+}
+
+fn advice(try_next: &str) -> String {
+    if try_next.is_empty() { String::new() } else { format!("; {try_next}") }
+}
+
+/// The kinds of [`LoginError`], for whom the cause decides what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginErrorKind {
+    /// No connection, or one that broke.
+    Connect,
+    /// Connected, and the server said no. That it is this server is proved all the same.
+    Refused,
+    /// No answer in time.
+    Timeout,
+    /// Something else answers there.
+    Protocol,
+    /// The one to log in as could not be become; nothing was tried at the server.
+    Become,
+}
+
+impl LoginError {
+    /// Which kind.
+    #[must_use]
+    pub fn kind(&self) -> LoginErrorKind {
+        match self {
+            LoginError::Connect(ConnectError::TimedOut { .. }) | LoginError::TimedOut { .. } => {
+                LoginErrorKind::Timeout
+            }
+            LoginError::Connect(_)
+            | LoginError::WrongTransport { .. }
+            | LoginError::Lost { .. }
+            | LoginError::Io { .. } => LoginErrorKind::Connect,
+            LoginError::Refused(_) | LoginError::Unsayable(_) => LoginErrorKind::Refused,
+            LoginError::Protocol { .. } => LoginErrorKind::Protocol,
+            LoginError::Become { .. } => LoginErrorKind::Become,
+            LoginError::Elsewhere { kind, .. } => *kind,
+        }
+    }
+
+    /// The server's code, where it gave one: `1045`, `28P01`, `NOAUTH`.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            LoginError::Refused(refused) => refused.code.as_deref(),
+            LoginError::Lost { code, .. } | LoginError::Elsewhere { code, .. } => code.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The server there went away.
+    pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
+        LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
+    }
+
+    /// What answers there speaks something else.
+    pub fn strange(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
+        LoginError::Protocol { endpoint: endpoint.to_string(), reason: reason.into() }
+    }
+
+    /// Input or output on something failed.
+    pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        LoginError::Io { what: what.into(), source: source.into() }
+    }
+}

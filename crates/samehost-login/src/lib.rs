@@ -1,0 +1,21 @@
+//! Logs in to a server as an application would, and asks what it sees of the connection: MySQL and MariaDB,
+//! PostgreSQL, Redis and Valkey, memcached. HTTP, FastCGI and others are only connected to. It changes nothing on a
+//! server, prints nothing, and shows a password to nobody but the server.
+
+mod credentials;
+mod error;
+mod link;
+mod log_in;
+mod log_in_as;
+pub mod memcached;
+pub mod mysql;
+pub mod postgres;
+pub mod redis;
+pub mod url;
+mod user;
+
+pub use credentials::{Credentials, CredentialsError, OPEN};
+pub use error::{LoginError, LoginErrorKind, Refused};
+pub use link::{Link, prove};
+pub use log_in::{Connection, View, log_in};
+pub use log_in_as::{Answer, As, Request, log_in_as, switch_and_log_in};

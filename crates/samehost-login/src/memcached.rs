@@ -1,0 +1,109 @@
+//! memcached's text protocol: its version, and its own view of a connection. It has no login here.
+
+use crate::LoginError;
+use crate::link::Link;
+
+/// Longest line that is waited for.
+const LONGEST_LINE: usize = 2048;
+
+/// What the server says it is; the inner error is what it says instead.
+///
+/// # Errors
+/// When the connection broke, or no answer came.
+pub fn version(link: &mut Link) -> Result<Result<String, String>, LoginError> {
+    let answer = link.ask(b"version\r\n", line)?;
+    Ok(answer.strip_prefix("VERSION ").map(str::to_owned).ok_or(answer))
+}
+
+/// The server's own view of a connection: addresses of `stats conns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The client's address; `unnamed` for one of a Unix socket.
+    pub client: String,
+    /// The listener that accepted it.
+    pub listener: String,
+}
+
+impl Seen {
+    /// `unix` or `tcp`, by the listener.
+    #[must_use]
+    pub fn transport(&self) -> Option<&'static str> {
+        match self.listener.split(':').next() {
+            Some("unix") => Some("unix"),
+            Some("tcp" | "tcp6") => Some("tcp"),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "addr={} listen_addr={}", self.client, self.listener)
+    }
+}
+
+/// The server's own view of this connection (`stats conns`, memcached 1.4.31 or later).
+///
+/// # Errors
+/// When the connection broke, or no answer came.
+pub fn seen(link: &mut Link) -> Result<Option<Seen>, LoginError> {
+    Ok(seen_in(&link.ask(b"stats conns\r\n", listing)?))
+}
+
+/// The first line in `input` and its length with its end.
+///
+/// # Errors
+/// When it has no end.
+pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
+    match input.windows(2).position(|pair| pair == b"\r\n") {
+        Some(end) => Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end + 2))),
+        None if input.len() > LONGEST_LINE => Err("a line without end: not memcached".into()),
+        None => Ok(None),
+    }
+}
+
+/// A list of lines up to `END`, or one line that says no.
+///
+/// # Errors
+/// When a line has no end.
+pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
+    let mut end = 0;
+    while let Some((text, length)) = line(&input[end..])? {
+        end += length;
+        if !text.starts_with("STAT ") {
+            return Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end)));
+        }
+    }
+    Ok(None)
+}
+
+/// Of the connections in `stats conns` the one whose command is being worked on: the one that asked.
+fn seen_in(stats: &str) -> Option<Seen> {
+    let number =
+        stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_suffix(":state conn_parse_cmd"))?;
+    let of = |name: &str| {
+        let prefix = format!("STAT {number}:{name} ");
+        stats.lines().find_map(|line| line.strip_prefix(&prefix))
+    };
+    let (client, listener) = (of("addr")?, of("listen_addr")?);
+    // memcached has no word for a client without a name, which one of a Unix socket is.
+    let client = if client.starts_with('?') { "unnamed" } else { client };
+    Some(Seen { client: client.into(), listener: listener.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_connection_is_found_in_the_list() {
+        let stats = "STAT 23:addr unix:/run/m.sock\r\nSTAT 23:state conn_listening\r\nSTAT 24:addr ?:<AF 0>\r\n\
+                     STAT 24:listen_addr unix:/run/m.sock\r\nSTAT 24:state conn_parse_cmd\r\nEND\r\n";
+        assert_eq!(listing(stats.as_bytes()), Ok(Some((stats.into(), stats.len()))));
+        assert_eq!(listing(&stats.as_bytes()[..60]), Ok(None));
+        let seen = seen_in(stats).unwrap();
+        assert_eq!(seen.to_string(), "addr=unnamed listen_addr=unix:/run/m.sock");
+        assert_eq!(seen.transport(), Some("unix"));
+        assert_eq!(seen_in("ERROR\r\n"), None);
+    }
+}

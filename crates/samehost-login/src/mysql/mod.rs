@@ -1,0 +1,14 @@
+//! MySQL and MariaDB: being let in, and asking.
+
+mod dialogue;
+mod login;
+#[cfg(test)]
+mod login_tests;
+mod option_file;
+pub mod packet;
+mod surroundings;
+
+pub use dialogue::{Account, Dialogue, QUERY, Reply, Seen, advice};
+pub use login::Greeting;
+pub use option_file::OptionFile;
+pub use surroundings::Surroundings;

@@ -1,0 +1,98 @@
+//! The user's own option file, `~/.my.cnf`: the group `[client]`, as the server's own clients read it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use crate::CredentialsError;
+
+/// What is taken from it.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub struct OptionFile {
+    /// Who to be.
+    pub user: Option<String>,
+    /// The password; never shown.
+    pub password: Option<String>,
+}
+
+impl OptionFile {
+    /// That of the user who runs this; empty where there is none.
+    ///
+    /// # Errors
+    /// When it holds a password and others may read it.
+    pub fn of_user() -> Result<Self, CredentialsError> {
+        let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
+        let path = PathBuf::from(home).join(".my.cnf");
+        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(OptionFile::default()) };
+        let found = parse(&text);
+        let open = path.metadata().is_ok_and(|metadata| metadata.mode() & 0o077 != 0);
+        if open && found.password.is_some() {
+            return Err(CredentialsError::Open { path });
+        }
+        Ok(found)
+    }
+}
+
+/// Names may have `-` or `_`; values may be quoted, and have the escapes of my.cnf; `#` begins a comment where no
+/// quote is open. Later lines win.
+fn parse(text: &str) -> OptionFile {
+    let mut found = OptionFile::default();
+    let mut in_client = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(group) = line.strip_prefix('[') {
+            in_client = group.split(']').next().is_some_and(|name| name.trim() == "client");
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=').filter(|_| in_client && !line.starts_with(['#', ';']))
+        else {
+            continue;
+        };
+        let value = Some(unquoted(value.trim()));
+        match name.trim() {
+            "user" => found.user = value,
+            "password" => found.password = value,
+            _ => {}
+        }
+    }
+    found
+}
+
+fn unquoted(value: &str) -> String {
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let mut out = String::with_capacity(value.len());
+    let mut signs = value.chars().skip(usize::from(quote.is_some()));
+    while let Some(sign) = signs.next() {
+        match (sign, quote) {
+            (sign, Some(quote)) if sign == quote => break,
+            // A comment in the midst of a line begins after a blank.
+            ('#', None) if out.is_empty() || out.ends_with([' ', '\t']) => break,
+            ('\\', _) => match signs.next() {
+                Some('s') => out.push(' '),
+                Some('t') => out.push('\t'),
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('b') => out.push('\u{8}'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            (sign, _) => out.push(sign),
+        }
+    }
+    if quote.is_none() { out.trim_end().to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_clients_group_counts_and_the_last_line_wins() {
+        let text = "[mysqld]\nuser=mysql\n[client]\nuser = bob # who\npassword=first\npassword=\"p#a\\\"ss\"\n# password=no\n[mysql]\npassword=other\n";
+        let expected = OptionFile { user: Some("bob".into()), password: Some("p#a\"ss".into()) };
+        assert_eq!(parse(text), expected);
+        assert_eq!(parse("user=x"), OptionFile::default());
+        assert_eq!(unquoted("'a b' c"), "a b");
+        assert_eq!(unquoted("a\\sb"), "a b");
+        assert_eq!(unquoted("pa#ss"), "pa#ss");
+    }
+}

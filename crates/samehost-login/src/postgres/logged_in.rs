@@ -1,0 +1,172 @@
+//! A connection to PostgreSQL that is let in: asked in SQL, and for what it sees.
+
+use std::time::Duration;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use samehost_model::Endpoint;
+
+use super::login::{Account, converse, next, refused, secure, unsaid};
+use super::messages::{Refusal, query};
+use crate::LoginError;
+use crate::link::{Link, plain};
+
+/// A connection that is let in and ready for a query.
+#[derive(Debug)]
+pub struct LoggedIn {
+    /// The connection.
+    pub link: Link,
+    /// The server's version.
+    pub version: String,
+    /// Its process for this connection.
+    pub backend: i32,
+}
+
+/// Columns as text; none is NULL.
+pub type Row = Vec<Option<String>>;
+
+impl LoggedIn {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// When nobody can be connected to, or the server does not let us in.
+    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
+        Self::over(Link::connect(&plain(endpoint), patience)?, endpoint, account)
+    }
+
+    /// Logs in over a connection that was just made.
+    pub(crate) fn over(link: Link, endpoint: &Endpoint, account: &Account<'_>) -> Result<Self, LoginError> {
+        let link = secure(link, endpoint, account.sslmode)?;
+        converse(link, account)
+    }
+
+    /// Runs a statement and hands back its rows; the inner error is the server's.
+    ///
+    /// # Errors
+    /// When the connection broke, or the server ended it.
+    pub fn ask(&mut self, sql: &str) -> Result<Result<Vec<Row>, Refusal>, LoginError> {
+        let mut question = query(sql).map_err(unsaid)?;
+        let (mut rows, mut refusal) = (Vec::new(), None);
+        loop {
+            match next(&mut self.link, &question)? {
+                Message::DataRow(body) => {
+                    rows.push(row(&body).map_err(|reason| LoginError::lost(self.link.endpoint(), reason))?);
+                }
+                Message::ErrorResponse(body) => {
+                    let said = Refusal::read(body.fields());
+                    if said.is_final() {
+                        return Ok(Err(said));
+                    }
+                    refusal.get_or_insert(said);
+                }
+                Message::ReadyForQuery(_) => {
+                    return Ok(match refusal {
+                        None => Ok(rows),
+                        Some(refusal) => Err(refusal),
+                    });
+                }
+                _ => {}
+            }
+            question.clear();
+        }
+    }
+
+    /// Runs a statement that must not be refused.
+    ///
+    /// # Errors
+    /// When the connection broke, or the server refused.
+    pub fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, LoginError> {
+        self.ask(sql)?.map_err(|refusal| self.refused(what, &refusal))
+    }
+
+    /// A refusal of this server's as an error that says what to try next.
+    #[must_use]
+    pub fn refused(&self, what: &str, refusal: &Refusal) -> LoginError {
+        refused(&self.link, what.to_owned(), refusal)
+    }
+
+    /// The server's own view of this connection.
+    ///
+    /// # Errors
+    /// When the connection broke, or the server does not tell.
+    pub fn seen(&mut self) -> Result<Seen, LoginError> {
+        let sql = "SELECT current_user, host(inet_server_addr()), inet_server_port(), host(a.client_addr), \
+                   a.client_port, s.version, s.cipher FROM pg_stat_activity a \
+                   LEFT JOIN pg_stat_ssl s ON s.pid = a.pid AND s.ssl WHERE a.pid = pg_backend_pid()";
+        let rows = self.must("to tell how it sees this connection", sql)?;
+        Ok(Seen(rows.into_iter().next().unwrap_or_default()))
+    }
+
+    /// Says goodbye, so that the server need not wonder.
+    ///
+    /// # Errors
+    /// When the connection broke.
+    pub fn end(mut self) -> Result<(), LoginError> {
+        self.link.tell(b"X\0\0\0\x04")
+    }
+}
+
+/// The server's own view of a connection: the row that it told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen(Row);
+
+impl Seen {
+    fn column(&self, index: usize) -> Option<&str> {
+        self.0.get(index).and_then(Option::as_deref)
+    }
+
+    /// `unix` or `tcp`: a client without an address came by a socket. None where the server told nothing.
+    #[must_use]
+    pub fn transport(&self) -> Option<&'static str> {
+        self.column(0)?;
+        Some(if self.column(3).is_some() { "tcp" } else { "unix" })
+    }
+
+    /// Protocol version and cipher, where TLS is in use.
+    #[must_use]
+    pub fn tls(&self) -> Option<String> {
+        Some(format!("{} {}", self.column(5)?, self.column(6)?))
+    }
+}
+
+/// Role, addresses and cipher in words.
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses = match (self.column(1), self.column(3)) {
+            (Some(server), Some(client)) => format!(
+                "{server}:{} from {client}:{}",
+                self.column(2).unwrap_or_default(),
+                self.column(4).unwrap_or_default()
+            ),
+            _ => "Unix socket".into(),
+        };
+        let cipher = self.tls().unwrap_or_else(|| "no TLS".into());
+        write!(f, "user {}, {addresses}, {cipher}", self.column(0).unwrap_or("?"))
+    }
+}
+
+/// A row's columns as text.
+fn row(body: &DataRowBody) -> Result<Row, String> {
+    let text = |range: Option<std::ops::Range<usize>>| {
+        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()).into_owned())
+    };
+    body.ranges().map(|range| Ok(text(range))).collect().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_tells_the_transport_and_the_cipher() {
+        let row = |words: [&str; 7]| {
+            Seen(words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())).to_vec())
+        };
+        let tcp = row(["bob", "127.0.0.1", "5432", "127.0.0.1", "4000", "TLSv1.3", "AES"]);
+        assert_eq!(tcp.to_string(), "user bob, 127.0.0.1:5432 from 127.0.0.1:4000, TLSv1.3 AES");
+        let unix = row(["bob", "", "", "", "-1", "", ""]);
+        assert_eq!(unix.to_string(), "user bob, Unix socket, no TLS");
+        assert_eq!((tcp.transport(), unix.transport()), (Some("tcp"), Some("unix")));
+        assert_eq!((unix.tls(), Seen::default().transport()), (None, None));
+    }
+}

@@ -1,0 +1,273 @@
+//! Getting past PostgreSQL's door: TLS where it is asked for, and whatever proof of identity the server wants.
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::{md5_hash, sasl};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::frontend;
+use samehost_model::{Endpoint, Protocol};
+
+use super::LoggedIn;
+use super::messages::{Refusal, bytes, parse};
+use crate::link::Link;
+use crate::{LoginError, Refused};
+
+/// How a server given by a TCP endpoint is connected to (libpq's sslmode). A `tcp+tls` one always has TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SslMode {
+    /// Without TLS; the default here, for TLS is a transport of its own.
+    #[default]
+    Disable,
+    /// With TLS where the server offers it.
+    Prefer,
+    /// With TLS or not at all.
+    Require,
+}
+
+impl SslMode {
+    /// Its name in a URL.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SslMode::Disable => "disable",
+            SslMode::Prefer => "prefer",
+            SslMode::Require => "require",
+        }
+    }
+}
+
+/// Whom to be, and how.
+#[derive(Clone, Copy)]
+pub struct Account<'a> {
+    /// The role.
+    pub user: &'a str,
+    /// Its password, where it has one.
+    pub password: Option<&'a str>,
+    /// The database.
+    pub database: &'a str,
+    /// Whether with TLS.
+    pub sslmode: SslMode,
+    /// Whether the server itself is to refuse every write.
+    pub read_only: bool,
+}
+
+/// The next message, whatever it is.
+///
+/// # Errors
+/// When the connection broke, or no whole message came.
+pub(super) fn next(link: &mut Link, question: &[u8]) -> Result<Message, LoginError> {
+    link.ask(question, parse)
+}
+
+/// A request that could not be written.
+#[must_use]
+pub fn unsaid(reason: String) -> LoginError {
+    LoginError::Unsayable(reason)
+}
+
+/// The login itself, on a connection that is as safe as it will be.
+pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn, LoginError> {
+    let mut parameters = vec![
+        ("user", account.user),
+        ("database", account.database),
+        ("client_encoding", "UTF8"),
+        ("application_name", "samehost"),
+    ];
+    if account.read_only {
+        parameters.push(("default_transaction_read_only", "on"));
+    }
+    let mut question = bytes(|out| frontend::startup_message(parameters, out)).map_err(unsaid)?;
+    let mut scram = None;
+    let (mut version, mut backend) = (String::new(), 0);
+    loop {
+        let message = next(&mut link, &question)?;
+        question = match message {
+            Message::AuthenticationCleartextPassword => {
+                if matches!(link.endpoint(), Endpoint::Tcp { .. }) {
+                    announce_plain_password(link.endpoint());
+                }
+                let password = password(account, &link)?;
+                bytes(|out| frontend::password_message(password, out)).map_err(unsaid)?
+            }
+            Message::AuthenticationMd5Password(body) => {
+                let hash = md5_hash(account.user.as_bytes(), password(account, &link)?, body.salt());
+                bytes(|out| frontend::password_message(hash.as_bytes(), out)).map_err(unsaid)?
+            }
+            Message::AuthenticationSasl(body) => {
+                let begun = begin_scram(&body, account, &link)?;
+                let first =
+                    bytes(|out| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out));
+                scram = Some(begun);
+                first.map_err(unsaid)?
+            }
+            Message::AuthenticationSaslContinue(body) => {
+                let Some(scram) = &mut scram else { return Err(strange(&link)) };
+                scram.update(body.data()).map_err(|error| unproven(&link, &error))?;
+                bytes(|out| frontend::sasl_response(scram.message(), out)).map_err(unsaid)?
+            }
+            Message::AuthenticationSaslFinal(body) => {
+                let Some(scram) = &mut scram else { return Err(strange(&link)) };
+                scram.finish(body.data()).map_err(|error| unproven(&link, &error))?;
+                Vec::new()
+            }
+            Message::ParameterStatus(body) => {
+                if body.name().is_ok_and(|name| name == "server_version") {
+                    version = body.value().unwrap_or_default().to_owned();
+                }
+                Vec::new()
+            }
+            Message::BackendKeyData(body) => {
+                backend = body.process_id();
+                Vec::new()
+            }
+            Message::AuthenticationOk | Message::NoticeResponse(_) => Vec::new(),
+            Message::ReadyForQuery(_) => return Ok(LoggedIn { link, version, backend }),
+            Message::ErrorResponse(body) => {
+                let refusal = Refusal::read(body.fields());
+                return Err(refused(&link, format!("user {} the login", account.user), &refusal));
+            }
+            Message::AuthenticationGss
+            | Message::AuthenticationSspi
+            | Message::AuthenticationKerberosV5
+            | Message::AuthenticationScmCredential => {
+                return Err(refused_by_us(
+                    link.endpoint(),
+                    "a password".into(),
+                    "it wants GSSAPI, SSPI or Kerberos",
+                    "samehost knows scram-sha-256, md5, password, peer and trust: let pg_hba.conf have a line with one of them",
+                ));
+            }
+            _ => return Err(strange(&link)),
+        };
+    }
+}
+
+/// The connection, with TLS where that is asked for.
+pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> Result<Link, LoginError> {
+    let (tls, sslmode) = match endpoint {
+        Endpoint::TcpTls { .. } => (endpoint.clone(), SslMode::Require),
+        Endpoint::Tcp { host, port } if sslmode != SslMode::Disable => {
+            (Endpoint::TcpTls { host: host.clone(), port: *port }, sslmode)
+        }
+        _ => return Ok(link),
+    };
+    let question = bytes(|out| {
+        frontend::ssl_request(out);
+        Ok(())
+    });
+    // The answer is one byte, no message.
+    let answer = link.ask(&question.map_err(unsaid)?, |input| Ok(input.first().map(|byte| (*byte, 1))))?;
+    match (answer, sslmode) {
+        (b'S', _) => link.start_tls(&tls),
+        (b'N', SslMode::Prefer) => Ok(link),
+        (b'N', _) => Err(refused_by_us(
+            &tls,
+            "TLS".into(),
+            "it has none",
+            "set `ssl = on` with a certificate in postgresql.conf, or connect without TLS",
+        )),
+        _ => {
+            Err(LoginError::strange(link.endpoint(), "it answers the request for TLS as no PostgreSQL does"))
+        }
+    }
+}
+
+fn begin_scram(
+    body: &AuthenticationSaslBody,
+    account: &Account<'_>,
+    link: &Link,
+) -> Result<sasl::ScramSha256, LoginError> {
+    let known = body.mechanisms().any(|name| Ok(name == sasl::SCRAM_SHA_256)).unwrap_or(false);
+    if !known {
+        return Err(strange(link));
+    }
+    Ok(sasl::ScramSha256::new(password(account, link)?, sasl::ChannelBinding::unsupported()))
+}
+
+fn password<'a>(account: &Account<'a>, link: &Link) -> Result<&'a [u8], LoginError> {
+    account.password.map(str::as_bytes).ok_or_else(|| {
+        let what = format!("user {} the login", account.user);
+        refused_by_us(link.endpoint(), what, "it wants a password, and none is given", PASSWORD)
+    })
+}
+
+/// Where a password may be given.
+pub const PASSWORD: &str = "give it in the URL (postgres://USER:PASSWORD@…), in the environment variable PGPASSWORD, or in ~/.pgpass (mode 600)";
+
+/// Said once: the bytes stay on this machine, but whoever may capture packets on it reads them.
+fn announce_plain_password(endpoint: &Endpoint) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            "{endpoint} asks for the password in clear text over plain TCP; scram-sha-256 in pg_hba.conf, tcp+tls or a Unix socket would hide it"
+        );
+    });
+}
+
+fn strange(link: &Link) -> LoginError {
+    LoginError::strange(link.endpoint(), "it answers the login as no PostgreSQL does")
+}
+
+fn unproven(link: &Link, error: &std::io::Error) -> LoginError {
+    refused_by_us(
+        link.endpoint(),
+        "to prove that it knows the password (SCRAM)".into(),
+        &error.to_string(),
+        "see whether another program listens there",
+    )
+}
+
+/// It is we who cannot go on.
+fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str) -> LoginError {
+    LoginError::from(Box::new(Refused {
+        protocol: Protocol::Postgres,
+        endpoint: endpoint.to_string(),
+        what,
+        code: None,
+        answer: answer.to_owned(),
+        try_next: try_next.to_owned(),
+        may_need_tls: false,
+    }))
+}
+
+/// A refusal, with what to try next.
+pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginError {
+    let answer = refusal.to_string();
+    let endpoint = link.endpoint().to_string();
+    // It is going down (57P01, 57P02) or not up yet (57P03): no refusal, but a server that is not there.
+    if refusal.code.starts_with("57P0") {
+        return LoginError::Lost { endpoint, reason: answer, code: Some(refusal.code.clone()) };
+    }
+    // `no encryption` since PostgreSQL 14, `SSL off` before.
+    let may_need_tls = matches!(link.endpoint(), Endpoint::Tcp { .. })
+        && refusal.code == "28000"
+        && (answer.contains("no encryption") || answer.contains("SSL off"));
+    LoginError::from(Box::new(Refused {
+        protocol: Protocol::Postgres,
+        endpoint,
+        what,
+        code: Some(refusal.code.clone()),
+        try_next: advice(&refusal.code, &answer, may_need_tls).to_owned(),
+        answer,
+        may_need_tls,
+    }))
+}
+
+/// What to try next after a refusal of this SQLSTATE, whoever asked; empty where there is nothing to say.
+#[must_use]
+pub fn advice(code: &str, answer: &str, may_need_tls: bool) -> &'static str {
+    match code {
+        "28P01" => PASSWORD,
+        "28000" if may_need_tls => {
+            "pg_hba.conf lets nobody in here without TLS (hostssl), or has no line for this user and database at all"
+        }
+        "28000" if answer.contains("eer authentication") => {
+            "peer compares the role with the user who runs samehost: run it as that user (sudo -u postgres samehost …), or name a role that this user may be"
+        }
+        "28000" => "let pg_hba.conf have a line for this user, database and connection, and the role a LOGIN",
+        "3D000" => "name the database in the URL: postgres://USER@HOST/DATABASE",
+        "53300" => {
+            "close idle connections, or raise max_connections in postgresql.conf (and the role's CONNECTION LIMIT)"
+        }
+        _ => "",
+    }
+}

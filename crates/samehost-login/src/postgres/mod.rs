@@ -1,0 +1,12 @@
+//! PostgreSQL: being let in, and asking.
+
+mod defaults;
+mod logged_in;
+mod login;
+pub mod messages;
+mod password;
+
+pub use defaults::Defaults;
+pub use logged_in::{LoggedIn, Row, Seen};
+pub use login::{Account, PASSWORD, SslMode, advice, unsaid};
+pub use password::{Login, password_for};

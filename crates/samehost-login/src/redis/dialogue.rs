@@ -1,0 +1,238 @@
+//! Talking to Redis outside a hot path: being let in, asking what it is and what it sees.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::resp::{self, Reply};
+use crate::link::Link;
+use crate::{LoginError, Refused};
+
+/// Whom to be.
+#[derive(Clone, Copy, Default)]
+pub struct Account<'a> {
+    /// The user; none for the default one.
+    pub user: Option<&'a str>,
+    /// The password; without one nothing is proved.
+    pub password: Option<&'a str>,
+    /// The database's number.
+    pub database: u32,
+}
+
+/// One connection, let in and on its database.
+#[derive(Debug)]
+pub struct Dialogue {
+    link: Link,
+}
+
+/// What a server says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// `redis` or `valkey`.
+    pub kind: String,
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Random, anew at each start of the server.
+    pub run_id: String,
+}
+
+/// The server's own view of a connection: a line of CLIENT INFO or CLIENT LIST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    asked: &'static str,
+    line: String,
+}
+
+impl Seen {
+    fn word(&self, name: &str) -> Option<&str> {
+        self.line.split_ascii_whitespace().find(|word| word.starts_with(name))
+    }
+
+    /// Both addresses, as it writes them. For a Unix socket both are its path and port 0.
+    #[must_use]
+    pub fn addresses(&self) -> Option<String> {
+        Some(format!("{} {}", self.word("addr=")?, self.word("laddr=")?))
+    }
+
+    /// `unix` or `tcp`: flag U, or an address with port 0, is a Unix socket's.
+    #[must_use]
+    pub fn transport(&self) -> Option<&'static str> {
+        let address = self.word("addr=")?;
+        let is_unix =
+            self.word("flags=").is_some_and(|flags| flags[6..].contains('U')) || address.ends_with(":0");
+        Some(if is_unix { "unix" } else { "tcp" })
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = ["addr=", "laddr=", "user=", "flags="].into_iter().filter_map(|name| self.word(name));
+        write!(f, "{}: {}", self.asked, words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Dialogue {
+    /// Connects, logs in and selects the database.
+    ///
+    /// # Errors
+    /// When nobody can be connected to, or the server does not let us in.
+    pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
+        Self::over(Link::connect(endpoint, patience)?, account)
+    }
+
+    /// Logs in over a connection that was just made.
+    pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
+        let mut dialogue = Dialogue { link };
+        if let Some(password) = account.password {
+            let mut words: Vec<&[u8]> = vec![b"AUTH"];
+            words.extend(account.user.map(str::as_bytes));
+            words.push(password.as_bytes());
+            dialogue.must("the login", &words)?;
+        }
+        if account.database > 0 {
+            let number = account.database.to_string();
+            dialogue.must(&format!("database {number}"), &[b"SELECT", number.as_bytes()])?;
+        }
+        Ok(dialogue)
+    }
+
+    /// The connection.
+    #[must_use]
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// The connection, for one who takes it over.
+    #[must_use]
+    pub fn into_link(self) -> Link {
+        self.link
+    }
+
+    /// Asks, and hands back what was answered, a refusal too.
+    ///
+    /// # Errors
+    /// When the connection broke, or no answer came.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoginError> {
+        let mut question = Vec::new();
+        resp::command(words, &mut question);
+        self.link.ask(&question, |input| resp::parse(input).map_err(|error| error.to_string()))
+    }
+
+    /// Asks for something that must not be refused.
+    ///
+    /// # Errors
+    /// When the connection broke, no answer came, or the server refused.
+    pub fn must(&mut self, what: &str, words: &[&[u8]]) -> Result<Reply, LoginError> {
+        match self.ask(words)? {
+            Reply::Error(answer) => Err(self.refused(what, answer)),
+            reply => Ok(reply),
+        }
+    }
+
+    fn refused(&self, what: &str, answer: String) -> LoginError {
+        LoginError::from(Box::new(Refused {
+            protocol: Protocol::Redis,
+            endpoint: self.link.endpoint().to_string(),
+            what: what.to_owned(),
+            code: answer.split(' ').next().map(str::to_owned),
+            try_next: advice(&answer).to_owned(),
+            answer,
+            may_need_tls: false,
+        }))
+    }
+
+    /// What the server is; where it may not be asked, as much as is known.
+    ///
+    /// # Errors
+    /// When a login is missing, the connection broke, or no answer came.
+    pub fn identity(&mut self) -> Result<Identity, LoginError> {
+        match self.ask(&[b"INFO", b"server"])? {
+            Reply::Error(answer) if answer.starts_with("NOAUTH") => {
+                self.must("a question without a login", &[b"PING"])?;
+                Ok(Identity::default())
+            }
+            reply => Ok(reply.text().map(|text| identity(&text)).unwrap_or_default()),
+        }
+    }
+
+    /// The server's own view of this connection: CLIENT INFO, or before Redis 6.2 our line of CLIENT LIST, found by
+    /// a name that we take for it. None where the user may ask for neither.
+    ///
+    /// # Errors
+    /// When a login is missing, the connection broke, or no answer came.
+    pub fn seen(&mut self) -> Result<Option<Seen>, LoginError> {
+        match self.ask(&[b"CLIENT", b"INFO"])? {
+            Reply::Error(answer) if answer.starts_with("NOAUTH") => {
+                return Err(self.refused("a question without a login", answer));
+            }
+            Reply::Error(_) => {}
+            reply => return Ok(reply.text().map(|line| Seen { asked: "CLIENT INFO", line })),
+        }
+        let name = format!("samehost-{}", std::process::id());
+        self.ask(&[b"CLIENT", b"SETNAME", name.as_bytes()])?;
+        let list = self.ask(&[b"CLIENT", b"LIST"])?.text().unwrap_or_default();
+        let ours = format!("name={name}");
+        let line = list.lines().find(|line| line.split_ascii_whitespace().any(|word| word == ours));
+        Ok(line.map(|line| Seen { asked: "CLIENT LIST", line: line.to_owned() }))
+    }
+}
+
+/// What to try next after a refusal in these words, whoever asked; empty where there is nothing to say.
+#[must_use]
+pub fn advice(answer: &str) -> &'static str {
+    match answer.split(' ').next().unwrap_or_default() {
+        "NOAUTH" | "WRONGPASS" => {
+            "give user and password in the URL (redis://USER:PASSWORD@…), or the password in the environment variable REDISCLI_AUTH"
+        }
+        // Redis before 6, or a server that has no password.
+        "ERR" if answer.contains("AUTH") || answer.contains("password") => {
+            "see whether the server has a password at all (requirepass), and whether REDISCLI_AUTH holds another server's"
+        }
+        _ => "",
+    }
+}
+
+/// Fields of INFO, `name:value` a line.
+fn identity(text: &str) -> Identity {
+    let fields: BTreeMap<&str, &str> =
+        text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
+    // Valkey also has a redis_version, of the Redis that it is compatible with.
+    let (kind, version) = match fields.get("valkey_version") {
+        Some(version) => ("valkey", (*version).to_owned()),
+        None => ("redis", field("redis_version")),
+    };
+    Identity { kind: kind.into(), version, pid: field("process_id").parse().ok(), run_id: field("run_id") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_tells_what_it_is() {
+        let redis = "# Server\r\nredis_version:7.0.15\r\nprocess_id:41\r\nrun_id:abc\r\n";
+        let expected =
+            Identity { kind: "redis".into(), version: "7.0.15".into(), pid: Some(41), run_id: "abc".into() };
+        assert_eq!(identity(redis), expected);
+        let valkey = identity("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n");
+        assert_eq!((valkey.kind.as_str(), valkey.version.as_str(), valkey.pid), ("valkey", "8.0.1", None));
+    }
+
+    #[test]
+    fn client_info_tells_the_transport() {
+        let seen = |line: &str| Seen { asked: "CLIENT INFO", line: line.to_owned() };
+        let unix = seen("id=3 addr=/run/r.sock:0 laddr=/run/r.sock:0 fd=8 name= age=0 flags=U db=0\n");
+        assert_eq!(unix.addresses().unwrap(), "addr=/run/r.sock:0 laddr=/run/r.sock:0");
+        assert_eq!(unix.to_string(), "CLIENT INFO: addr=/run/r.sock:0 laddr=/run/r.sock:0 flags=U");
+        assert_eq!(unix.transport(), Some("unix"));
+        // Before Redis 6.2: no laddr.
+        let tcp = seen("id=3 addr=127.0.0.1:4711 fd=8 name=x age=0 flags=N db=0");
+        assert_eq!((tcp.transport(), tcp.addresses()), (Some("tcp"), None));
+        assert_eq!(seen("id=3 name=").transport(), None);
+    }
+}

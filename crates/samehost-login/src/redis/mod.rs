@@ -1,0 +1,6 @@
+//! Redis and Valkey: being let in, and asking.
+
+mod dialogue;
+pub mod resp;
+
+pub use dialogue::{Account, Dialogue, Identity, Seen, advice};

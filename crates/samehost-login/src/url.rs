@@ -1,0 +1,169 @@
+//! URLs of servers as their users write them: `scheme://user:password@place?option=value`. A password goes in and is
+//! given to the server only: nothing that prints an address prints it.
+
+/// A URL in its parts, percent-decoded but for the place.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerUrl {
+    /// Before the `://`.
+    pub scheme: String,
+    /// None where it is missing or empty.
+    pub user: Option<String>,
+    /// None where it is missing or empty.
+    pub password: Option<String>,
+    /// Between the login and the `?`, as it was written.
+    pub place: String,
+    /// What follows the `?`, in order.
+    pub options: Vec<(String, String)>,
+}
+
+impl ServerUrl {
+    /// The parts; none where the text has no `://` and so is no URL. What is wrong is said without any part of the
+    /// text that may be secret.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Result<Self, String>> {
+        let (scheme, rest) = text.split_once("://")?;
+        Some(Self::parts(scheme, rest))
+    }
+
+    fn parts(scheme: &str, rest: &str) -> Result<Self, String> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // Clients let a password hold an `@` of its own: the last one ends the login.
+        let (login, place) = match rest.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, rest),
+        };
+        let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
+            Some((user, password)) => (Some(user), Some(password)),
+            None => (Some(login), None),
+        });
+        let decoded = |part: Option<&str>| match part.filter(|part| !part.is_empty()) {
+            None => Ok(None),
+            Some(part) => unescape(part).map(Some).ok_or("a `%` without two hexadecimal digits, or no UTF-8"),
+        };
+        let mut options = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            options.push((
+                unescape(name).ok_or("a wrong `%` in an option's name")?,
+                unescape(value)
+                    .ok_or_else(|| format!("a wrong `%` in the option {}", name.escape_debug()))?,
+            ));
+        }
+        Ok(ServerUrl {
+            scheme: scheme.to_owned(),
+            user: decoded(user)?,
+            password: decoded(password)?,
+            place: place.to_owned(),
+            options,
+        })
+    }
+}
+
+/// `user:password@`, escaped; empty where there is neither.
+#[must_use]
+pub fn login(user: Option<&str>, password: Option<&str>) -> String {
+    match (user, password) {
+        (None, None) => String::new(),
+        (user, password) => {
+            format!("{}:{}@", escape(user.unwrap_or_default()), escape(password.unwrap_or_default()))
+        }
+    }
+}
+
+/// The URL with a password that was asked for; one that has a password keeps it. None where the text is no URL, and so
+/// has no place for a password.
+#[must_use]
+pub fn with_password(text: &str, password: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let (before, _) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, place) = match before.rsplit_once('@') {
+        Some((login, _)) if login.contains(':') => return Some(text.to_owned()),
+        Some((user, _)) => (user, &rest[user.len() + 1..]),
+        None => ("", rest),
+    };
+    Some(format!("{scheme}://{user}:{}@{place}", escape(password)))
+}
+
+/// `HOST:PORT` with the port that holds where none is written; `[::1]` keeps its brackets.
+#[must_use]
+pub fn with_port(place: &str, default: u16) -> String {
+    let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if has_port { place.to_owned() } else { format!("{place}:{default}") }
+}
+
+/// Percent-encoding of everything but letters, digits, and what a path is made of.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+/// The text that was percent-encoded; none where a `%` has no two digits, or the bytes are no UTF-8.
+#[must_use]
+pub fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parts_are_told_apart() {
+        let url = ServerUrl::parse("mysql://bob:p%40s@s:x@h:1/db?socket=/run/a%20b&x").unwrap().unwrap();
+        assert_eq!((url.scheme.as_str(), url.place.as_str()), ("mysql", "h:1/db"));
+        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("bob"), Some("p@s@s:x")));
+        assert_eq!(url.options, [("socket".into(), "/run/a b".into()), ("x".into(), String::new())]);
+        let url = ServerUrl::parse("x:///p?mail=a@b").unwrap().unwrap();
+        assert_eq!((url.user, url.place.as_str()), (None, "/p"));
+        assert!(ServerUrl::parse("unix:/run/x").is_none());
+        assert_eq!((with_port("[::1]", 5).as_str(), with_port("h:7", 5).as_str()), ("[::1]:5", "h:7"));
+    }
+
+    #[test]
+    fn a_password_that_was_asked_for_finds_its_place() {
+        for (text, expected) in [
+            ("mysql://bob@h/db?socket=/s", "mysql://bob:p%40w@h/db?socket=/s"),
+            ("redis://h:1", "redis://:p%40w@h:1"),
+            ("mysql://bob:own@h", "mysql://bob:own@h"),
+        ] {
+            assert_eq!(with_password(text, "p@w").unwrap(), expected);
+        }
+        assert!(with_password("tcp:h:1", "p").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_login_comes_back(user in ".{0,6}", password in ".{0,9}") {
+            let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let text = format!("s://{}place", login(some(&user).as_deref(), some(&password).as_deref()));
+            let url = ServerUrl::parse(&text).unwrap().unwrap();
+            prop_assert_eq!((url.user, url.password), (some(&user), some(&password)));
+            prop_assert_eq!(url.place, "place");
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-z]{1,3}://.{0,30}") {
+            let _ = ServerUrl::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A switch on the terminal: what moves, the changed lines, what is in the way, and how it ended.
+
+use std::io::{self, Write};
+
+use samehost_model::switch::{FileDiff, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep};
+
+use crate::Terminal;
+use crate::line::{Line, Span, Tone, labelled, wrap_spans};
+use crate::scan::titled;
+use crate::terminal::Page;
+
+impl Terminal {
+    /// Renders a switch, as planned or as it ended.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_switch(&self, report: &SwitchReport, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        page.section(wrap_spans(&[answer(report)], columns));
+        page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
+        if matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined) {
+            for (index, step) in report.steps.iter().enumerate() {
+                page.section(change(index, report.steps.len(), step, columns));
+            }
+        }
+        let obstacles = report.obstacles.iter().flat_map(|obstacle| in_the_way(obstacle, columns)).collect();
+        page.section(titled(if bars(report) { "In the way" } else { "To know" }, obstacles));
+        page.section(bullets("Proof", &report.proofs, columns));
+        page.section(bullets("Still over TCP", &report.still_tcp, columns));
+        page.section(bullets("Notes", &report.notes, columns));
+        page.section(next(report).map_or(Vec::new(), |next| wrap_spans(&[Span::plain(next)], columns)));
+        self.print(&page, out)
+    }
+}
+
+fn bars(report: &SwitchReport) -> bool {
+    report.obstacles.iter().any(|obstacle| obstacle.bars)
+}
+
+fn answer(report: &SwitchReport) -> Span {
+    let targets = report.targets.join(", ");
+    let to = if report.to == "unix" { "the Unix socket" } else { "TCP" };
+    match report.outcome {
+        SwitchOutcome::Nothing => Span::new(Tone::Bold, format!("{targets}: nothing to do")),
+        SwitchOutcome::Refused => {
+            Span::new(Tone::Loud, format!("{targets} is not switched: nothing was touched"))
+        }
+        SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
+        SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
+        SwitchOutcome::Committed => {
+            Span::new(Tone::Good, format!("{targets} uses {to} now, as proved below"))
+        }
+        SwitchOutcome::RolledBack => {
+            Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))
+        }
+    }
+}
+
+fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
+    let mut lines = labelled(
+        &Span::new(Tone::Bold, format!("  {}  ", hop.name)),
+        4,
+        &[Span::plain(format!("{} → {}", hop.from, hop.to)), Span::dim(hop.place.clone())],
+        columns,
+    );
+    let clients = hop.clients.join(", ");
+    let who = match (&hop.service, clients.is_empty()) {
+        (Some(service), false) => format!("{clients} → {service}"),
+        (Some(service), true) => service.clone(),
+        (None, _) => clients,
+    };
+    lines.extend(labelled(&Span::plain("    "), 4, &[Span::dim(who)], columns));
+    if let Some(login) = &hop.login {
+        let text = format!("tried over the new transport {login}");
+        lines.extend(labelled(&Span::plain("    "), 4, &[Span::new(Tone::Good, text)], columns));
+    }
+    lines
+}
+
+fn change(index: usize, of: usize, step: &SwitchStep, columns: usize) -> Vec<Line> {
+    let title = if of > 1 { format!("{}. {}", index + 1, step.title) } else { "The change".to_owned() };
+    let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
+    for file in &step.files {
+        lines.extend(diff(file, columns));
+    }
+    for check in &step.checks {
+        lines.extend(labelled(&Span::dim("  then"), 7, &[Span::plain(format!("check: {check}"))], columns));
+    }
+    for reload in &step.reloads {
+        lines.extend(labelled(&Span::dim("  then"), 7, &[Span::plain(reload)], columns));
+    }
+    lines
+}
+
+fn diff(file: &FileDiff, columns: usize) -> Vec<Line> {
+    let what = if file.made {
+        " (made)"
+    } else if file.removed {
+        " (removed)"
+    } else {
+        ""
+    };
+    let mut lines = labelled(&Span::plain("  "), 4, &[Span::plain(format!("{}{what}", file.path))], columns);
+    for line in &file.lines {
+        let tone = if line.sign == '-' { Tone::Bad } else { Tone::Good };
+        let label = Span::dim(format!("  {:>5} ", line.line));
+        lines.extend(labelled(
+            &label,
+            8,
+            &[Span::new(tone, format!("{} {}", line.sign, line.text))],
+            columns,
+        ));
+    }
+    lines
+}
+
+fn in_the_way(obstacle: &SwitchObstacle, columns: usize) -> Vec<Line> {
+    let tone = if obstacle.bars { Tone::Bad } else { Tone::Dim };
+    let label = Span::new(tone, format!("  • {}:", obstacle.code));
+    let mut lines = labelled(&Span::plain("  "), 4, &[label, Span::plain(&obstacle.found)], columns);
+    if !obstacle.remedy.is_empty() {
+        lines.extend(labelled(
+            &Span::plain("    "),
+            6,
+            &[Span::plain(format!("→ {}", obstacle.remedy))],
+            columns,
+        ));
+    }
+    lines
+}
+
+fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
+    let lines = texts.iter().flat_map(|text| labelled(&Span::plain("  •"), 4, &[Span::plain(text)], columns));
+    titled(title, lines.collect())
+}
+
+/// What the user may do next.
+fn next(report: &SwitchReport) -> Option<String> {
+    match (report.outcome, &report.id) {
+        (SwitchOutcome::Committed, Some(id)) => Some(format!("To put it back: samehost switch --undo {id}")),
+        (SwitchOutcome::Planned, _) => {
+            Some("Nothing was touched. Without --dry-run it asks before it does this.".into())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! POSIX access control lists, as the kernel keeps them in `system.posix_acl_access`: read through an open path, and
+//! judged as acl(5) says. The parser is pure; whatever the bytes are, it does not panic.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::getxattr;
+
+use crate::proc::status::Status;
+
+/// The only version there is (`POSIX_ACL_XATTR_VERSION`).
+const VERSION: u32 = 2;
+/// Bytes of an entry: tag, rights, number of the user or group.
+const ENTRY: usize = 8;
+/// More than 4 KiB of entries is more than most file systems keep.
+const MOST: usize = 64 * 1024;
+
+const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    tag: u16,
+    rights: u32,
+    id: u32,
+}
+
+/// The access control list of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acl(Vec<Entry>);
+
+impl Acl {
+    /// The list of a file that was opened, be it by its path alone; none where it has no list of its own.
+    pub(crate) fn of(file: impl AsFd) -> Option<Self> {
+        let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        let mut bytes = vec![0; MOST];
+        let length = getxattr(path, c"system.posix_acl_access", &mut bytes[..]).ok()?;
+        Acl::parse(bytes.get(..length)?)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (version, entries) = bytes.split_first_chunk::<4>()?;
+        if u32::from_le_bytes(*version) != VERSION {
+            return None;
+        }
+        let entry = |bytes: &[u8]| {
+            Some(Entry {
+                tag: u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?),
+                rights: u32::from(u16::from_le_bytes(bytes.get(2..4)?.try_into().ok()?)),
+                id: u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?),
+            })
+        };
+        let entries: Vec<Entry> = entries.chunks_exact(ENTRY).filter_map(entry).collect();
+        (!entries.is_empty()).then_some(Acl(entries))
+    }
+
+    /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to a process, on a file of that owner and group.
+    /// Capabilities are not looked at.
+    pub(crate) fn gives(&self, wanted: u32, status: &Status, owner: u32, group: u32) -> bool {
+        let has = |rights: u32| rights & wanted == wanted;
+        let of = |tag: u16| self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.rights);
+        if status.uid == owner {
+            return has(of(USER_OBJ));
+        }
+        let mask = self.0.iter().find(|entry| entry.tag == MASK).map_or(7, |entry| entry.rights);
+        if let Some(entry) = self.0.iter().find(|entry| entry.tag == USER && entry.id == status.uid) {
+            return has(entry.rights & mask);
+        }
+        let is_in = |group: u32| status.gid == group || status.groups.contains(&group);
+        let mut of_groups = self
+            .0
+            .iter()
+            .filter(|entry| {
+                (entry.tag == GROUP_OBJ && is_in(group)) || (entry.tag == GROUP && is_in(entry.id))
+            })
+            .peekable();
+        // One of the groups must give all of it; others' rights count only for who is in none of them.
+        if of_groups.peek().is_some() {
+            return of_groups.any(|entry| has(entry.rights & mask));
+        }
+        has(of(OTHER))
+    }
+
+    /// What the file's own group may, the mask applied: what the mode's middle bits say where there is no list.
+    pub(crate) fn of_own_group(&self) -> u32 {
+        let of = |tag: u16, without: u32| {
+            self.0.iter().find(|entry| entry.tag == tag).map_or(without, |entry| entry.rights)
+        };
+        of(GROUP_OBJ, 0) & of(MASK, 7)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `user::rw-, user:33:rw-, group::r--, group:110:-w-, mask::rw-, other::---`
+    fn list(mask: u16) -> Vec<u8> {
+        let entries = [
+            (USER_OBJ, 6, u32::MAX),
+            (USER, 6, 33),
+            (GROUP_OBJ, 4, u32::MAX),
+            (GROUP, 2, 110),
+            (MASK, mask, 0),
+            (OTHER, 0, 0),
+        ];
+        let mut bytes = VERSION.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(u16::to_le_bytes(rights));
+            bytes.extend(u32::to_le_bytes(id));
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides_and_the_mask_holds_it() {
+        let process =
+            |uid, gid, groups: &[u32]| Status { uid, gid, groups: groups.to_vec(), ..Status::default() };
+        let acl = Acl::parse(&list(6)).unwrap();
+        let gives = |status: &Status| acl.gives(2, status, 0, 5);
+        assert!(gives(&process(33, 33, &[])), "the user is named");
+        assert!(gives(&process(44, 44, &[110])), "a group is named");
+        assert!(!gives(&process(44, 5, &[])), "the file's group may only read");
+        assert!(gives(&process(44, 5, &[110])), "one of two groups gives it");
+        assert!(!gives(&process(44, 44, &[])), "others may nothing");
+        assert!(gives(&process(0, 44, &[])), "the owner");
+        let masked = Acl::parse(&list(4)).unwrap();
+        assert!(!masked.gives(2, &process(33, 33, &[]), 0, 5), "the mask takes it away");
+        assert!(masked.gives(2, &process(0, 0, &[]), 0, 5), "not from the owner");
+        assert_eq!((acl.of_own_group(), masked.of_own_group()), (4, 4));
+        assert!(Acl::parse(b"\x01\0\0\0").is_none() && Acl::parse(&list(6)[..4]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), versioned: bool) {
+            if versioned {
+                bytes.splice(0..0, VERSION.to_le_bytes());
+            }
+            if let Some(acl) = Acl::parse(&bytes) {
+                acl.gives(2, &Status::default(), 1, 1);
+            }
+        }
+    }
+}

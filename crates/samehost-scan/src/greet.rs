@@ -1,0 +1,196 @@
+//! Recognises services of unknown kind by what they say: connects to those that listen on a Unix socket or on loopback
+//! here, waits for a greeting, and asks a question that any server of its protocol answers and none remembers. Only on
+//! request, for a connection is a connection: a server counts it, and a one-shot program takes it for its own.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use samehost_model::Endpoint;
+use samehost_model::scan::{Address, RecognisedBy, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_transport::{ConnectOptions, Stream, connect};
+
+use crate::known::{Known, known_service};
+
+/// How long a server on the same machine may take to accept, to greet, and to answer.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Services asked at the same time.
+const AT_ONCE: usize = 8;
+/// The most of an answer that is read.
+const MOST: usize = 4096;
+
+/// A question, and what its answer says. One question a connection, for a server may end one that it does not like.
+struct Question {
+    ask: &'static [u8],
+    hear: fn(&[u8]) -> Option<&'static str>,
+}
+
+/// The first one asks nothing: it waits for who speaks first.
+const QUESTIONS: &[Question] = &[
+    Question { ask: b"", hear: greeting },
+    // SSLRequest: one byte comes back, before any login.
+    Question { ask: &[0, 0, 0, 8, 4, 210, 22, 47], hear: postgres },
+    Question { ask: b"INFO server\r\n", hear: redis },
+    Question { ask: b"version\r\n", hear: memcached },
+];
+
+/// Fills in what services of unknown kind are, as far as they say it.
+pub fn greet(scan: &mut Scan) {
+    let strangers: Vec<(usize, Endpoint)> = scan
+        .services
+        .iter()
+        .enumerate()
+        .filter(|(_, service)| may_be_asked(scan, service))
+        .filter_map(|(at, service)| {
+            Some((at, service.listeners.iter().find_map(|socket| door(scan.sockets.get(*socket)?))?))
+        })
+        .collect();
+    for some in strangers.chunks(AT_ONCE) {
+        let known: Vec<(usize, Option<&'static Known>)> = std::thread::scope(|scope| {
+            let asking: Vec<_> =
+                some.iter().map(|(at, endpoint)| (*at, scope.spawn(|| ask(endpoint)))).collect();
+            asking.into_iter().map(|(at, thread)| (at, thread.join().ok().flatten())).collect()
+        });
+        for (at, known) in known {
+            if let (Some(known), Some(service)) = (known, scan.services.get_mut(at)) {
+                known.label.clone_into(&mut service.name);
+                service.kind = Some(known.kind);
+                service.recognised_by = Some(RecognisedBy::Greeting);
+            }
+        }
+    }
+}
+
+/// Unknown so far, in our namespace, and running: what init holds for a service would be started by a connection.
+fn may_be_asked(scan: &Scan, service: &Service) -> bool {
+    let is_here =
+        scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
+    let is_held_by_init = service.pid == Some(1);
+    let is_ours = service.pid == Some(std::process::id());
+    service.kind.is_none() && is_here && !is_held_by_init && !is_ours
+}
+
+/// Where a listener can be asked without leaving the machine.
+fn door(socket: &Socket) -> Option<Endpoint> {
+    if socket.state != SocketState::Listen {
+        return None;
+    }
+    match (&socket.kind, &socket.local) {
+        (SocketKind::UnixStream, Address::Path(path)) if path.is_absolute() => {
+            Some(Endpoint::Unix(path.clone()))
+        }
+        (SocketKind::Tcp | SocketKind::Tcp6, Address::Inet(_)) => {
+            let address = socket.local.inet()?;
+            let ip = match address.ip() {
+                ip if ip.is_loopback() => ip,
+                IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+                _ => return None,
+            };
+            Some(Endpoint::Tcp { host: ip.to_string(), port: address.port() })
+        }
+        _ => None,
+    }
+}
+
+fn ask(endpoint: &Endpoint) -> Option<&'static Known> {
+    for question in QUESTIONS {
+        let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
+        let mut stream = connect(endpoint, &options).ok()?;
+        let Some(answer) = exchange(&mut stream, question.ask) else { continue };
+        if let Some(kind) = (question.hear)(&answer) {
+            return known_service(kind);
+        }
+        // It spoke first, in a language that is not known here: whatever is asked would be an answer to that.
+        if question.ask.is_empty() {
+            return None;
+        }
+    }
+    None
+}
+
+/// What comes back; none when nothing does.
+fn exchange(stream: &mut Stream, question: &[u8]) -> Option<Vec<u8>> {
+    for timeout in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&stream, timeout, Some(PATIENCE)).ok()?;
+    }
+    stream.write_all(question).ok()?;
+    let mut answer = vec![0; MOST];
+    let length = stream.read(&mut answer).ok().filter(|length| *length > 0)?;
+    answer.truncate(length);
+    Some(answer)
+}
+
+/// MySQL's first packet: three bytes of length, number 0, protocol 10, and the version up to a NUL byte.
+fn greeting(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.starts_with(b"SSH-") {
+        return Some("sshd");
+    }
+    if bytes.get(3..5)? != [0, 10] {
+        return None;
+    }
+    let version = bytes.get(5..)?.split(|byte| *byte == 0).next()?;
+    let is_version = version.first()?.is_ascii_digit() && version.iter().all(u8::is_ascii_graphic);
+    let says_mariadb = version.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb"));
+    is_version.then_some(if says_mariadb { "mariadb" } else { "mysql" })
+}
+
+/// Yes or no to TLS, in one byte.
+fn postgres(bytes: &[u8]) -> Option<&'static str> {
+    matches!(bytes, b"S" | b"N").then_some("postgres")
+}
+
+/// A server that wants a password first says so in its own words.
+fn redis(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.starts_with(b"-NOAUTH") || bytes.starts_with(b"-DENIED") {
+        return Some("redis");
+    }
+    let has = |words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
+    if bytes.starts_with(b"$") && has(b"valkey_version:") {
+        Some("valkey")
+    } else {
+        (bytes.starts_with(b"$") && has(b"redis_version:")).then_some("redis")
+    }
+}
+
+fn memcached(bytes: &[u8]) -> Option<&'static str> {
+    (bytes.starts_with(b"VERSION ") && bytes.ends_with(b"\r\n")).then_some("memcached")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn greetings_of_real_servers() {
+        assert_eq!(greeting(b"\x5e\0\0\0\x0a10.11.14-MariaDB-0+deb12u2\0\x05\0\0\0"), Some("mariadb"));
+        assert_eq!(greeting(b"\x4a\0\0\0\x0a8.0.36\0\x08\0\0\0"), Some("mysql"));
+        assert_eq!(greeting(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Some("sshd"));
+        assert_eq!(greeting(b"220 mail ESMTP\r\n"), None);
+        assert_eq!(postgres(b"N"), Some("postgres"));
+        assert_eq!(postgres(b"NO"), None);
+        assert_eq!(redis(b"$20\r\n# Server\r\nredis_version:7.0.15\r\n"), Some("redis"));
+        assert_eq!(
+            redis(b"$20\r\n# Server\r\nredis_version:7.2.4\r\nvalkey_version:8.0.1\r\n"),
+            Some("valkey")
+        );
+        assert_eq!(redis(b"-NOAUTH Authentication required.\r\n"), Some("redis"));
+        assert_eq!(redis(b"ERROR\r\n"), None);
+        assert_eq!(memcached(b"VERSION 1.6.18\r\n"), Some("memcached"));
+        for question in QUESTIONS {
+            assert_eq!((question.hear)(b""), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            for question in QUESTIONS {
+                let _ = (question.hear)(&bytes);
+            }
+        }
+    }
+}

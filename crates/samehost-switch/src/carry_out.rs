@@ -1,0 +1,230 @@
+//! Carries a plan out as a transaction: write, check, reload, prove; commit, or put everything back.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use samehost_model::scan::Scan;
+use samehost_model::switch::{SwitchOutcome, SwitchReport};
+use samehost_model::{Endpoint, Protocol};
+use samehost_transport::{ConnectOptions, connect};
+
+use crate::plan::{Plan, PlannedStage, Wish, shown};
+use crate::preflight::{obstacle, try_hop};
+use crate::reload::{reload, run};
+use crate::transaction::{
+    FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
+};
+
+/// How long a reloaded server may take until it answers at its new endpoint.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a transaction needs from outside.
+pub struct Around<'a> {
+    /// This program, for logins as another user.
+    pub program: &'a Path,
+    /// Where transactions are kept.
+    pub store: &'a Store,
+    /// The user's words, without secrets.
+    pub command: String,
+    /// Asks whether a page of the site is served as before, where the user named one.
+    pub page: Option<&'a dyn Fn() -> Result<String, String>>,
+    /// Whether the user wants it stopped.
+    pub is_interrupted: &'a dyn Fn() -> bool,
+    /// Told what is being done.
+    pub telling: &'a dyn Fn(&str),
+    /// A fresh look at this machine.
+    pub scan: &'a dyn Fn() -> Option<Scan>,
+}
+
+/// Carries a plan out.
+///
+/// # Errors
+/// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
+pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<SwitchReport, TransactionError> {
+    let mut report = plan.report(wish);
+    let mut transaction = Transaction::begin(around.store, &intent(&plan, &report, around))?;
+    report.id = Some(transaction.id().to_owned());
+    let done = proceed(&mut plan, &mut transaction, around);
+    match done {
+        Ok(proofs) => {
+            transaction.commit()?;
+            report.outcome = SwitchOutcome::Committed;
+            report.proofs = proofs;
+            report.hops = plan.report(wish).hops;
+            report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(&plan, &scan));
+        }
+        Err(reason) => {
+            (around.telling)(&format!("{reason}: everything is put back"));
+            let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
+            report.outcome = SwitchOutcome::RolledBack;
+            report.notes.insert(0, reason);
+            report.notes.extend(left(&back));
+            report.obstacles.clone_from(&plan.obstacles);
+        }
+    }
+    Ok(report)
+}
+
+fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
+    let moves: Vec<String> =
+        report.hops.iter().map(|hop| format!("{} {} → {}", hop.name, hop.from, hop.to)).collect();
+    let stage = |stage: &PlannedStage| Stage {
+        changes: stage
+            .changes
+            .iter()
+            .map(|change| FileChange {
+                path: change.path.clone(),
+                before: change.before.clone(),
+                after: change.after.clone(),
+            })
+            .collect(),
+        reloads: stage
+            .reloads
+            .iter()
+            .map(|(what, command)| Reload { what: what.clone(), command: command.clone() })
+            .collect(),
+    };
+    Intent {
+        command: around.command.clone(),
+        summary: moves.join(", "),
+        stages: plan.stages.iter().map(stage).collect(),
+    }
+}
+
+/// What putting back left undone, for people.
+#[must_use]
+pub fn left(back: &RolledBack) -> Vec<String> {
+    let mut told = Vec::new();
+    for left in &back.left {
+        told.push(format!("{} was left as it is: {}", shown(&left.path), left.reason));
+    }
+    for failed in &back.failures {
+        told.push(format!("{} could not be put back: {}", shown(&failed.path), failed.reason));
+    }
+    for (step, why) in &back.reload_failures {
+        told.push(format!("the files are as they were, but `{}` failed: {why}", step.what));
+    }
+    told
+}
+
+/// Every stage, then the proof. An error is the reason to put everything back.
+fn proceed(
+    plan: &mut Plan,
+    transaction: &mut Transaction,
+    around: &Around<'_>,
+) -> Result<Vec<String>, String> {
+    let page_before = around.page.map(|page| page());
+    for index in 0..plan.stages.len() {
+        let stage = plan.stages[index].clone();
+        not_interrupted(around)?;
+        (around.telling)(stage.title);
+        transaction.write(index).map_err(|error| error.to_string())?;
+        for words in &stage.checks {
+            let [program, words @ ..] = words.as_slice() else { continue };
+            run(program, words).map_err(|error| format!("the check says no: {error}"))?;
+        }
+        not_interrupted(around)?;
+        transaction.reloading(index).map_err(|error| error.to_string())?;
+        for (what, command) in &stage.reloads {
+            (around.telling)(what);
+            reload(command)?;
+        }
+        for endpoint in &stage.awaits {
+            answers(endpoint, around)?;
+        }
+        if !stage.awaits.is_empty() {
+            // Only now can the new endpoint be tried; no client has moved yet.
+            log_in(plan, around, true)?;
+        }
+    }
+    let mut proofs = log_in(plan, around, false)?;
+    if let (Some(page), Some(before)) = (around.page, page_before) {
+        let after = page();
+        match (before, after) {
+            (Ok(before), Ok(after)) if before == after => {
+                proofs.push(format!("the page answers as before: {after}"))
+            }
+            (Ok(before), Ok(after)) => {
+                return Err(format!("the page answered {before} before, and {after} now"));
+            }
+            (Ok(before), Err(error)) => {
+                return Err(format!("the page answered {before} before, and now: {error}"));
+            }
+            (Err(_), Ok(after)) => proofs.push(format!("the page, which did not answer before: {after}")),
+            (Err(before), Err(_)) => {
+                proofs.push(format!("the page did not answer before, and does not now: {before}"))
+            }
+        }
+    }
+    not_interrupted(around)?;
+    transaction.verified().map_err(|error| error.to_string())?;
+    Ok(proofs)
+}
+
+fn not_interrupted(around: &Around<'_>) -> Result<(), String> {
+    if (around.is_interrupted)() { Err("interrupted".into()) } else { Ok(()) }
+}
+
+/// Waits until something accepts connections at an endpoint.
+fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
+    let begun = Instant::now();
+    let options = ConnectOptions { timeout: Some(Duration::from_secs(2)), ..ConnectOptions::default() };
+    loop {
+        match connect(endpoint, &options) {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > PATIENCE => {
+                return Err(format!("after its reload nobody answers at {endpoint}: {error}"));
+            }
+            Err(_) => {
+                not_interrupted(around)?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Logs in over the new endpoints as the application; what was seen. `new_servers`: only those that were not there before.
+fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<String>, String> {
+    let mut proofs = Vec::new();
+    for hop in &mut plan.hops {
+        if only_new && hop.server.is_none() {
+            continue;
+        }
+        match try_hop(hop, around.program) {
+            Ok(login) => {
+                let spoken = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
+                proofs.push(format!("{} {spoken} over {} {login}", hop.setting.name, hop.to));
+                hop.login = Some(login);
+            }
+            Err((applicant, error)) => {
+                let found = obstacle(hop, &applicant, &error, around.program);
+                let reason = found.found.clone();
+                plan.obstacles.push(found);
+                return Err(reason);
+            }
+        }
+    }
+    Ok(proofs)
+}
+
+/// Who is connected over TCP to a service that the plan moved clients away from.
+fn still_tcp(plan: &Plan, scan: &Scan) -> Vec<String> {
+    let mut found = Vec::new();
+    for hop in &plan.hops {
+        let Some(service) = samehost_scan::service_at(scan, &hop.setting.endpoint) else { continue };
+        for connection in &scan.connections {
+            if connection.service != Some(service) || !connection.kind.is_tcp() {
+                continue;
+            }
+            let name = match scan.holder(connection.client) {
+                Some(process) => format!("{} {}", process.name, process.pid),
+                None => continue,
+            };
+            let text = format!("{name} → {}", hop.setting.endpoint);
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,494 @@
+//! Django's settings.py, where its databases, caches and brokers are written out. What the environment or other code
+//! decides is not looked into.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+use tree_sitter::Node;
+
+use super::spelling::Spelling;
+use super::url::{self, Url, is_plain_path, postgres_path, postgres_socket};
+use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
+
+mod literal;
+mod names;
+
+use literal::{Source, Value, line};
+
+/// The editor.
+#[derive(Debug)]
+pub struct Django;
+
+/// Settings that are one URL, of Celery.
+const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
+
+impl Editor for Django {
+    fn name(&self) -> &'static str {
+        "django"
+    }
+
+    fn about(&self) -> &'static str {
+        "Django's settings.py, where it is written out"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[
+            "settings.py",
+            "config/settings.py",
+            "config/settings/production.py",
+            "config/settings/base.py",
+            "project/settings.py",
+            "local_settings.py",
+        ]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let is_python = path.extension().is_some_and(|extension| extension == "py");
+        let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+        is_python && (has(b"DATABASES") || has(b"CACHES") || BROKERS.iter().any(|name| has(name.as_bytes())))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let settings = Settings::open(file, files)?;
+        let (found, refused) = settings.found();
+        Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let settings = Settings::open(file, files)?;
+        let (found, _) = settings.found();
+        let Some(found) = found.into_iter().find(|found| found.setting.name == setting.name) else {
+            return Err(settings.refusal(
+                setting.line,
+                "it is not there any more",
+                "look at the file, and switch again",
+            ));
+        };
+        if found.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        settings.write(&found, &goal.endpoint).map_err(|why| {
+            let reason = format!("{}: {why}", found.setting.name);
+            settings.refusal(found.setting.line, &reason, &by_hand(found.setting.protocol, &goal.endpoint))
+        })
+    }
+
+    fn check(&self, file: &Path) -> Option<Vec<String>> {
+        let script = "import ast, sys; ast.parse(open(sys.argv[1], 'rb').read())";
+        Some(vec!["python3".into(), "-c".into(), script.into(), file.to_str()?.into()])
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+/// A setting and where its words stand.
+struct Found {
+    setting: Setting,
+    how: How,
+}
+
+enum How {
+    /// HOST and PORT: the bytes inside of the host's quotes, those of the port with whether it is there, and where a port
+    /// goes that is not.
+    Host { host: std::ops::Range<usize>, port: Option<std::ops::Range<usize>>, after: usize, quote: char },
+    /// A URL.
+    Url(Spelling, String, std::ops::Range<usize>),
+    /// memcached's location, and what stands before a path in it.
+    Memcached(&'static str, std::ops::Range<usize>),
+    /// OPTIONS' unix_socket.
+    Option(std::ops::Range<usize>),
+}
+
+struct Settings<'a> {
+    file: &'a Path,
+    files: &'a dyn Files,
+    source: Source,
+}
+
+/// Why something is refused, in which line, and what to write by hand.
+type Refused = (u32, String, String);
+
+impl<'a> Settings<'a> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: String| Refusal {
+            file: file.to_owned(),
+            line,
+            reason,
+            by_hand: "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)"
+                .into(),
+        };
+        let text = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
+        let source =
+            Source::parse(text).map_err(|line| whole(line, "it is not understood as Python".into()))?;
+        Ok(Settings { file, files, source })
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        let mut take = |result: Result<Option<Found>, Refused>| match result {
+            Ok(one) => found.extend(one),
+            Err((line, reason, by_hand)) => refused.push(self.refusal(line, &reason, &by_hand)),
+        };
+        for name in ["DATABASES", "CACHES"] {
+            match self.only(name) {
+                Ok(None) => {}
+                Err(error) => take(Err(error)),
+                Ok(Some(value)) => match self.source.value(value) {
+                    Value::Dict(aliases) => {
+                        for (alias, value) in aliases {
+                            take(if name == "CACHES" {
+                                self.cache(&alias, value)
+                            } else {
+                                self.database(&alias, value)
+                            });
+                        }
+                    }
+                    _ => take(self.code(name, value)),
+                },
+            }
+        }
+        for name in BROKERS {
+            match self.only(name) {
+                Ok(Some(value)) => take(self.broker(name, value)),
+                Ok(None) => {}
+                Err(error) => take(Err(error)),
+            }
+        }
+        found.sort_by_key(|found| found.setting.line);
+        refused.sort_by_key(|refusal| refusal.line);
+        (found, refused)
+    }
+
+    /// What code makes, by the words in it.
+    fn code(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
+        let written = self.source.written(value);
+        let from_environment =
+            ["env", "config(", "getenv", "dj_database_url"].iter().any(|word| written.contains(word));
+        let (reason, by_hand) = if from_environment {
+            (
+                format!("{name} comes from the environment"),
+                "in the environment of the application, or its .env: the URL there".to_owned(),
+            )
+        } else {
+            (
+                format!("{name} is made by code"),
+                format!(
+                    "{name} written out: 'HOST': '/run/mysqld/mysqld.sock' (MySQL) or '/run/postgresql' (PostgreSQL)"
+                ),
+            )
+        };
+        Err((line(value), reason, by_hand))
+    }
+
+    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+        let name = format!("DATABASES {alias}");
+        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
+        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
+        let text = |key: &str| get(key).and_then(|value| self.text(value));
+        let refused = |node: Node<'_>, reason: String| {
+            let by_hand =
+                "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
+            Err((line(node), format!("{name}: {reason}"), by_hand.to_owned()))
+        };
+        let protocol = match text("ENGINE").as_deref() {
+            Some("django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql") => Protocol::Mysql,
+            Some(
+                "django.db.backends.postgresql"
+                | "django.db.backends.postgresql_psycopg2"
+                | "django.contrib.gis.db.backends.postgis",
+            ) => Protocol::Postgres,
+            Some(_) => return Ok(None),
+            None if get("ENGINE").is_some() => return refused(node, "its ENGINE is made by code".into()),
+            None => return Ok(None),
+        };
+        let mut socket = None;
+        if let Some(options) = get("OPTIONS") {
+            let Value::Dict(options) = self.source.value(options) else {
+                return refused(options, "its OPTIONS are made by code".into());
+            };
+            for (key, value) in options {
+                match (key.as_str(), protocol) {
+                    ("unix_socket", Protocol::Mysql) => socket = Some(value),
+                    (
+                        "host" | "port" | "read_default_file" | "service" | "hostaddr" | "unix_socket"
+                        | "named_pipe",
+                        _,
+                    ) => {
+                        return refused(value, format!("{key} in its OPTIONS counts before HOST"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let usual = url::usual_port(protocol);
+        let setting = |endpoint, spelled: String, at| Setting {
+            name: name.clone(),
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled,
+            file: self.file.to_owned(),
+            line: line(at),
+            user: text("USER").filter(|text| !text.is_empty()),
+            password: text("PASSWORD").filter(|text| !text.is_empty()).map(Secret::new),
+            database: text("NAME").filter(|text| !text.is_empty()),
+            backlog: None,
+        };
+        let host = get("HOST");
+        let written = match host.map(|host| (host, self.source.value(host))) {
+            None => String::new(),
+            Some((_, Value::Text(text, _))) => text,
+            Some((_, Value::Nothing)) => String::new(),
+            Some((host, _)) => return self.code(&format!("{name} HOST"), host),
+        };
+        if let Some(option) = socket {
+            let Value::Text(path, range) = self.source.value(option) else {
+                return self.code(&format!("{name} unix_socket"), option);
+            };
+            if !(written.is_empty() || written == "localhost") || !is_plain_path(&path) {
+                return refused(option, "it has a HOST and a unix_socket, or an unusual path".into());
+            }
+            let setting =
+                setting(Endpoint::Unix(path.clone().into()), format!("unix_socket: {path}"), option);
+            return Ok(Some(Found { setting, how: How::Option(range) }));
+        }
+        let Some(host) =
+            host.filter(|_| !written.is_empty() && !(protocol == Protocol::Mysql && written == "localhost"))
+        else {
+            let reason =
+                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
+            return refused(host.unwrap_or(node), reason.into());
+        };
+        let (port, port_range) = match get("PORT").map(|port| (port, self.source.value(port))) {
+            None => (usual, None),
+            Some((_, Value::Text(text, range))) if text.is_empty() => (usual, Some(range)),
+            Some((port, Value::Text(text, range) | Value::Number(text, range))) => match text.parse() {
+                Ok(number) => (number, Some(range)),
+                Err(_) => return refused(port, "its PORT is no number".into()),
+            },
+            Some((port, _)) => return self.code(&format!("{name} PORT"), port),
+        };
+        let endpoint = match protocol {
+            Protocol::Mysql if written.starts_with('/') => {
+                is_plain_path(&written).then(|| Endpoint::Unix(written.clone().into()))
+            }
+            _ if written.starts_with('/') => postgres_path(&written, port),
+            _ => url::tcp(&written, port),
+        };
+        let Some(endpoint) = endpoint else { return refused(host, "its HOST is unusual".into()) };
+        let quote = if self.source.bytes(host).starts_with(b"\"") { '"' } else { '\'' };
+        let range = host.start_byte() + 1..host.end_byte() - 1;
+        let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
+        Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
+    }
+
+    fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+        let name = format!("CACHES {alias}");
+        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
+        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
+        let backend = get("BACKEND").and_then(|value| self.text(value)).unwrap_or_default();
+        let Some(location) = get("LOCATION") else { return Ok(None) };
+        let (redis, prefix) = match backend.rsplit('.').next().unwrap_or_default() {
+            "RedisCache" if backend.starts_with("django.core.") || backend.starts_with("django_redis.") => {
+                (true, "")
+            }
+            "PyLibMCCache" => (false, ""),
+            "PyMemcacheCache" | "MemcachedCache" => (false, "unix:"),
+            _ => return Ok(None),
+        };
+        let value = match self.source.value(location) {
+            Value::List(values) => match values.as_slice() {
+                [one] => *one,
+                _ => {
+                    let by_hand = "a LOCATION of one server";
+                    return Err((line(location), format!("{name} has several servers"), by_hand.into()));
+                }
+            },
+            _ => location,
+        };
+        let Value::Text(text, range) = self.source.value(value) else {
+            return self.code(&format!("{name} LOCATION"), value);
+        };
+        if redis {
+            return self.url(&name, &text, range, Spelling::UnixScheme, value);
+        }
+        let path = text.strip_prefix("unix:").unwrap_or(&text);
+        let endpoint = if path.starts_with('/') {
+            is_plain_path(path).then(|| Endpoint::Unix(path.into()))
+        } else {
+            let (host, port) = text.rsplit_once(':').unwrap_or((&text, "11211"));
+            port.parse().ok().and_then(|port| url::tcp(host.trim_matches(['[', ']']), port))
+        };
+        let Some(endpoint) = endpoint else {
+            let by_hand = format!("'LOCATION': '{prefix}/run/memcached/memcached.sock'");
+            return Err((line(value), format!("{name}: its LOCATION is unusual"), by_hand));
+        };
+        let setting = self.setting(&name, Protocol::Memcached, endpoint, text, value);
+        Ok(Some(Found { setting, how: How::Memcached(prefix, range) }))
+    }
+
+    fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
+        match self.source.value(value) {
+            Value::Text(text, range) if text.starts_with("redis") => {
+                self.url(name, &text, range, Spelling::Celery, value)
+            }
+            // RabbitMQ, the database, and so on.
+            Value::Text(..) | Value::Nothing => Ok(None),
+            _ => self.code(name, value),
+        }
+    }
+
+    fn url(
+        &self,
+        name: &str,
+        text: &str,
+        range: std::ops::Range<usize>,
+        spelling: Spelling,
+        at: Node<'_>,
+    ) -> Result<Option<Found>, Refused> {
+        let refused = |why: &str| {
+            let by_hand = match spelling {
+                Spelling::Celery => "'redis+socket:///run/redis/redis-server.sock?virtual_host=0'",
+                _ => "'unix:///run/redis/redis-server.sock?db=0'",
+            };
+            Err((line(at), format!("{name}: {why}"), by_hand.to_owned()))
+        };
+        let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
+        match spelling.read(&parsed) {
+            Ok(said) => {
+                let mut setting = self.setting(name, Protocol::Redis, said.endpoint, parsed.shown(), at);
+                setting.user = parsed.user();
+                setting.password = parsed.password();
+                setting.database = said.database;
+                Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
+            }
+            Err(why) => refused(why),
+        }
+    }
+
+    fn setting(
+        &self,
+        name: &str,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        spelled: String,
+        at: Node<'_>,
+    ) -> Setting {
+        Setting {
+            name: name.to_owned(),
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled,
+            file: self.file.to_owned(),
+            line: line(at),
+            user: None,
+            password: None,
+            database: None,
+            backlog: None,
+        }
+    }
+
+    fn text(&self, node: Node<'_>) -> Option<String> {
+        match self.source.value(node) {
+            Value::Text(text, _) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+        let path = match to {
+            Endpoint::Unix(path) => {
+                let path = path.to_str().filter(|path| is_plain_path(path));
+                Some(path.ok_or("a path with such characters is not written here")?)
+            }
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() => None,
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        };
+        let edit = |range: &std::ops::Range<usize>, with: String| Edit::new(self.file, range.clone(), with);
+        match (&found.how, to) {
+            (How::Url(spelling, text, range), _) => {
+                let parsed = Url::parse(text).ok_or("its URL is unusual")?;
+                let written = spelling.write(&parsed, to)?.text();
+                Ok(super::splice::minimal(self.file, range.start, text, &written).into_iter().collect())
+            }
+            (How::Memcached(prefix, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
+                let _ = prefix;
+                Ok(vec![edit(range, format!("{host}:{port}"))])
+            }
+            (How::Memcached(prefix, range), _) => {
+                let path = path.ok_or("an IPv6 address is not written here")?;
+                Ok(vec![edit(range, format!("{prefix}{path}"))])
+            }
+            (How::Option(range), _) => {
+                let path =
+                    path.ok_or("its socket stands in OPTIONS: 'HOST': '127.0.0.1' would count beside it")?;
+                Ok(vec![edit(range, path.to_owned())])
+            }
+            (How::Host { host, port, after, quote }, _) => {
+                let protocol = found.setting.protocol;
+                let (written, number) = match (to, path) {
+                    (Endpoint::Tcp { host, port }, _) => {
+                        if protocol == Protocol::Mysql && host == "localhost" {
+                            return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
+                        }
+                        (host.clone(), Some(*port))
+                    }
+                    (_, Some(path)) if protocol == Protocol::Postgres => {
+                        let (directory, port) = postgres_socket(path).ok_or(
+                            "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
+                        )?;
+                        (directory.to_owned(), Some(port))
+                    }
+                    (_, Some(path)) => (path.to_owned(), None),
+                    _ => return Err("only a Unix socket or plain TCP can be written here"),
+                };
+                let mut edits = vec![edit(host, written)];
+                let Some(number) = number.map(|number| number.to_string()) else { return Ok(edits) };
+                let usual = url::usual_port(protocol).to_string();
+                match port {
+                    Some(range) => {
+                        let now = self.source.text.get(range.clone()).unwrap_or_default();
+                        let same = now == number.as_bytes() || (now.is_empty() && number == usual);
+                        if !same {
+                            edits.push(edit(range, number));
+                        }
+                    }
+                    None if number != usual => {
+                        let pair = format!(", {quote}PORT{quote}: {quote}{number}{quote}");
+                        edits.push(Edit::new(self.file, *after..*after, pair));
+                    }
+                    None => {}
+                }
+                Ok(edits)
+            }
+        }
+    }
+}
+
+fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
+    match (protocol, to) {
+        (Protocol::Postgres, Endpoint::Unix(path)) => {
+            format!("'HOST': '{}'", path.parent().unwrap_or(path).display())
+        }
+        (Protocol::Mysql, Endpoint::Unix(path)) => format!("'HOST': '{}'", path.display()),
+        (Protocol::Redis, Endpoint::Unix(path)) => format!("'LOCATION': 'unix://{}?db=0'", path.display()),
+        (Protocol::Memcached, Endpoint::Unix(path)) => format!("'LOCATION': 'unix:{}'", path.display()),
+        (_, Endpoint::Tcp { host, port }) => {
+            format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")
+        }
+        _ => "'HOST': '127.0.0.1'".into(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a name of the settings is given its value: once, or not understood.
+
+use tree_sitter::Node;
+
+use super::literal::line;
+use super::{Refused, Settings};
+
+impl Settings<'_> {
+    /// The value of a name that one statement of the file gives it, and nothing else in it touches.
+    pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>, Refused> {
+        let source = &self.source;
+        let mentions: Vec<Node<'_>> = source
+            .all()
+            .into_iter()
+            .filter(|node| node.kind() == "identifier" && source.bytes(*node) == name.as_bytes())
+            .collect();
+        let Some(first) = mentions.first() else { return Ok(None) };
+        let by_hand = format!("{name} written out once, at the end of the file");
+        let written = assigned(*first);
+        let other = if written.is_none() { Some(first) } else { mentions.get(1) };
+        if let Some(other) = other {
+            let reason = format!("{name} is changed or used by other code");
+            return Err((line(*other), reason, by_hand));
+        }
+        let Some((value, statement)) = written else { return Ok(None) };
+        match self.later(statement, name) {
+            Some((at, module)) => Err((at, format!("{module} below may set {name} anew"), by_hand)),
+            None => Ok(Some(value)),
+        }
+    }
+
+    /// An import of everything below a statement whose module may set the name.
+    fn later(&self, statement: Node<'_>, name: &str) -> Option<(u32, String)> {
+        let source = &self.source;
+        let below = |node: &Node<'_>| node.start_byte() > statement.end_byte();
+        // What runs other code can set anything.
+        let runs = |node: &Node<'_>| {
+            node.kind() == "call"
+                && node.child_by_field_name("function").is_some_and(|function| {
+                    [b"exec".as_slice(), b"execfile", b"include", b"globals", b"locals"]
+                        .contains(&source.bytes(function))
+                })
+        };
+        for node in source.all().into_iter().filter(below) {
+            if runs(&node) {
+                return Some((line(node), source.written(node)));
+            }
+            let mut cursor = node.walk();
+            let stars = node.kind() == "import_from_statement"
+                && node.children(&mut cursor).any(|child| child.kind() == "wildcard_import");
+            if !stars {
+                continue;
+            }
+            let module = node
+                .child_by_field_name("module_name")
+                .map(|module| source.written(module))
+                .unwrap_or_default();
+            let plain = module.trim_start_matches('.');
+            let file = format!("{}.py", plain.rsplit('.').next().unwrap_or_default());
+            let beside = self.file.parent().map(|folder| folder.join(file));
+            let one_dot = module.len() - plain.len() <= 1 && !plain.is_empty();
+            let text = beside.map(|beside| self.files.read(&beside));
+            let harmless = match text {
+                Some(Ok(text)) => one_dot && !String::from_utf8_lossy(&text).contains(name),
+                // `from .local import *`, and there is none.
+                Some(Err(_)) => module.starts_with('.') && one_dot && !plain.contains('.'),
+                None => false,
+            };
+            if !harmless {
+                return Some((line(node), module));
+            }
+        }
+        None
+    }
+}
+
+/// The value and the statement, where a name stands on the left of a module's own assignment.
+fn assigned(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
+    let assignment = node.parent().filter(|parent| parent.kind() == "assignment")?;
+    let statement = assignment.parent().filter(|parent| parent.kind() == "expression_statement")?;
+    statement.parent().filter(|parent| parent.kind() == "module")?;
+    assignment.child_by_field_name("left").filter(|left| left.id() == node.id())?;
+    let value = assignment.child_by_field_name("right").filter(|right| right.kind() != "assignment")?;
+    Some((value, statement))
+}

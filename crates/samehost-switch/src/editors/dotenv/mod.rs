@@ -1,0 +1,474 @@
+//! `.env` files: the variables that Laravel, Symfony, Rails, Django, Bedrock and Node read their servers from. The same
+//! line means different things to each of them; where it cannot be told which one reads the file, nothing is changed.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use super::spelling::Spelling;
+use super::url::{self, Url, is_local};
+use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
+
+mod framework;
+mod group;
+mod laravel;
+mod lines;
+mod override_files;
+mod urls;
+
+use framework::Framework;
+use group::{Form, Group, Trouble};
+use laravel::Laravel;
+use lines::{Entry, Lines};
+use urls::Asked;
+
+/// The editor.
+#[derive(Debug)]
+pub struct Dotenv;
+
+/// A setting and how it is written.
+struct Found {
+    setting: Setting,
+    how: How,
+}
+
+enum How {
+    Url(Spelling),
+    Group(Group),
+}
+
+/// libpq's own variables, which every client in C, Python, Ruby and Node takes alike.
+const LIBPQ: Group =
+    Group { host: "PGHOST", port: Some("PGPORT"), form: Form::HostIsDirectory, protocol: Protocol::Postgres };
+/// WordPress in Bedrock.
+const BEDROCK: Group =
+    Group { host: "DB_HOST", port: None, form: Form::HostWithPath, protocol: Protocol::Mysql };
+
+/// Hosts that programs of all kinds read, each in its own way.
+const HOSTS: &[&str] = &[
+    "DB_HOST",
+    "DATABASE_HOST",
+    "MYSQL_HOST",
+    "MARIADB_HOST",
+    "POSTGRES_HOST",
+    "POSTGRESQL_HOST",
+    "REDIS_HOST",
+    "MEMCACHED_HOST",
+    "MEMCACHE_HOST",
+];
+
+impl Editor for Dotenv {
+    fn name(&self) -> &'static str {
+        "dotenv"
+    }
+
+    fn about(&self) -> &'static str {
+        ".env of Laravel, Symfony, Rails, Django, Bedrock and Node"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[".env", ".env.local", ".env.production", ".env.prod", ".env.production.local", ".env.prod.local"]
+    }
+
+    fn recognises(&self, path: &Path, _: &[u8]) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_sample = [
+            "example", "sample", "dist", "template", "tpl", "php", "yml", "yaml", "json", "js", "swp", "bak",
+        ];
+        match name.strip_prefix(".env") {
+            Some("") => true,
+            Some(rest) => rest.starts_with('.') && !is_sample.iter().any(|end| rest.ends_with(end)),
+            None => name.ends_with(".env"),
+        }
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let (found, refused) = Reader::open(file, files)?.found();
+        Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let reader = Reader::open(file, files)?;
+        let (found, _) = reader.found();
+        let Some(found) = found.iter().find(|found| found.setting.name == setting.name) else {
+            return Err(reader.refusal(
+                setting.line,
+                "it is not there any more",
+                "look at the file, and switch again",
+            ));
+        };
+        if found.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        match found.how {
+            How::Url(spelling) => reader.write_url(&found.setting, spelling, &goal.endpoint),
+            How::Group(group) => reader.write_group(&found.setting, &group, &goal.endpoint),
+        }
+    }
+
+    fn check(&self, _: &Path) -> Option<Vec<String>> {
+        None
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+/// A file with what reads it.
+struct Reader<'a> {
+    file: &'a Path,
+    files: &'a dyn Files,
+    directory: &'a Path,
+    lines: Lines,
+    framework: Framework,
+}
+
+impl<'a> Reader<'a> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: &str, by_hand: &str| Refusal {
+            file: file.to_owned(),
+            line,
+            reason: reason.to_owned(),
+            by_hand: by_hand.to_owned(),
+        };
+        let text = files
+            .read(file)
+            .map_err(|error| whole(0, &format!("it cannot be read: {error}"), "see to its owner and mode"))?;
+        let lines = Lines::parse(&text)
+            .map_err(|(line, why)| whole(line, why, "put that in order, then switch again"))?;
+        let directory = file.parent().unwrap_or(Path::new("."));
+        let framework = Framework::of(directory, files, &lines);
+        let reader = Reader { file, files, directory, lines, framework };
+        match reader.stale(text.starts_with(b"\xef\xbb\xbf")) {
+            Some((reason, by_hand)) => Err(whole(0, reason, by_hand)),
+            None => Ok(reader),
+        }
+    }
+
+    /// Why the framework does not read this file at all.
+    fn stale(&self, has_mark: bool) -> Option<(&'static str, &'static str)> {
+        let there = |name: &str| self.files.read(&self.directory.join(name)).is_ok();
+        match self.framework {
+            Framework::Laravel if there("bootstrap/cache/config.php") => Some((
+                "Laravel does not read it: bootstrap/cache/config.php holds what it said when that was made",
+                "php artisan config:clear, then switch again, then php artisan config:cache",
+            )),
+            Framework::Symfony if there(".env.local.php") => Some((
+                "Symfony does not read it: .env.local.php holds what it said when that was made",
+                "rm .env.local.php, then switch again, then composer dump-env prod",
+            )),
+            Framework::Symfony if has_mark => Some((
+                "Symfony does not load a file that begins with a byte order mark",
+                "save it without the mark, then switch again",
+            )),
+            _ => None,
+        }
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    /// The settings in the order of the text, and what is refused.
+    fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        let mut hosts: Vec<&str> = Vec::new();
+        for (group, against) in self.groups() {
+            hosts.push(group.host);
+            if !group.is_there(&self.lines) {
+                continue;
+            }
+            let read = match against {
+                Ok(()) => self.agreed(&group).and_then(|()| group.read(&self.lines)),
+                Err((line, reason, by_hand)) => {
+                    if self.concerns(group.host) {
+                        refused.push(self.refusal(line, &reason, &by_hand));
+                    }
+                    continue;
+                }
+            };
+            match read {
+                Ok(None) => {}
+                Ok(Some((endpoint, entry))) => {
+                    found.push(Found {
+                        setting: self.group_setting(&group, endpoint, entry),
+                        how: How::Group(group),
+                    });
+                }
+                Err((line, reason)) if self.concerns(group.host) => {
+                    refused.push(self.refusal(line, &reason, &self.group_by_hand(&group, None)));
+                }
+                Err(_) => {}
+            }
+        }
+        self.orphans(&hosts, &mut refused);
+        for entry in &self.lines.entries {
+            match self.url(entry) {
+                Some(Ok(one)) => found.push(one),
+                Some(Err(refusal)) => refused.push(refusal),
+                None => {}
+            }
+        }
+        found.sort_by_key(|found| found.setting.line);
+        refused.sort_by_key(|refusal| refusal.line);
+        refused.dedup();
+        (found, refused)
+    }
+
+    fn groups(&self) -> Vec<(Group, Result<(), laravel::Refused>)> {
+        let mut groups = match self.framework {
+            Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
+            Framework::Bedrock => vec![(BEDROCK, Ok(()))],
+            _ => Vec::new(),
+        };
+        let address = self.lines.last("PGHOSTADDR").map_or(Ok(()), |entry| {
+            Err((
+                entry.line,
+                "PGHOSTADDR counts before PGHOST".into(),
+                "PGHOST=/run/postgresql, without PGHOSTADDR".into(),
+            ))
+        });
+        groups.push((LIBPQ, address));
+        groups
+    }
+
+    /// Whether what a host variable says may be about this machine.
+    fn concerns(&self, host: &str) -> bool {
+        self.lines.last(host).is_none_or(|entry| {
+            entry.unclear.is_some() || entry.text.is_empty() || !entry.is_plain() || is_local(&entry.text)
+        })
+    }
+
+    /// What must hold for every variable of a group besides its value.
+    fn agreed(&self, group: &Group) -> Result<(), Trouble> {
+        for name in [Some(group.host), group.port].into_iter().flatten() {
+            if let Some(entry) = self.lines.last(name)
+                && let Some(reason) = self.doubt(entry)
+            {
+                return Err((entry.line, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hosts whose reader is not known.
+    fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
+        if self.framework == Framework::Laravel {
+            let orphan = Laravel::new(&self.lines, self.directory, self.files).orphan();
+            if let Some((line, reason, by_hand)) = orphan {
+                refused.push(self.refusal(line, &reason, &by_hand));
+            }
+            return;
+        }
+        for name in HOSTS.iter().filter(|name| !known.contains(*name)) {
+            let Some(entry) = self.lines.last(name).filter(|entry| is_local(&entry.text)) else { continue };
+            let reason = format!("what {} makes of {name} is not known", self.framework.name());
+            let by_hand = format!(
+                "where the program that reads {name} takes a path for a host: {name}=/run/… (MySQL and Redis: the socket; PostgreSQL: its directory)"
+            );
+            refused.push(self.refusal(entry.line, &reason, &by_hand));
+        }
+    }
+
+    /// Why an entry may not be what counts.
+    fn doubt(&self, entry: &Entry) -> Option<String> {
+        let name = &entry.name;
+        let strict = matches!(self.framework, Framework::Symfony | Framework::Django | Framework::Unknown);
+        let last_counts = !matches!(self.framework, Framework::Django | Framework::Unknown);
+        if let Some(why) = entry.unclear {
+            return Some(format!("{name}: {why}"));
+        }
+        if entry.marked && !matches!(self.framework, Framework::Laravel | Framework::Rails) {
+            return Some(format!(
+                "{name}: a byte order mark stands before it, which not every library skips"
+            ));
+        }
+        if entry.spaced && strict {
+            return Some(format!("{name}: not every library takes spaces beside the equals sign"));
+        }
+        if entry.commented && self.framework == Framework::Django && !entry.text.is_empty() {
+            return Some(format!(
+                "{name}: old versions of django-environ take the comment for a part of the value"
+            ));
+        }
+        if !last_counts && self.lines.all(name).count() > 1 {
+            return Some(format!("{name} is set twice: django-environ takes the first, all others the last"));
+        }
+        override_files::later(self.file, self.files, self.framework, &self.lines, name)
+            .map(|other| format!("{name} is set in {other} as well, which counts before this file"))
+    }
+
+    /// The URL of an entry; none where it has none, or is not the one that counts.
+    fn url(&self, entry: &Entry) -> Option<Result<Found, Refusal>> {
+        let name = &entry.name;
+        let (scheme, rest) = entry.text.split_once("://")?;
+        url::protocol(scheme)?;
+        // What counts is the last; where libraries differ on that, `doubt` has said so.
+        if self.lines.last(name).is_some_and(|last| last.line != entry.line) {
+            return None;
+        }
+        let local = ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"]
+            .iter()
+            .any(|word| rest.contains(word) || entry.text.contains(word));
+        let refused =
+            |reason: &str, by_hand: &str| local.then(|| Err(self.refusal(entry.line, reason, by_hand)));
+        if let Some(reason) = self.doubt(entry) {
+            return refused(
+                &reason,
+                &format!("{name}= in one line, with nothing beside it that libraries read differently"),
+            );
+        }
+        let Some(parsed) = Url::parse(&entry.text) else {
+            return refused(
+                &format!("the URL of {name} is unusual"),
+                &format!("{name}= with its password percent-encoded"),
+            );
+        };
+        let filled = !entry.literal;
+        if filled && [&parsed.scheme, &parsed.host].iter().any(|part| part.contains('$'))
+            || parsed.query.as_ref().is_some_and(|query| query.contains('$'))
+        {
+            let by_hand = format!("{name}= with the host written out, then switch again");
+            return refused(&format!("the host of {name} is made of other variables"), &by_hand);
+        }
+        if filled && entry.text.contains("${") && !is_simply_filled(&entry.text) {
+            return refused(
+                &format!("{name} has a default in its variables"),
+                &format!("{name}= written out, then switch again"),
+            );
+        }
+        let asked = Asked {
+            framework: self.framework,
+            directory: self.directory,
+            files: self.files,
+            lines: &self.lines,
+        };
+        let spelling = match asked.spelling(name, &parsed) {
+            Ok(spelling) => spelling,
+            Err((reason, by_hand)) => return refused(&reason, &by_hand),
+        };
+        if self.framework == Framework::Laravel && parsed.protocol() != Some(Protocol::Redis) {
+            let laravel = Laravel::new(&self.lines, self.directory, self.files);
+            if laravel.url() != Some(name.as_str()) {
+                return refused(
+                    &format!("config/database.php does not read {name}"),
+                    "DB_SOCKET=/run/mysqld/mysqld.sock",
+                );
+            }
+            if self.lines.last("DB_SOCKET").is_some_and(|entry| !entry.text.is_empty()) {
+                return refused("DB_SOCKET counts as well", "DB_SOCKET= (empty), then switch again");
+            }
+        }
+        match spelling.read(&parsed) {
+            Ok(said) => Some(Ok(Found {
+                setting: Setting {
+                    name: name.clone(),
+                    role: Role::Connects,
+                    protocol: parsed.protocol()?,
+                    endpoint: said.endpoint,
+                    spelled: parsed.shown(),
+                    file: self.file.to_owned(),
+                    line: entry.line,
+                    user: parsed.user(),
+                    password: parsed.password(),
+                    database: said.database,
+                    backlog: None,
+                },
+                how: How::Url(spelling),
+            })),
+            Err(why) => refused(
+                &format!("{name}: {why}"),
+                &format!("{name}= with one host and one path, then switch again"),
+            ),
+        }
+    }
+
+    fn write_url(&self, setting: &Setting, spelling: Spelling, to: &Endpoint) -> Result<Vec<Edit>, Refusal> {
+        let name = &setting.name;
+        let Some(entry) = self.lines.last(name) else { return Ok(Vec::new()) };
+        let Some(parsed) = Url::parse(&entry.text) else { return Ok(Vec::new()) };
+        if let Some(user) = self.lines.user_of(name) {
+            let reason = format!("{} is made of {name}, which would change with it", user.name);
+            return Err(self.refusal(
+                user.line,
+                &reason,
+                &format!("{}= written out, then switch again", user.name),
+            ));
+        }
+        let written = spelling.write(&parsed, to).map_err(|why| {
+            let by_hand = format!("in the program, connect to {to} in place of {name}");
+            self.refusal(entry.line, &format!("{name}: {why}"), &by_hand)
+        })?;
+        let written = written.text();
+        // A shell that reads the file would end the value at its first &.
+        if entry.bare && written.contains('&') && !entry.text.contains('&') {
+            return Ok(vec![Edit::new(self.file, entry.value.clone(), format!("\"{written}\""))]);
+        }
+        let edit = super::splice::minimal(self.file, entry.value.start, &entry.text, &written);
+        Ok(edit.into_iter().collect())
+    }
+
+    fn write_group(&self, setting: &Setting, group: &Group, to: &Endpoint) -> Result<Vec<Edit>, Refusal> {
+        let values = group.values(to).map_err(|why| {
+            let by_hand =
+                format!("a path of letters, digits, dots, dashes and slashes, or {} by hand", group.host);
+            self.refusal(setting.line, why, &by_hand)
+        })?;
+        group
+            .write(self.file, &self.lines, &values)
+            .map_err(|(line, reason)| self.refusal(line, &reason, &self.group_by_hand(group, Some(to))))
+    }
+
+    /// The lines that say a group's socket.
+    fn group_by_hand(&self, group: &Group, to: Option<&Endpoint>) -> String {
+        let usual = match group.protocol {
+            Protocol::Mysql => "/run/mysqld/mysqld.sock",
+            Protocol::Postgres => "/run/postgresql/.s.PGSQL.5432",
+            Protocol::Memcached => "/run/memcached/memcached.sock",
+            _ => "/run/redis/redis-server.sock",
+        };
+        let usual = Endpoint::Unix(usual.into());
+        let values = group.values(to.unwrap_or(&usual)).unwrap_or_default();
+        values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn group_setting(&self, group: &Group, endpoint: Endpoint, entry: &Entry) -> Setting {
+        let literal =
+            |name: &str| self.lines.literal(name).filter(|text| !text.is_empty() && *text != "null");
+        let [user, password, database] = match (group.host, group.protocol) {
+            ("DB_HOST", _) if self.framework == Framework::Bedrock => ["DB_USER", "DB_PASSWORD", "DB_NAME"],
+            ("DB_HOST", _) => ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"],
+            ("PGHOST", _) => ["PGUSER", "PGPASSWORD", "PGDATABASE"],
+            (_, Protocol::Redis) => ["REDIS_USERNAME", "REDIS_PASSWORD", "REDIS_DB"],
+            _ => ["MEMCACHED_USERNAME", "MEMCACHED_PASSWORD", ""],
+        };
+        Setting {
+            name: group.host.to_owned(),
+            role: Role::Connects,
+            protocol: group.protocol,
+            endpoint,
+            spelled: format!("{}={}", entry.name, entry.text),
+            file: self.file.to_owned(),
+            line: entry.line,
+            user: literal(user).map(str::to_owned),
+            password: literal(password).map(Secret::new),
+            database: literal(database).filter(|text| *text != "0").map(str::to_owned),
+            backlog: None,
+        }
+    }
+}
+
+/// Whether all that is filled in is `${NAME}`.
+fn is_simply_filled(text: &str) -> bool {
+    text.split("${").skip(1).all(|rest| {
+        let name = rest.split('}').next().unwrap_or_default();
+        rest.contains('}') && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    })
+}

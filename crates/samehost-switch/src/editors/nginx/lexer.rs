@@ -1,0 +1,268 @@
+//! The words of an nginx configuration, each with its bytes, as ngx_conf_file.c reads them: what is a word, a quote, an
+//! escape and a comment there is so here. Follows no includes and knows no directive but those with Lua in their braces.
+
+use std::ops::Range;
+
+use super::lua;
+
+/// A word of a directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    /// What nginx takes it for.
+    pub(super) value: Vec<u8>,
+    /// Its bytes, without the quotes around it.
+    pub(super) range: Range<usize>,
+    /// Its line, from 1.
+    pub(super) line: u32,
+}
+
+impl Word {
+    /// Whether every byte of its value stands in the file as it is, so that a part of the value is a part of the file.
+    pub(super) fn is_plain(&self) -> bool {
+        self.value.len() == self.range.len()
+    }
+}
+
+/// What ends a directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// `;`
+    Semicolon,
+    /// `{`, and a block of directives follows.
+    Opens,
+    /// `{`, and the block of Lua is passed over already.
+    Lua,
+    /// `}`: no directive, but the end of a block.
+    Closes,
+}
+
+/// A directive's words, or the end of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// The name and the arguments.
+    pub(super) words: Vec<Word>,
+    /// What ends it.
+    pub(super) end: End,
+    /// One past the byte that ends it.
+    pub(super) after: usize,
+    /// The line of the byte that ends it.
+    pub(super) line: u32,
+}
+
+/// Where nginx would not read on, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    /// The line, from 1.
+    pub(super) line: u32,
+    /// What is wrong there.
+    pub(super) reason: String,
+}
+
+/// What the characters since the last word are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Between words.
+    Space,
+    /// In a comment.
+    Comment,
+    /// In a word; the byte is its quote, if it has one.
+    Word(Option<u8>),
+    /// Behind a closing quote, where only a space or an end may follow.
+    Closed,
+}
+
+/// The statements of a file, in its order.
+///
+/// # Errors
+/// [`Unreadable`], where nginx would not read the file.
+pub(super) fn statements(text: &[u8]) -> Result<Vec<Statement>, Unreadable> {
+    let mut lexer = Lexer { text, at: 0, line: 1, statements: Vec::new(), words: Vec::new() };
+    lexer.run()?;
+    Ok(lexer.statements)
+}
+
+struct Lexer<'a> {
+    text: &'a [u8],
+    at: usize,
+    line: u32,
+    statements: Vec<Statement>,
+    words: Vec<Word>,
+}
+
+impl Lexer<'_> {
+    fn run(&mut self) -> Result<(), Unreadable> {
+        let (mut state, mut start, mut first_line) = (State::Space, 0, 1);
+        let (mut escaped, mut variable) = (false, false);
+        while let Some(&byte) = self.text.get(self.at) {
+            self.at += 1;
+            let here = self.line;
+            self.line += u32::from(byte == b'\n');
+            if state == State::Comment {
+                if byte == b'\n' {
+                    state = State::Space;
+                }
+                continue;
+            }
+            if escaped {
+                escaped = false;
+                continue;
+            }
+            let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+            match state {
+                State::Closed => match byte {
+                    _ if space => state = State::Space,
+                    b';' | b'{' => {
+                        state = State::Space;
+                        self.end(byte, here)?;
+                    }
+                    // Of `if ("$a" = "b")`: the bracket begins a word.
+                    b')' => {
+                        (state, start, first_line, variable) = (State::Word(None), self.at - 1, here, false)
+                    }
+                    _ => return Err(self.unexpected(byte, here)),
+                },
+                State::Space => match byte {
+                    _ if space => {}
+                    b';' | b'{' if self.words.is_empty() => return Err(self.unexpected(byte, here)),
+                    b';' | b'{' => self.end(byte, here)?,
+                    b'}' if !self.words.is_empty() => return Err(self.unexpected(byte, here)),
+                    b'}' => self.push(End::Closes, here),
+                    b'#' => state = State::Comment,
+                    b'"' | b'\'' => (state, start, first_line) = (State::Word(Some(byte)), self.at, here),
+                    _ => {
+                        (state, start, first_line) = (State::Word(None), self.at - 1, here);
+                        (escaped, variable) = (byte == b'\\', byte == b'$');
+                    }
+                },
+                State::Word(quote) => {
+                    // `${name}` opens no block.
+                    if byte == b'{' && variable {
+                        continue;
+                    }
+                    variable = byte == b'$';
+                    escaped = byte == b'\\';
+                    let closes = quote.is_some_and(|quote| byte == quote);
+                    if closes || (quote.is_none() && (space || byte == b';' || byte == b'{')) {
+                        self.word(start..self.at - 1, first_line);
+                        state = if closes { State::Closed } else { State::Space };
+                        if !closes && !space {
+                            self.end(byte, here)?;
+                        }
+                    }
+                }
+                State::Comment => {}
+            }
+        }
+        let unfinished = !self.words.is_empty() || !matches!(state, State::Space | State::Comment);
+        if unfinished {
+            let reason = "the file ends within a directive".to_owned();
+            return Err(Unreadable { line: self.line, reason });
+        }
+        Ok(())
+    }
+
+    fn unexpected(&self, byte: u8, line: u32) -> Unreadable {
+        Unreadable {
+            line,
+            reason: format!("nginx does not expect `{}` here", char::from(byte).escape_default()),
+        }
+    }
+
+    fn word(&mut self, range: Range<usize>, line: u32) {
+        let value = value(&self.text[range.clone()]);
+        self.words.push(Word { value, range, line });
+    }
+
+    fn push(&mut self, end: End, line: u32) {
+        let words = std::mem::take(&mut self.words);
+        self.statements.push(Statement { words, end, after: self.at, line });
+    }
+
+    fn end(&mut self, byte: u8, line: u32) -> Result<(), Unreadable> {
+        let holds_lua = self.words.first().is_some_and(|word| word.value.ends_with(b"_by_lua_block"));
+        if byte == b'{' && holds_lua {
+            let length = lua::length(&self.text[self.at..])
+                .ok_or_else(|| Unreadable { line, reason: "the block of Lua does not end".into() })?;
+            let passed = &self.text[self.at..self.at + length];
+            self.line += passed.iter().map(|byte| u32::from(*byte == b'\n')).sum::<u32>();
+            self.at += length;
+            self.push(End::Lua, line);
+        } else {
+            self.push(if byte == b';' { End::Semicolon } else { End::Opens }, line);
+        }
+        Ok(())
+    }
+}
+
+/// What the bytes of a word mean: a backslash takes itself away before quotes and another one, and makes `t`, `r` and
+/// `n` what they are in C; elsewhere it stays.
+fn value(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut at = 0;
+    while at < raw.len() {
+        let meant = match raw[at..] {
+            [b'\\', one @ (b'"' | b'\'' | b'\\'), ..] => Some(one),
+            [b'\\', b't', ..] => Some(b'\t'),
+            [b'\\', b'r', ..] => Some(b'\r'),
+            [b'\\', b'n', ..] => Some(b'\n'),
+            _ => None,
+        };
+        out.push(meant.unwrap_or(raw[at]));
+        at += if meant.is_some() { 2 } else { 1 };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Vec<String> {
+        let found = statements(text.as_bytes()).unwrap();
+        found
+            .iter()
+            .map(|statement| {
+                let words: Vec<_> =
+                    statement.words.iter().map(|word| String::from_utf8_lossy(&word.value)).collect();
+                format!("{}:{}{:?}", statement.line, words.join("|"), statement.end)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn words_are_what_nginx_takes_them_for() {
+        assert_eq!(said("a b;c{d;}"), ["1:a|bSemicolon", "1:cOpens", "1:dSemicolon", "1:Closes"]);
+        assert_eq!(said("a 'b c' \"d;\" ;"), ["1:a|b c|d;Semicolon"]);
+        assert_eq!(said("a b#c; # d;\ne f;"), ["1:a|b#cSemicolon", "2:e|fSemicolon"]);
+        assert_eq!(said("a ${b}c {e;}"), ["1:a|${b}cOpens", "1:eSemicolon", "1:Closes"]);
+        assert_eq!(said("a \\;b\\ c;"), ["1:a|\\;b\\ cSemicolon"]);
+        assert_eq!(said("a 'b\\'c\\\\d\\te\\.f';"), ["1:a|b'c\\d\te\\.fSemicolon"]);
+        assert_eq!(said("if (\"$a\" = \"b\"){c;}"), ["1:if|(\"$a\"|=|b|)Opens", "1:cSemicolon", "1:Closes"]);
+        assert_eq!(said("a b'c d';"), ["1:a|b'c|d'Semicolon"]);
+        assert_eq!(said("a\nb\n\n;"), ["4:a|bSemicolon"]);
+    }
+
+    #[test]
+    fn lua_is_passed_over() {
+        let text = "content_by_lua_block {\n s = '}' -- }\n t = {[[ } ]], \"\\\"}\"}\n}\na b;";
+        assert_eq!(said(text), ["1:content_by_lua_blockLua", "5:a|bSemicolon"]);
+        assert!(statements(b"a_by_lua_block { {}").is_err());
+    }
+
+    #[test]
+    fn what_nginx_refuses_is_refused() {
+        for text in ["a", "a;}b", ";", "{", "a \"b\"c;", "a b }", "a 'b", "\u{feff}", "a \\"] {
+            let found = statements(text.as_bytes());
+            assert!(found.is_err() || text == "a;}b", "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_word() {
+        let text = b"proxy_pass  \"http://a\" b\\\"c;";
+        let found = statements(text).unwrap();
+        let words: Vec<&[u8]> = found[0].words.iter().map(|word| &text[word.range.clone()]).collect();
+        assert_eq!(words, [&b"proxy_pass"[..], b"http://a", b"b\\\"c"]);
+        assert!(found[0].words[1].is_plain() && !found[0].words[2].is_plain());
+    }
+}

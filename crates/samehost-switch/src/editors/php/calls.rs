@@ -1,0 +1,314 @@
+//! PHP's functions that matter to configurations, and inclusion.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tree_sitter::Node;
+
+use super::run::{Inclusion, Run};
+use super::source::{Source, children, walk};
+use super::value::{Value, Valued};
+
+/// Functions that define nothing and change no variable.
+const CALM: &[&str] = &[
+    "abs",
+    "array_key_exists",
+    "array_keys",
+    "array_merge",
+    "basename",
+    "class_exists",
+    "count",
+    "date",
+    "date_default_timezone_set",
+    "define",
+    "defined",
+    "constant",
+    "dirname",
+    "empty",
+    "error_log",
+    "error_reporting",
+    "explode",
+    "extension_loaded",
+    "file_exists",
+    "file_get_contents",
+    "filter_var",
+    "floatval",
+    "function_exists",
+    "getenv",
+    "gethostname",
+    "hash",
+    "header",
+    "header_remove",
+    "http_response_code",
+    "implode",
+    "in_array",
+    "ini_get",
+    "ini_set",
+    "intval",
+    "is_array",
+    "is_dir",
+    "is_file",
+    "is_null",
+    "is_readable",
+    "is_string",
+    "isset",
+    "json_decode",
+    "ltrim",
+    "max",
+    "md5",
+    "microtime",
+    "min",
+    "mktime",
+    "php_sapi_name",
+    "php_uname",
+    "phpversion",
+    "preg_quote",
+    "putenv",
+    "rand",
+    "random_bytes",
+    "realpath",
+    "round",
+    "rtrim",
+    "session_name",
+    "session_set_cookie_params",
+    "set_time_limit",
+    "setlocale",
+    "sha1",
+    "sprintf",
+    "str_contains",
+    "str_ends_with",
+    "str_pad",
+    "str_replace",
+    "str_starts_with",
+    "stripos",
+    "strlen",
+    "strpos",
+    "strrpos",
+    "strstr",
+    "strtolower",
+    "strtoupper",
+    "substr",
+    "substr_count",
+    "sys_get_temp_dir",
+    "time",
+    "trim",
+    "ucfirst",
+    "umask",
+    "uniqid",
+    "urlencode",
+    "var_export",
+    "version_compare",
+];
+
+/// Whether a function defines nothing and changes no variable.
+pub(super) fn calm(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| CALM.contains(&name))
+}
+
+/// Whether a function, by its name, reads the environment: `getenv`, `env`, `getenv_docker`.
+pub(super) fn environment(name: &[u8]) -> bool {
+    name.windows(3).any(|three| three == b"env") && name != b"putenv"
+}
+
+impl Run<'_> {
+    pub(super) fn call(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let function = node.child_by_field_name("function");
+        let Some(function) = function.filter(|name| matches!(name.kind(), "name" | "qualified_name")) else {
+            return self.opaque(source, node, "which function is called here cannot be known");
+        };
+        let name = source.of(function).to_ascii_lowercase();
+        let name = name.strip_prefix(b"\\").unwrap_or(&name).to_vec();
+        let Some(arguments) = arguments(source, node) else {
+            return self.opaque(source, node, "how this function is called is not followed");
+        };
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        let unknown = || Valued::unknown(source.trouble(node, format!("it is a result of {shown}()")));
+        match name.as_slice() {
+            b"define" => return self.define(source, node, &arguments),
+            b"defined" => {
+                let Some(name) = self.asked_constant(source, node) else { return unknown() };
+                return self.is_defined(source, node, &name);
+            }
+            b"isset" | b"empty" => return unknown(),
+            b"exit" | b"die" | b"__halt_compiler" => {
+                for (_, argument) in &arguments {
+                    self.evaluate(source, *argument);
+                }
+                self.state.over = true;
+                return unknown();
+            }
+            _ => {}
+        }
+        if !calm(&name) && !environment(&name) {
+            let reason = format!("it is a result of {shown}()");
+            return self.opaque(source, node, &reason);
+        }
+        let values: Vec<Valued> =
+            arguments.iter().map(|(_, argument)| self.evaluate(source, *argument)).collect();
+        let first = values.first().and_then(|valued| valued.value.text());
+        if environment(&name) {
+            if !calm(&name) {
+                let trouble = source.trouble(node, format!("{shown}() is called here"));
+                self.state.called.get_or_insert(trouble);
+            }
+            let Some(variable) = first.and_then(|name| String::from_utf8(name).ok()) else {
+                return unknown();
+            };
+            let mut trouble =
+                source.trouble(node, format!("it comes from the environment variable {variable}"));
+            trouble.environment = Some(variable);
+            return Valued::unknown(trouble);
+        }
+        match (name.as_slice(), first) {
+            (b"constant", Some(name)) => {
+                self.constant(source, node, name.strip_prefix(b"\\").unwrap_or(&name))
+            }
+            (b"dirname", Some(path)) => {
+                let levels = match values.get(1).map(|valued| &valued.value) {
+                    None => Some(1),
+                    Some(Value::Integer(levels)) => usize::try_from(*levels).ok(),
+                    Some(_) => None,
+                };
+                levels
+                    .and_then(|levels| ancestor(&path, levels))
+                    .map_or_else(unknown, |path| known(source, node, &path))
+            }
+            (b"realpath", Some(path)) => {
+                let path = absolute(&path).filter(|path| self.files.read(path).is_ok());
+                let real = path.map(|path| self.files.real(&path));
+                real.map_or_else(unknown, |path| known(source, node, &path))
+            }
+            (b"file_exists" | b"is_file" | b"is_readable", Some(path)) => {
+                let Some(path) = absolute(&path) else { return unknown() };
+                match self.files.read(&path) {
+                    Ok(_) if name != b"is_readable" => Valued::plain(Value::Truth(true)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        Valued::plain(Value::Truth(false))
+                    }
+                    _ => unknown(),
+                }
+            }
+            _ => unknown(),
+        }
+    }
+
+    fn define(
+        &mut self,
+        source: &Source,
+        node: Node<'_>,
+        arguments: &[(Option<Vec<u8>>, Node<'_>)],
+    ) -> Valued {
+        let result = Valued::plain(Value::Truth(true));
+        let mut name = None;
+        let mut value = None;
+        for (index, (named, argument)) in arguments.iter().enumerate() {
+            let valued = self.evaluate(source, *argument);
+            match (named.as_deref(), index) {
+                (Some(b"constant_name"), _) | (None, 0) => name = valued.value.text(),
+                (Some(b"value"), _) | (None, 1) => value = Some(valued),
+                // PHP before 8: a constant of any case.
+                _ if valued.value.truth() == Some(false) => {}
+                _ => {
+                    self.state
+                        .lose(&source.trouble(node, "this constant may be meant in any case of its letters"));
+                }
+            }
+        }
+        let Some((name, value)) = name.zip(value) else {
+            let trouble = source.trouble(node, "which constant is defined here cannot be known");
+            self.state.lose(&trouble);
+            return Valued::unknown(trouble);
+        };
+        self.state.define(&name, value);
+        result
+    }
+
+    /// The constant that `defined('X')` asks about.
+    pub(super) fn asked_constant(&mut self, source: &Source, node: Node<'_>) -> Option<Vec<u8>> {
+        let function = source.of(node.child_by_field_name("function")?).to_ascii_lowercase();
+        if function.strip_prefix(b"\\").unwrap_or(&function) != b"defined" {
+            return None;
+        }
+        let arguments = arguments(source, node)?;
+        let [(_, argument)] = arguments.as_slice() else { return None };
+        let name = self.evaluate(source, *argument).value.text()?;
+        Some(name.strip_prefix(b"\\").unwrap_or(&name).to_vec())
+    }
+
+    fn is_defined(&self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
+        let tracked = self.setup.tracked.contains(&name);
+        match self.state.constants.get(name) {
+            Some(constant) if !constant.undefined => Valued::plain(Value::Truth(true)),
+            None if tracked && self.state.anything.is_none() && self.state.called.is_none() => {
+                Valued::plain(Value::Truth(false))
+            }
+            _ => {
+                let shown = String::from_utf8_lossy(name);
+                Valued::unknown(source.trouble(node, format!("whether {shown} is defined here is not known")))
+            }
+        }
+    }
+
+    pub(super) fn inclusion(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let kind = node.kind();
+        let Some(argument) = children(node).first().copied() else {
+            return self.opaque(source, node, "this is not understood");
+        };
+        let value = self.evaluate(source, argument).value;
+        let trouble = source.trouble(node, "which file is included here cannot be known");
+        let result = Valued::unknown(source.trouble(node, "it comes from an included file"));
+        // Wherever the last file lies: it is known by its name.
+        let last = walk(argument).filter(|inner| inner.kind() == "string_content").last();
+        let tail = value.text().or_else(|| last.map(|last| source.of(last).to_vec())).unwrap_or_default();
+        let name = tail.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if self.setup.last.is_some_and(|last| last.as_bytes() == name) {
+            let state = self.state.clone();
+            self.loaded = Some(match self.loaded.take() {
+                Some(loaded) => loaded.meet(state, &trouble),
+                None => state,
+            });
+            self.state.over = true;
+            return result;
+        }
+        let path = value.text().and_then(|path| self.resolve(source, &path));
+        let inclusion = if kind.starts_with("require") { Inclusion::Needed } else { Inclusion::Wanted };
+        match path {
+            Some(path) => self.include(&path, inclusion, kind.contains("once"), trouble),
+            None => self.state.lose(&trouble),
+        }
+        result
+    }
+}
+
+/// The arguments of a call with their names; none where they are unpacked from elsewhere.
+fn arguments<'tree>(source: &Source, node: Node<'tree>) -> Option<Vec<(Option<Vec<u8>>, Node<'tree>)>> {
+    let list = node.child_by_field_name("arguments")?;
+    children(list)
+        .into_iter()
+        .map(|argument| {
+            let name = argument.child_by_field_name("name");
+            let inner = children(argument).into_iter().find(|child| Some(*child) != name)?;
+            let plain =
+                argument.kind() == "argument" && argument.child_by_field_name("reference_modifier").is_none();
+            let plain = plain && !matches!(inner.kind(), "variadic_unpacking" | "argument_placeholder");
+            plain.then(|| (name.map(|name| source.of(name).to_vec()), inner))
+        })
+        .collect()
+}
+
+fn absolute(path: &[u8]) -> Option<PathBuf> {
+    let path = std::str::from_utf8(path).ok()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
+/// The directory so many levels above, as dirname() has it.
+fn ancestor(path: &[u8], levels: usize) -> Option<PathBuf> {
+    let path = absolute(path)?;
+    (1..=64).contains(&levels).then(|| path.ancestors().nth(levels).unwrap_or(Path::new("/")).to_owned())
+}
+
+fn known(source: &Source, node: Node<'_>, path: &Path) -> Valued {
+    let mut valued = Valued::plain(Value::Text(path.as_os_str().as_encoded_bytes().to_vec()));
+    valued.via = Some(source.of(node).to_vec());
+    valued
+}

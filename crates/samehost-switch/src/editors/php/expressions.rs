@@ -1,0 +1,352 @@
+//! PHP's expressions: what one is worth, where that is known, and what it does on the way.
+
+use std::path::Path;
+
+use tree_sitter::Node;
+
+use super::run::Run;
+use super::source::{Source, children};
+use super::statements::place;
+use super::value::{Entry, Item, Value, Valued, next};
+
+/// Nothing is followed that is nested deeper.
+pub(super) const DEEPEST: usize = 150;
+
+impl Run<'_> {
+    /// What an expression is worth.
+    pub(super) fn evaluate(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        if self.depth > DEEPEST {
+            return self.opaque(source, node, "this is nested too deep to be followed");
+        }
+        self.depth += 1;
+        let valued = self.worth(source, node);
+        self.depth -= 1;
+        valued
+    }
+
+    fn worth(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
+        match node.kind() {
+            "string" | "encapsed_string" | "heredoc" | "nowdoc" => self.string(source, node),
+            "integer" => {
+                let number = std::str::from_utf8(source.of(node)).ok().filter(|text| decimal(text));
+                match number.and_then(|text| text.parse().ok()) {
+                    Some(number) => here(source, node, Value::Integer(number)),
+                    None => unknown("this number is not understood"),
+                }
+            }
+            "float" => unknown("this is a number with a fraction"),
+            "boolean" => here(source, node, Value::Truth(source.of(node).eq_ignore_ascii_case(b"true"))),
+            "null" => here(source, node, Value::Null),
+            "parenthesized_expression" | "error_suppression_expression" => self.first(source, node),
+            "cast_expression" => {
+                let kind = node.child_by_field_name("type");
+                let valued = match node.child_by_field_name("value") {
+                    Some(value) => self.evaluate(source, value),
+                    None => unknown("this is not understood"),
+                };
+                let string = kind.is_some_and(|kind| source.of(kind).eq_ignore_ascii_case(b"string"));
+                match valued.value {
+                    Value::Text(_) if string => valued,
+                    Value::Unknown(_) => valued,
+                    _ => unknown("this is converted to another type"),
+                }
+            }
+            "unary_op_expression" => {
+                let valued = match node.child_by_field_name("argument") {
+                    Some(argument) => self.evaluate(source, argument),
+                    None => unknown("this is not understood"),
+                };
+                match (source.of(node).first(), valued.value.truth(), valued.value) {
+                    (Some(b'!'), Some(truth), _) => Valued::plain(Value::Truth(!truth)),
+                    (_, _, Value::Unknown(trouble)) => Valued::unknown(trouble),
+                    _ => unknown("this is calculated"),
+                }
+            }
+            "binary_expression" => self.binary(source, node),
+            "conditional_expression" => self.conditional(source, node),
+            "name" | "qualified_name" => self.name(source, node),
+            "variable_name" => self.variable(source, node),
+            "subscript_expression" => self.subscript(source, node),
+            "array_creation_expression" => self.array(source, node),
+            "assignment_expression" => {
+                let (Some(left), Some(right)) =
+                    (node.child_by_field_name("left"), node.child_by_field_name("right"))
+                else {
+                    return unknown("this is not understood");
+                };
+                let valued = self.evaluate(source, right);
+                self.assign(source, node, left, valued.clone());
+                valued
+            }
+            "function_call_expression" => self.call(source, node),
+            "include_expression"
+            | "include_once_expression"
+            | "require_expression"
+            | "require_once_expression" => self.inclusion(source, node),
+            "throw_expression" => {
+                let valued = self.first(source, node);
+                self.state.over = true;
+                valued
+            }
+            "print_intrinsic" => self.first(source, node),
+            _ => self.opaque(source, node, "this is not followed"),
+        }
+    }
+
+    fn first(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        match children(node).first() {
+            Some(inner) => self.evaluate(source, *inner),
+            None => Valued::unknown(source.trouble(node, "this is not understood")),
+        }
+    }
+
+    fn binary(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let field = |name: &str| node.child_by_field_name(name);
+        let (Some(left), Some(right), Some(operator)) = (field("left"), field("right"), field("operator"))
+        else {
+            return self.opaque(source, node, "this is not understood");
+        };
+        let operator = source.of(operator).to_ascii_lowercase();
+        let one = self.evaluate(source, left);
+        match operator.as_slice() {
+            b"&&" | b"and" | b"||" | b"or" => {
+                // A left side of this truth decides, and the right side is not executed.
+                let decides = matches!(operator.as_slice(), b"||" | b"or");
+                let truth = one.value.truth();
+                let mut second = None;
+                if decides {
+                    self.either(
+                        source,
+                        left,
+                        truth,
+                        |_| {},
+                        |run| second = Some(run.evaluate(source, right)),
+                    );
+                } else {
+                    self.either(
+                        source,
+                        left,
+                        truth,
+                        |run| second = Some(run.evaluate(source, right)),
+                        |_| {},
+                    );
+                }
+                match (truth, second.and_then(|valued| valued.value.truth())) {
+                    (Some(first), _) if first == decides => Valued::plain(Value::Truth(decides)),
+                    (_, Some(second)) if truth.is_some() || second == decides => {
+                        Valued::plain(Value::Truth(second))
+                    }
+                    _ => inherit(one, || source.trouble(node, "this condition cannot be known here")),
+                }
+            }
+            b"??" => {
+                let mut unknown = inherit(one, || source.trouble(node, "whether this is set is not known"));
+                let mut other = Valued::plain(Value::Null);
+                self.either(source, left, None, |_| {}, |run| other = run.evaluate(source, right));
+                if let (Value::Unknown(mine), Value::Unknown(theirs)) = (&mut unknown.value, &other.value) {
+                    mine.environment = mine.environment.take().or_else(|| theirs.environment.clone());
+                }
+                unknown
+            }
+            b"." => {
+                let two = self.evaluate(source, right);
+                match (one.value.text(), two.value.text()) {
+                    (Some(one_text), Some(two_text)) => {
+                        let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
+                        valued.via = one.via.or(two.via);
+                        if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
+                            valued.place = None;
+                            valued.via.get_or_insert_with(|| source.of(node).to_vec());
+                        }
+                        valued
+                    }
+                    (None, _) => inherit(one, || source.trouble(node, "this is not known")),
+                    (_, None) => inherit(two, || source.trouble(node, "this is not known")),
+                }
+            }
+            b"===" | b"==" | b"!==" | b"!=" | b"<>" => {
+                let two = self.evaluate(source, right);
+                let same = operator[0] == b'=';
+                match (&one.value, &two.value) {
+                    (Value::Unknown(_), _) => one,
+                    (_, Value::Unknown(_)) => two,
+                    (Value::Text(mine), Value::Text(theirs)) if plain(mine) && plain(theirs) => {
+                        Valued::plain(Value::Truth((mine == theirs) == same))
+                    }
+                    (Value::Truth(mine), Value::Truth(theirs)) => {
+                        Valued::plain(Value::Truth((mine == theirs) == same))
+                    }
+                    _ => Valued::unknown(source.trouble(node, "this comparison is not followed")),
+                }
+            }
+            _ => {
+                let two = self.evaluate(source, right);
+                let valued = if matches!(one.value, Value::Unknown(_)) { one } else { two };
+                inherit(valued, || source.trouble(node, "this is calculated"))
+            }
+        }
+    }
+
+    fn conditional(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let field = |name: &str| node.child_by_field_name(name);
+        let (Some(condition), Some(alternative)) = (field("condition"), field("alternative")) else {
+            return self.opaque(source, node, "this is not understood");
+        };
+        let asked = self.evaluate(source, condition);
+        let (mut yes, mut no) = (None, None);
+        self.either(
+            source,
+            condition,
+            asked.value.truth(),
+            |run| {
+                yes = Some(match field("body") {
+                    Some(body) => run.evaluate(source, body),
+                    None => asked.clone(),
+                });
+            },
+            |run| no = Some(run.evaluate(source, alternative)),
+        );
+        match (yes, no) {
+            (Some(one), None) | (None, Some(one)) => one,
+            (Some(one), Some(other)) if one == other => one,
+            (one, other) => {
+                let mut trouble = source.trouble(node, "it depends on a condition that cannot be known here");
+                let environment = [Some(asked), one, other].into_iter().flatten().find_map(|valued| {
+                    let Value::Unknown(inner) = valued.value else { return None };
+                    inner.environment
+                });
+                if let Some(name) = environment {
+                    trouble.reason =
+                        format!("it comes from the environment variable {name}, where that is set");
+                    trouble.environment = Some(name);
+                }
+                Valued::unknown(trouble)
+            }
+        }
+    }
+
+    fn name(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let text = source.of(node);
+        let text = text.strip_prefix(b"\\").unwrap_or(text);
+        let real = || self.files.real(&source.path);
+        let known = |path: &Path| Value::Text(path.as_os_str().as_encoded_bytes().to_vec());
+        let value = match text.to_ascii_uppercase().as_slice() {
+            b"EXIT" | b"DIE" => {
+                self.state.over = true;
+                return Valued::plain(Value::Null);
+            }
+            b"__DIR__" => known(real().parent().unwrap_or(Path::new("/"))),
+            b"__FILE__" => known(&real()),
+            _ if text == b"PHP_EOL" => Value::Text(b"\n".to_vec()),
+            _ if text == b"DIRECTORY_SEPARATOR" => Value::Text(b"/".to_vec()),
+            _ => return self.constant(source, node, text),
+        };
+        let mut valued = Valued::plain(value);
+        valued.via = Some(text.to_vec());
+        valued
+    }
+
+    /// A constant's value where it is used.
+    pub(super) fn constant(&self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
+        let shown = String::from_utf8_lossy(name);
+        let trouble = |reason: String| Valued::unknown(source.trouble(node, reason));
+        match self.state.constants.get(name) {
+            Some(constant) if !constant.undefined && constant.alternatives.len() == 1 => {
+                let mut valued = constant.alternatives[0].clone();
+                valued.place = None;
+                valued.via = Some(name.to_vec());
+                valued
+            }
+            Some(_) => trouble(format!("what {shown} is here depends on what cannot be known")),
+            None => trouble(format!("what {shown} is here is not known")),
+        }
+    }
+
+    fn variable(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let written = source.of(node);
+        let name = written.get(1..).unwrap_or_default();
+        match self.state.variables.get(name) {
+            Some(valued) if !self.shared.contains(name) => {
+                let mut valued = valued.clone();
+                valued.via = Some(written.to_vec());
+                valued
+            }
+            _ => {
+                let shown = String::from_utf8_lossy(written);
+                Valued::unknown(source.trouble(node, format!("what {shown} is here is not known")))
+            }
+        }
+    }
+
+    fn subscript(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let parts = children(node);
+        let [base, index] = parts.as_slice() else {
+            return self.opaque(source, node, "this is not understood");
+        };
+        let key = self.evaluate(source, *index).value.text();
+        if matches!(source.of(*base), b"$_ENV" | b"$_SERVER") {
+            let name = String::from_utf8_lossy(&key.unwrap_or_default()).into_owned();
+            let mut trouble = source.trouble(node, format!("it comes from the environment variable {name}"));
+            trouble.environment = Some(name).filter(|name| !name.is_empty());
+            return Valued::unknown(trouble);
+        }
+        let array = self.evaluate(source, *base);
+        match (array.value, key) {
+            (Value::Array(items), Some(key)) => match items.into_iter().find(|item| item.key == key) {
+                Some(item) => Valued { via: Some(source.of(node).to_vec()), ..item.value },
+                None => Valued::unknown(source.trouble(node, "this element is not set above")),
+            },
+            (Value::Unknown(trouble), _) => Valued::unknown(trouble),
+            _ => Valued::unknown(source.trouble(node, "this element is not known")),
+        }
+    }
+
+    fn array(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let mut items: Vec<Item> = Vec::new();
+        for element in children(node) {
+            let parts = children(element);
+            let (key, value) = match parts.as_slice() {
+                [value] if !matches!(value.kind(), "variadic_unpacking" | "by_ref") => (None, *value),
+                [key, value] if value.kind() != "by_ref" => (Some(*key), *value),
+                _ => return self.opaque(source, node, "this array takes in other values"),
+            };
+            let key = match key {
+                None => Some(next(&items).to_string().into_bytes()),
+                Some(key) => self.evaluate(source, key).value.text(),
+            };
+            let valued = self.evaluate(source, value);
+            let Some(key) = key else {
+                return self.opaque(source, node, "which key an element of this array has is not known");
+            };
+            let entry = Entry::Element(place(source, element));
+            match items.iter_mut().find(|item| item.key == key) {
+                Some(item) => (item.value, item.entry) = (valued, entry),
+                None => items.push(Item { key, value: valued, entry }),
+            }
+        }
+        here(source, node, Value::Array(items))
+    }
+}
+
+/// A value that is written here.
+pub(super) fn here(source: &Source, node: Node<'_>, value: Value) -> Valued {
+    Valued { value, place: Some(place(source, node)), via: None }
+}
+
+/// Not known for the reason of a part, or else for this one.
+pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) -> Valued {
+    match valued.value {
+        Value::Unknown(_) => valued,
+        _ => Valued::unknown(trouble()),
+    }
+}
+
+/// Whether two strings that are not the same are not equal either: PHP compares numbers in strings as numbers.
+fn plain(text: &[u8]) -> bool {
+    !text.first().is_some_and(|byte| byte.is_ascii_digit() || b" \t\n\r\x0b\x0c.+-".contains(byte))
+}
+
+fn decimal(text: &str) -> bool {
+    text == "0" || !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,168 @@
+//! PHP's four ways to write a string: what one says, and how to write another in its place.
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+use super::source::Source;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quoting {
+    /// `'…'`
+    Single,
+    /// `"…"`
+    Double,
+    /// `<<<NAME`, of one line.
+    Heredoc,
+    /// `<<<'NAME'`, of one line.
+    Nowdoc,
+    /// An expression of several parts, for which a string in single quotes is written.
+    Expression,
+}
+
+/// Which bytes of a string literal say its value; an expression has none of its own.
+pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range<usize>)> {
+    let range = node.byte_range();
+    match node.kind() {
+        "string" | "encapsed_string" => {
+            let text = source.of(node);
+            let open = if text.first()?.eq_ignore_ascii_case(&b'b') { 2 } else { 1 };
+            let quoting = if node.kind() == "string" { Quoting::Single } else { Quoting::Double };
+            (range.start + open < range.end).then_some((quoting, range.start + open..range.end - 1))
+        }
+        "heredoc" | "nowdoc" => {
+            let quoting = if node.kind() == "heredoc" { Quoting::Heredoc } else { Quoting::Nowdoc };
+            let text = source.of(node);
+            let start = range.start + text.iter().position(|byte| *byte == b'\n')? + 1;
+            let tag = node.child_by_field_name("end_tag")?;
+            let closing = source.slice(start..tag.end_byte());
+            let last = closing.iter().rposition(|byte| *byte == b'\n').map(|at| start + at);
+            let Some(mut end) = last else { return Some((quoting, start..start)) };
+            if source.text.get(end.wrapping_sub(1)) == Some(&b'\r') && end > start {
+                end -= 1;
+            }
+            Some((quoting, start..end))
+        }
+        _ => None,
+    }
+}
+
+/// The spaces and tabs before the closing name of a heredoc, which PHP takes off each line.
+pub(crate) fn indentation(source: &Source, node: Node<'_>) -> Vec<u8> {
+    let Some(tag) = node.child_by_field_name("end_tag") else { return Vec::new() };
+    let before = source.slice(0..tag.end_byte());
+    let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    before[line..].iter().copied().take_while(|byte| matches!(byte, b' ' | b'\t')).collect()
+}
+
+/// What the bytes of a literal say; none where PHP would not accept them.
+pub(crate) fn decode(quoting: Quoting, text: &[u8]) -> Option<Vec<u8>> {
+    match quoting {
+        Quoting::Single => Some(single(text)),
+        Quoting::Double => escaped(text, true),
+        Quoting::Heredoc => escaped(text, false),
+        Quoting::Nowdoc => Some(text.to_vec()),
+        Quoting::Expression => None,
+    }
+}
+
+fn single(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.peek()) {
+            (b'\\', Some(next @ (b'\\' | b'\''))) => {
+                out.push(*next);
+                bytes.next();
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+/// The escapes of double quotes, as zend_scan_escape_string has them; in a heredoc `\"` stays as it is.
+fn escaped(text: &[u8], quoted: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let (byte, next) = (text[at], text.get(at + 1).copied());
+        let (b'\\', Some(next)) = (byte, next) else {
+            out.push(byte);
+            at += 1;
+            continue;
+        };
+        at += 2;
+        match next {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'v' => out.push(0x0b),
+            b'e' => out.push(0x1b),
+            b'f' => out.push(0x0c),
+            b'\\' | b'$' => out.push(next),
+            b'"' if quoted => out.push(next),
+            b'0'..=b'7' => {
+                let digits = run(&text[at - 1..], 3, |byte| matches!(byte, b'0'..=b'7'));
+                let number = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
+                out.push(u8::try_from(number & 0xff).ok()?);
+                at += digits.len() - 1;
+            }
+            b'x' => {
+                let digits = run(&text[at..], 2, |byte| byte.is_ascii_hexdigit());
+                if digits.is_empty() {
+                    out.extend_from_slice(b"\\x");
+                } else {
+                    out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                }
+                at += digits.len();
+            }
+            b'u' if text.get(at) == Some(&b'{') => {
+                let digits = run(&text[at + 1..], 8, |byte| byte.is_ascii_hexdigit());
+                if text.get(at + 1 + digits.len()) != Some(&b'}') {
+                    return None;
+                }
+                let code = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+                out.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut [0; 4]).as_bytes());
+                at += digits.len() + 2;
+            }
+            _ => out.extend_from_slice(&[b'\\', next]),
+        }
+    }
+    Some(out)
+}
+
+fn run(text: &[u8], most: usize, wanted: impl Fn(u8) -> bool) -> &[u8] {
+    let length = text.iter().take(most).take_while(|byte| wanted(**byte)).count();
+    &text[..length]
+}
+
+/// How a value is written in a literal: the bytes that take the place of its content, or of the whole expression. None
+/// for anything but plain letters, digits and the punctuation of hosts and paths, which mean themselves in all four.
+pub(crate) fn encode(quoting: Quoting, value: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._@+,=~:[]-".contains(&byte);
+    if !value.bytes().all(plain) {
+        return None;
+    }
+    Some(match quoting {
+        Quoting::Expression => format!("'{value}'"),
+        _ => value.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_say_what_php_says() {
+        let double = |text: &str| decode(Quoting::Double, text.as_bytes()).unwrap();
+        assert_eq!(double(r"127\x2e0\56\060.1\u{3a}3306"), b"127.0.0.1:3306");
+        assert_eq!(double(r#"\q\"\$\x"#), br#"\q"$\x"#);
+        assert_eq!(decode(Quoting::Heredoc, br#"\""#).unwrap(), br#"\""#);
+        assert_eq!(decode(Quoting::Single, br"it\'s \n \\").unwrap(), br"it's \n \");
+        assert_eq!(decode(Quoting::Double, br"\u{zz}"), None);
+        assert_eq!(encode(Quoting::Double, "$x"), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! PHP for the editors of PHP files: which constants and variables a file sets, as PHP would, without running it. What
+//! cannot be known here (an environment variable, a function's result) is a value that says where and why. Reads only.
+
+mod calls;
+mod expressions;
+mod literal;
+mod opaque;
+mod run;
+mod source;
+mod statements;
+mod strings;
+mod value;
+
+pub(crate) use literal::{Quoting, content, encode};
+pub(crate) use run::{Outcome, Setup, execute};
+pub(crate) use source::{Source, children};
+pub(crate) use value::{Constant, Entry, Item, Place, Trouble, Value, Valued};

@@ -1,0 +1,150 @@
+//! One PHP file and its syntax tree. A file that does not parse without an error is none.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tree_sitter::{Node, Parser, Tree};
+
+use super::value::Trouble;
+
+/// No configuration is longer; what a parser may be given has a limit.
+const LONGEST: usize = 4 << 20;
+
+/// A PHP file and its syntax tree.
+pub(crate) struct Source {
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    /// Its bytes.
+    pub(crate) text: Vec<u8>,
+    tree: Tree,
+}
+
+impl Source {
+    /// Parses a file.
+    pub(crate) fn parse(path: &Path, text: Vec<u8>) -> Result<Source, Trouble> {
+        let trouble = |line: u32, reason: &str| Trouble::new(path, line, reason);
+        if text.len() > LONGEST {
+            return Err(trouble(0, "the file is too long for a configuration"));
+        }
+        // To PHP every byte above 0x7f is a letter of a name, whatever the encoding. As this letter it keeps its place, and
+        // neither Latin-1 nor a byte order mark can mislead the parser; strings are read from the text itself.
+        let ascii: Vec<u8> = text.iter().map(|byte| if byte.is_ascii() { *byte } else { b'Z' }).collect();
+        let mut tree = tree(&ascii).ok_or_else(|| trouble(0, "the PHP parser gave up"))?;
+        if tree.root_node().has_error() {
+            tree = halted(&ascii, &tree).unwrap_or(tree);
+        }
+        let source = Source { path: path.to_owned(), text, tree };
+        if source.root().has_error() {
+            let wrong = walk(source.root()).find(|node| node.is_error() || node.is_missing());
+            let line = wrong.map_or(0, |node| source.line(node.start_byte()));
+            return Err(trouble(line, "this is not understood as PHP"));
+        }
+        source.strange().map_or(Ok(()), |(line, reason)| Err(trouble(line, reason)))?;
+        Ok(source)
+    }
+
+    /// What PHP would read otherwise than the parser, or otherwise from one php.ini to the next.
+    fn strange(&self) -> Option<(u32, &'static str)> {
+        walk(self.root()).find_map(|node| {
+            let text = self.slice(node.byte_range());
+            let reason = match node.kind() {
+                "php_tag" => {
+                    let follows = self.text.get(node.end_byte()).is_none_or(u8::is_ascii_whitespace);
+                    let full = text.len() == 5 && follows || text == b"<?=";
+                    (!full).then_some("whether a short tag `<?` opens PHP depends on php.ini")
+                }
+                "comment" if !text.starts_with(b"/*") => text
+                    .windows(2)
+                    .any(|two| two == b"?>")
+                    .then_some("a comment that contains `?>` ends there for PHP"),
+                "heredoc_start" => {
+                    (!text.is_ascii()).then_some("the name of this heredoc has letters outside of ASCII")
+                }
+                "goto_statement" => Some("`goto` changes what is executed"),
+                _ => None,
+            };
+            Some((self.line(node.start_byte()), reason?))
+        })
+    }
+
+    /// The whole file.
+    pub(crate) fn root(&self) -> Node<'_> {
+        self.tree.root_node()
+    }
+
+    /// The line of a byte, from 1.
+    pub(crate) fn line(&self, at: usize) -> u32 {
+        let before = &self.text[..at.min(self.text.len())];
+        let lines = before.iter().filter(|byte| **byte == b'\n').count();
+        u32::try_from(lines + 1).unwrap_or(u32::MAX)
+    }
+
+    /// Some of its bytes.
+    pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
+        // The tree of a halted program may be longer than what it was made of.
+        self.text.get(range.start..range.end.min(self.text.len())).unwrap_or_default()
+    }
+
+    /// The bytes of a node.
+    pub(crate) fn of(&self, node: Node<'_>) -> &[u8] {
+        self.slice(node.byte_range())
+    }
+
+    /// What is not known at a node.
+    pub(crate) fn trouble(&self, node: Node<'_>, reason: impl Into<String>) -> Trouble {
+        Trouble::new(&self.path, self.line(node.start_byte()), reason)
+    }
+}
+
+fn tree(text: &[u8]) -> Option<Tree> {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_php::LANGUAGE_PHP.into()).ok()?;
+    parser.parse(text, None)
+}
+
+/// The program before `__halt_compiler();`, behind which anything may stand: it is data.
+fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
+    const HALT: &[u8] = b"__halt_compiler";
+    let is_halt = |node: &Node<'_>, text: &[u8]| {
+        node.kind() == "name" && text[node.byte_range()].eq_ignore_ascii_case(HALT)
+    };
+    let at = walk(tree.root_node()).find(|node| is_halt(node, text))?.start_byte();
+    let shorter = [&text[..at], HALT, b"();"].concat();
+    let tree = self::tree(&shorter).filter(|tree| !tree.root_node().has_error())?;
+    // Where it stands in text between PHP, it is none.
+    let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
+    called.then_some(tree)
+}
+
+/// A node and all below it, in the order of the text. Not recursive: a file may nest as deep as it likes.
+pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let mut cursor = top.walk();
+    let (mut first, mut done) = (true, false);
+    std::iter::from_fn(move || {
+        if std::mem::take(&mut first) {
+            return Some(cursor.node());
+        }
+        if done {
+            return None;
+        }
+        if cursor.goto_first_child() {
+            return Some(cursor.node());
+        }
+        loop {
+            if cursor.goto_next_sibling() {
+                return Some(cursor.node());
+            }
+            if !cursor.goto_parent() {
+                done = true;
+                return None;
+            }
+        }
+    })
+}
+
+/// The children of a node that mean something.
+pub(crate) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    let meaning = |child: &Node<'_>| !matches!(child.kind(), "comment" | "text_interpolation");
+    node.named_children(&mut cursor).filter(meaning).collect()
+}

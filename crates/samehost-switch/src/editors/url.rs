@@ -1,0 +1,305 @@
+//! The URL of a server as configurations write it, taken apart without decoding: what is put together again is, byte
+//! for byte, what it was, but for what was changed.
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+/// A URL in its parts, as written: percent signs stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) scheme: String,
+    /// `user:password`, without the @.
+    pub(crate) login: Option<String>,
+    /// With brackets where it is an IPv6 address.
+    pub(crate) host: String,
+    pub(crate) port: Option<String>,
+    /// With its first slash; empty where there is none.
+    pub(crate) path: String,
+    /// Without the question mark.
+    pub(crate) query: Option<String>,
+}
+
+impl Url {
+    /// Takes a text apart; none where it is no URL with `://`, or has a fragment, several hosts or odd characters.
+    pub(crate) fn parse(text: &str) -> Option<Url> {
+        let (scheme, rest) = text.split_once("://")?;
+        let mut letters = scheme.bytes();
+        let is_scheme = letters.next()?.is_ascii_alphabetic()
+            && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte));
+        if !is_scheme || rest.contains(['#', ' ', '\t', '\'', '"', '\\', '<', '>']) {
+            return None;
+        }
+        let (before_query, query) = match rest.split_once('?') {
+            Some((before, query)) => (before, Some(query.to_owned())),
+            None => (rest, None),
+        };
+        let slash = before_query.find('/').unwrap_or(before_query.len());
+        let (authority, path) = before_query.split_at(slash);
+        // An @ in the path would be a password with a slash that nobody encoded.
+        if path.contains('@') {
+            return None;
+        }
+        let (login, place) = match authority.rsplit_once('@') {
+            Some((login, place)) => (Some(login.to_owned()), place),
+            None => (None, authority),
+        };
+        // Programs do not agree where a login ends that has a second @.
+        if login.as_ref().is_some_and(|login| login.contains('@')) {
+            return None;
+        }
+        let (host, port) = split_port(place)?;
+        Some(Url { scheme: scheme.to_owned(), login, host, port, path: path.to_owned(), query })
+    }
+
+    /// The text again.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{}://", self.scheme);
+        if let Some(login) = &self.login {
+            text += &format!("{login}@");
+        }
+        text += &self.host;
+        if let Some(port) = &self.port {
+            text += &format!(":{port}");
+        }
+        text += &self.path;
+        if let Some(query) = &self.query {
+            text += &format!("?{query}");
+        }
+        text
+    }
+
+    /// The text without its password.
+    pub(crate) fn shown(&self) -> String {
+        let login = self.login.as_ref().map(|login| match login.split_once(':') {
+            Some((user, _)) => format!("{user}:***"),
+            // Symfony's redis://password@host has no user.
+            None => "***".to_owned(),
+        });
+        Url { login, ..self.clone() }.text()
+    }
+
+    /// What is spoken there, by the scheme.
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
+        protocol(&self.scheme)
+    }
+
+    /// The port as a number, or the protocol's own.
+    pub(crate) fn port_or(&self, usual: u16) -> Option<u16> {
+        self.port.as_ref().map_or(Some(usual), |port| port.parse().ok())
+    }
+
+    /// The host without brackets.
+    pub(crate) fn bare_host(&self) -> &str {
+        self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&self.host)
+    }
+
+    /// Where it leads over TCP.
+    pub(crate) fn tcp(&self, usual: u16) -> Option<Endpoint> {
+        tcp(self.bare_host(), self.port_or(usual)?)
+    }
+
+    /// Writes a host and a port.
+    pub(crate) fn place(&mut self, host: &str, port: u16) {
+        self.host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        self.port = Some(port.to_string());
+    }
+
+    /// The value of a parameter; none where it is not there, an error where it is there twice.
+    pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>, ()> {
+        let mut found = self.parameters().filter(|(key, _)| *key == name);
+        match (found.next(), found.next()) {
+            (_, Some(_)) => Err(()),
+            (first, None) => Ok(first.map(|(_, value)| value)),
+        }
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let query = self.query.as_deref().unwrap_or_default();
+        query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// Writes a parameter: in its place, or at the end.
+    pub(crate) fn set_parameter(&mut self, name: &str, value: &str) {
+        let pair = format!("{name}={value}");
+        let Some(query) = self.query.as_deref().filter(|query| !query.is_empty()) else {
+            self.query = Some(pair);
+            return;
+        };
+        let is_it = |one: &&str| one.split('=').next() == Some(name);
+        let mut pairs: Vec<&str> = query.split('&').collect();
+        match pairs.iter_mut().find(|one| is_it(&&**one)) {
+            Some(one) => *one = &pair,
+            None => pairs.push(&pair),
+        }
+        self.query = Some(pairs.join("&"));
+    }
+
+    /// Takes a parameter away, and the question mark with the last.
+    pub(crate) fn drop_parameter(&mut self, name: &str) {
+        let Some(query) = &self.query else { return };
+        let kept: Vec<&str> = query.split('&').filter(|pair| pair.split('=').next() != Some(name)).collect();
+        self.query = Some(kept.join("&")).filter(|query| !query.is_empty());
+    }
+
+    /// The user of the login.
+    pub(crate) fn user(&self) -> Option<String> {
+        let login = self.login.as_ref()?;
+        let user = login.split_once(':').map_or(login.as_str(), |(user, _)| user);
+        Some(decoded(user)?).filter(|user| !user.is_empty() && !user.contains('$'))
+    }
+
+    /// The password of the login.
+    pub(crate) fn password(&self) -> Option<Secret> {
+        let (_, password) = self.login.as_ref()?.split_once(':')?;
+        Some(Secret::new(decoded(password)?)).filter(|_| !password.is_empty() && !password.contains('$'))
+    }
+
+    /// The first part of the path: a database.
+    pub(crate) fn database(&self) -> Option<String> {
+        Some(decoded(self.path.strip_prefix('/')?)?).filter(|name| !name.is_empty() && !name.contains('$'))
+    }
+}
+
+/// What is spoken, by the scheme of a URL.
+pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
+    Some(match scheme {
+        "mysql" | "mysql2" | "mysqli" | "mariadb" | "trilogy" | "pdo-mysql" | "pdo_mysql" | "mysqlgis" => {
+            Protocol::Mysql
+        }
+        "postgres" | "postgresql" | "pgsql" | "pdo-pgsql" | "pdo_pgsql" | "postgis" | "psql" => {
+            Protocol::Postgres
+        }
+        "redis" | "unix" | "redis+socket" | "rediss" => Protocol::Redis,
+        "memcached" => Protocol::Memcached,
+        _ => return None,
+    })
+}
+
+/// The port that a server of this protocol usually has.
+pub(crate) fn usual_port(protocol: Protocol) -> u16 {
+    match protocol {
+        Protocol::Mysql => 3306,
+        Protocol::Postgres => 5432,
+        Protocol::Memcached => 11211,
+        _ => 6379,
+    }
+}
+
+/// An endpoint, where host and port can be one.
+pub(crate) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
+    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
+    format!("tcp:{bracketed}:{port}").parse().ok().filter(|_| plain && port > 0)
+}
+
+/// Whether a host is this machine.
+pub(crate) fn is_local(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host == "::1" || host.starts_with("127.") || host.starts_with('/')
+}
+
+/// A path that every reader of every such format takes as it stands; the rest is refused.
+pub(crate) fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/')
+        && path.len() <= samehost_model::UNIX_PATH_MAX
+        && !path.contains("//")
+        && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
+}
+
+/// The directory and the port of PostgreSQL's socket: `/run/postgresql/.s.PGSQL.5432`.
+pub(crate) fn postgres_socket(path: &str) -> Option<(&str, u16)> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let port = name.strip_prefix(".s.PGSQL.")?;
+    let number: u16 = port.parse().ok()?;
+    (number.to_string() == port && !directory.is_empty()).then_some((directory, number))
+}
+
+/// The path of PostgreSQL's socket in a directory.
+pub(crate) fn postgres_path(directory: &str, port: u16) -> Option<Endpoint> {
+    let directory = directory.strip_suffix('/').unwrap_or(directory);
+    let path = format!("{directory}/.s.PGSQL.{port}");
+    is_plain_path(&path).then(|| Endpoint::Unix(path.into()))
+}
+
+fn split_port(place: &str) -> Option<(String, Option<String>)> {
+    let end =
+        if place.starts_with('[') { place.find(']')? + 1 } else { place.find(':').unwrap_or(place.len()) };
+    let (host, rest) = place.split_at(end);
+    let port = match rest.strip_prefix(':') {
+        Some(port) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(port.to_owned())
+        }
+        Some(_) => return None,
+        None if rest.is_empty() => None,
+        None => return None,
+    };
+    // Several hosts are for clusters.
+    (!host.contains(',')).then(|| (host.to_owned(), port))
+}
+
+/// A text with its percent signs decoded; none where they are wrong.
+pub(crate) fn decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let value = digit(bytes.next()?)? * 16 + digit(bytes.next()?)?;
+            out.push(u8::try_from(value).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_apart_is_put_together_again() {
+        for text in [
+            "mysql://user:pa%40ss@127.0.0.1:3306/app?serverVersion=8.0&charset=utf8mb4",
+            "redis://localhost",
+            "redis://:secret@[::1]:6379/2",
+            "unix:///run/redis.sock?db=1",
+            "postgresql://u:p@%2Frun%2Fpostgresql:5433/db",
+            "postgres://u@/db?",
+            "postgres://u@:5432/db?host=/run/postgresql",
+        ] {
+            assert_eq!(Url::parse(text).unwrap().text(), text);
+        }
+        for text in [
+            "mysql:host=x",
+            "://x",
+            "redis://a,b/0",
+            "redis://u@p@h/0",
+            "a://h:x/",
+            "redis://h/0#1",
+            "mysql://u:p/q@h/d",
+        ] {
+            assert_eq!(Url::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_change_in_their_place() {
+        let mut url = Url::parse("mysql://h/d?a=1&unix_socket=/x&b=2").unwrap();
+        url.set_parameter("unix_socket", "/y");
+        assert_eq!(url.text(), "mysql://h/d?a=1&unix_socket=/y&b=2");
+        url.drop_parameter("unix_socket");
+        assert_eq!(url.text(), "mysql://h/d?a=1&b=2");
+        assert_eq!(Url::parse("a://h?x=1&x=2").unwrap().parameter("x"), Err(()));
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        let url = Url::parse("mysql://user:hunter2@127.0.0.1:3306/app").unwrap();
+        assert_eq!(url.shown(), "mysql://user:***@127.0.0.1:3306/app");
+        assert_eq!(url.password().unwrap().reveal(), "hunter2");
+        assert_eq!(Url::parse("redis://hunter2@h").unwrap().shown(), "redis://***@h");
+    }
+}

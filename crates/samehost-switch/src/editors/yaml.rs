@@ -1,0 +1,251 @@
+//! YAML with the place of every node in the text. Nothing is filled in: aliases stay aliases, and `<<` is a key.
+
+use std::ops::Range;
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// A node and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Its bytes, with quotes.
+    pub(crate) range: Range<usize>,
+    /// From 1.
+    pub(crate) line: u32,
+    /// The number of its anchor; 0 where it has none.
+    pub(crate) anchor: usize,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A text, by its value; `quoted` also for blocks, and `simple` where its bytes can be replaced in place.
+    Scalar { text: String, quoted: bool, simple: bool },
+    /// Keys and values in order.
+    Map(Vec<(Node, Node)>),
+    /// Values in order.
+    List(Vec<Node>),
+    /// The number of an anchor.
+    Alias(usize),
+}
+
+/// A document of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) root: Node,
+}
+
+/// What is wrong, in which line.
+pub(crate) type Wrong = (u32, String);
+
+/// Deeper than any configuration.
+const DEEPEST: usize = 40;
+
+impl Document {
+    /// Reads a text that has one document.
+    pub(crate) fn parse(text: &str) -> Result<Document, Wrong> {
+        // The parser counts characters.
+        let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        bytes.push(text.len());
+        let mut reader = Reader { text, bytes, events: Parser::new_from_str(text) };
+        let mut root = None;
+        loop {
+            match reader.next()? {
+                (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing, ..) => {}
+                (Event::StreamEnd, ..) => break,
+                (_, _, line) if root.is_some() => return Err((line, "it has several documents".into())),
+                (event, range, line) => root = Some(reader.node(event, range, line, 0)?),
+            }
+        }
+        root.map(|root| Document { root }).ok_or_else(|| (0, "it is empty".into()))
+    }
+
+    /// The node that an alias stands for.
+    pub(crate) fn resolve<'a>(&'a self, node: &'a Node) -> &'a Node {
+        match node.kind {
+            Kind::Alias(anchor) => find(&self.root, anchor).unwrap_or(node),
+            _ => node,
+        }
+    }
+}
+
+fn find(node: &Node, anchor: usize) -> Option<&Node> {
+    if node.anchor == anchor && anchor != 0 {
+        return Some(node);
+    }
+    match &node.kind {
+        Kind::Map(pairs) => {
+            pairs.iter().find_map(|(key, value)| find(key, anchor).or_else(|| find(value, anchor)))
+        }
+        Kind::List(values) => values.iter().find_map(|value| find(value, anchor)),
+        _ => None,
+    }
+}
+
+impl Node {
+    /// The text of a scalar; none for what is not there: `key:`, `~`, `null`.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar { text, quoted, .. } => {
+                let is_null = !quoted && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
+                (!is_null).then_some(text)
+            }
+            _ => None,
+        }
+    }
+
+    /// The keys and values of a map; none for all else.
+    pub(crate) fn pairs(&self) -> &[(Node, Node)] {
+        match &self.kind {
+            Kind::Map(pairs) => pairs,
+            _ => &[],
+        }
+    }
+
+    /// The key and the value of a name in a map; the last where it stands twice.
+    pub(crate) fn get(&self, name: &str) -> Option<&(Node, Node)> {
+        self.pairs().iter().rev().find(|(key, _)| key.text() == Some(name))
+    }
+
+    /// Whether a key stands twice in a map.
+    pub(crate) fn twice(&self, name: &str) -> bool {
+        self.pairs().iter().filter(|(key, _)| key.text() == Some(name)).count() > 1
+    }
+
+    /// The bytes inside of the quotes, where the value can be replaced in place.
+    pub(crate) fn inside(&self) -> Option<Range<usize>> {
+        match &self.kind {
+            Kind::Scalar { simple: true, quoted, .. } => {
+                let quote = usize::from(*quoted);
+                Some(self.range.start + quote..self.range.end - quote)
+            }
+            _ => None,
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    bytes: Vec<usize>,
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32), Wrong> {
+        let wrong = |line: usize, what: String| (u32::try_from(line).unwrap_or(0), what);
+        match self.events.next_event() {
+            Some(Ok((event, span))) => {
+                let at = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
+                let range = at(span.start.index())..at(span.end.index());
+                Ok((event, range, u32::try_from(span.start.line()).unwrap_or(0)))
+            }
+            Some(Err(error)) => Err(wrong(error.marker().line(), error.info().to_owned())),
+            None => Err(wrong(0, "it ends too early".into())),
+        }
+    }
+
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        range: Range<usize>,
+        line: u32,
+        depth: usize,
+    ) -> Result<Node, Wrong> {
+        if depth > DEEPEST {
+            return Err((line, "it is nested too deep".into()));
+        }
+        let start = range.start;
+        let (anchor, kind, range) = match event {
+            Event::Alias(anchor) => (0, Kind::Alias(anchor), range),
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = self.scalar(text.into_owned(), style, &range, tag.is_some());
+                (anchor, kind, range)
+            }
+            Event::SequenceStart(anchor, _) => {
+                let mut values = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, end, _) => break (anchor, Kind::List(values), start..end.end),
+                        (event, range, line) => values.push(self.node(event, range, line, depth + 1)?),
+                    }
+                }
+            }
+            Event::MappingStart(anchor, _) => {
+                let mut pairs = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::MappingEnd, end, _) => break (anchor, Kind::Map(pairs), start..end.end),
+                        (event, range, line) => {
+                            let key = self.node(event, range, line, depth + 1)?;
+                            let (event, range, line) = self.next()?;
+                            let value = self.node(event, range, line, depth + 1)?;
+                            pairs.push((key, value));
+                        }
+                    }
+                }
+            }
+            _ => return Err((line, "it is not understood".into())),
+        };
+        Ok(Node { range, line, anchor, kind })
+    }
+
+    fn scalar(&self, text: String, style: ScalarStyle, range: &Range<usize>, tagged: bool) -> Kind {
+        let written = self.text.get(range.clone()).unwrap_or_default();
+        let quoted = style != ScalarStyle::Plain;
+        // What the parser marks is only trusted where it is, byte for byte, what it says.
+        let simple = !tagged
+            && match style {
+                ScalarStyle::Plain => written == text && !text.is_empty(),
+                ScalarStyle::SingleQuoted => written == format!("'{text}'"),
+                ScalarStyle::DoubleQuoted => written == format!("\"{text}\""),
+                _ => false,
+            };
+        // An empty value has no place; the parser says ~ for it.
+        let text = if quoted || !written.is_empty() { text } else { String::new() };
+        Kind::Scalar { text, quoted, simple }
+    }
+}
+
+/// The line of a byte, without its line break, and where it begins.
+pub(crate) fn line_at(text: &str, at: usize) -> Range<usize> {
+    let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
+    let end = if text[start..end].ends_with('\r') { end - 1 } else { end };
+    start..end.max(start)
+}
+
+/// The line break of a line that ends at a byte; the one of the file where it has none.
+pub(crate) fn newline_at(text: &str, end: usize) -> &'static str {
+    match text.as_bytes().get(end) {
+        Some(b'\r') => "\r\n",
+        Some(_) => "\n",
+        None if text.contains("\r\n") => "\r\n",
+        None => "\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_its_place() {
+        let text = "# ü\na: &x\n  b: 'c'\n  d: \"e\" # f\n  g:\nh: *x\ni: {j: k, l: [m, 1]}\n";
+        let document = Document::parse(text).unwrap();
+        let root = &document.root;
+        let a = &root.get("a").unwrap().1;
+        assert_eq!(&text[a.get("b").unwrap().1.inside().unwrap()], "c");
+        assert_eq!(&text[a.get("d").unwrap().1.range.clone()], "\"e\"");
+        assert_eq!(a.get("g").unwrap().1.text(), None);
+        assert_eq!(document.resolve(&root.get("h").unwrap().1), a);
+        let i = &root.get("i").unwrap().1;
+        assert_eq!(&text[i.get("j").unwrap().1.range.clone()], "k");
+        assert_eq!(a.get("d").unwrap().1.line, 4);
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_no_document() {
+        for text in ["", "a: [", "a: b: c", "---\na\n---\nb\n", "\t- a: \"b"] {
+            assert!(Document::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The configurations in which a running client may have the address that it connects to: what its command line names,
+//! what lies in the directory that it works in, and, for PHP, the sites that a web server here serves.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use samehost_model::scan::{Process, Scan};
+
+use super::server_files;
+use super::subject::subjects;
+use crate::editors::EDITORS;
+
+/// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
+const ABOVE: usize = 2;
+/// Where sites usually are, beside those that nginx names.
+const SITES: &[&str] = &["/var/www", "/srv/www", "/srv", "/usr/share/nginx"];
+
+/// Configurations, or directories of applications, of these processes.
+#[must_use]
+pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
+    let mut found = BTreeSet::new();
+    for process in pids.iter().filter_map(|pid| scan.process(*pid)) {
+        found.extend(of_service(scan, process));
+        let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+        let directories: Vec<&Path> =
+            directory.ancestors().take(ABOVE + 1).filter(|path| path.components().count() > 1).collect();
+        found.extend(directories.into_iter().find(|path| has_any(path)).map(Path::to_owned));
+        if process.name.starts_with("php") || process.name.starts_with("apache") {
+            found.extend(roots(scan).into_iter().filter(|path| has_any(path)));
+        }
+    }
+    // What cannot be read as a configuration is none.
+    found.retain(|path| subjects(&path.display().to_string(), scan).is_ok());
+    found.into_iter().collect()
+}
+
+/// The configuration of a service that is itself a client: nginx.
+fn of_service(scan: &Scan, process: &Process) -> Option<PathBuf> {
+    let family = [process.pid, process.parent];
+    let service =
+        scan.services.iter().find(|service| service.pid.is_some_and(|pid| family.contains(&pid)))?;
+    server_files::of(scan, service).into_iter().find(|path| path.exists())
+}
+
+fn has_any(directory: &Path) -> bool {
+    EDITORS.iter().flat_map(|editor| editor.names()).any(|name| directory.join(name).is_file())
+}
+
+/// The directories that are served here: `root` lines of nginx, one above each (`public/`), and usual places.
+fn roots(scan: &Scan) -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> = SITES.iter().flat_map(|site| entries(Path::new(site))).collect();
+    let nginx = scan.services.iter().filter(|service| service.kind == Some("nginx"));
+    for file in nginx.flat_map(|service| server_files::of(scan, service)) {
+        let folder = server_files::folder(&file);
+        let included =
+            ["conf.d", "sites-enabled", "http.d"].iter().flat_map(|name| entries(&folder.join(name)));
+        for path in included.chain([file.clone()]) {
+            let text = std::fs::read(&path).unwrap_or_default();
+            for line in String::from_utf8_lossy(&text).lines() {
+                let Some(root) = line.trim().strip_prefix("root ") else { continue };
+                let root = PathBuf::from(root.trim().trim_end_matches(';').trim_matches(['"', '\'']));
+                roots.extend(root.parent().map(Path::to_owned));
+                roots.push(root);
+            }
+        }
+    }
+    roots.sort();
+    roots.dedup();
+    roots
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}

@@ -1,0 +1,380 @@
+//! The connections that move: each setting of a client with the service that it reaches, where that listens or could
+//! listen, and who will connect.
+
+use std::path::PathBuf;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Scan, Service, Weight};
+use samehost_model::switch::SwitchObstacle;
+use samehost_scan::{Identity, UnixSocket, known_service, obstacles, service_at, socket_of};
+
+use super::application::{Applicant, applicants};
+use super::place::{is_local, said, same_port, unfit};
+use super::subject::Subject;
+use super::{Direction, Plan, Read, Wish, server_files};
+use crate::editors::recognise;
+use crate::{Disk, Role, Setting};
+
+/// Blockers that a login as the application decides, whatever modes and lines look like.
+pub(crate) const DECIDED_BY_LOGIN: &[&str] =
+    &["permissions", "mount-namespace", "confinement", "accounts", "container", "stale"];
+
+/// A connection that moves.
+#[derive(Clone, Debug)]
+pub(crate) struct Hop {
+    /// Which of the plan's configurations it is written in.
+    pub(crate) subject: Subject,
+    /// What is written there.
+    pub(crate) setting: Setting,
+    /// Where it goes.
+    pub(crate) to: Endpoint,
+    /// The service that it reaches, as the scan has it.
+    pub(crate) service: Option<usize>,
+    /// For people.
+    pub(crate) service_name: Option<String>,
+    /// Who connects.
+    pub(crate) applicants: Vec<Applicant>,
+    /// The server's side, where it has to change first.
+    pub(crate) server: Option<(Subject, Setting)>,
+    /// What a login showed.
+    pub(crate) login: Option<String>,
+}
+
+/// Finds the hops of the configurations; servers' own configurations that are needed are added to them.
+pub(crate) fn find(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, plan: &mut Plan) {
+    let mut clients: Vec<(Subject, Setting)> = Vec::new();
+    for read in configurations.iter() {
+        for setting in &read.reading.settings {
+            if setting.role != Role::Connects {
+                continue;
+            }
+            match (wish.to, &setting.endpoint) {
+                (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
+                    clients.push((read.subject.clone(), setting.clone()));
+                }
+                (Direction::Unix, Endpoint::Tcp { host, .. }) => plan.notes.push(format!(
+                    "{} ({}:{}) goes to {host}, which is not this machine's loopback: it stays",
+                    setting.name,
+                    setting.file.display(),
+                    setting.line
+                )),
+                (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.subject.clone(), setting.clone())),
+                _ => plan.notes.push(format!(
+                    "{} ({}:{}) goes to {} already",
+                    setting.name,
+                    setting.file.display(),
+                    setting.line,
+                    setting.endpoint
+                )),
+            }
+        }
+        for refusal in &read.reading.refused {
+            plan.obstacles.push(SwitchObstacle {
+                code: "not-understood".into(),
+                // What else the file names can move all the same.
+                bars: false,
+                found: said(refusal),
+                remedy: refusal.by_hand.clone(),
+            });
+        }
+    }
+    let moves_nothing = clients.is_empty();
+    for (subject, setting) in clients {
+        if let Some(hop) = hop(wish, scan, configurations, subject, setting, plan) {
+            plan.hops.push(hop);
+        }
+    }
+    if moves_nothing {
+        listeners(wish, scan, configurations, plan);
+    }
+    if plan.hops.is_empty() {
+        for obstacle in &mut plan.obstacles {
+            obstacle.bars = true;
+        }
+    }
+}
+
+fn hop(
+    wish: &Wish,
+    scan: &Scan,
+    configurations: &mut Vec<Read>,
+    subject: Subject,
+    setting: Setting,
+    plan: &mut Plan,
+) -> Option<Hop> {
+    let service = service_at(scan, &setting.endpoint);
+    let found = service.and_then(|at| scan.services.get(at));
+    let named = server_side(configurations, &setting.endpoint);
+    if service.is_none() && named.is_none() {
+        plan.bar(
+            "nobody-listens",
+            format!(
+                "nobody listens at {}, which {} names ({}:{})",
+                setting.endpoint,
+                setting.name,
+                setting.file.display(),
+                setting.line
+            ),
+            "Start the service first; samehost scan lists what listens. A switch is only made where both can be tried",
+        );
+        return None;
+    }
+    let place = match wish.to {
+        Direction::Unix => unix_place(wish, scan, service, &setting, named.as_ref(), plan)?,
+        Direction::Tcp => tcp_place(scan, service, plan, &setting)?,
+    };
+    let server = match place.listens {
+        true => None,
+        false => Some(named.or_else(|| found_side(scan, found?, &setting.endpoint, configurations, plan))?),
+    };
+    let holders: Vec<u32> = scan
+        .connections
+        .iter()
+        .filter(|connection| connection.service == service && service.is_some())
+        .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
+        .collect();
+    let applicants = match &wish.user {
+        Some(user) => named_applicant(user, plan)?,
+        None => applicants(scan, &subject, &holders),
+    };
+    let hop = Hop {
+        service_name: found.map(|found| name_of(found)),
+        subject,
+        setting,
+        to: place.endpoint,
+        service,
+        applicants,
+        server,
+        login: None,
+    };
+    if wish.to == Direction::Unix {
+        blockers(scan, &hop, plan);
+    }
+    Some(hop)
+}
+
+/// A listener of a configuration that was named without any client: it gets its socket, or its port.
+fn listeners(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, plan: &mut Plan) {
+    let all: Vec<(Subject, Setting)> = configurations
+        .iter()
+        .flat_map(|read| read.reading.settings.iter().map(|setting| (read.subject.clone(), setting.clone())))
+        .filter(|(_, setting)| setting.role == Role::Listens)
+        .collect();
+    let has_unix = all.iter().any(|(_, setting)| matches!(setting.endpoint, Endpoint::Unix(_)));
+    for (subject, setting) in &all {
+        let is_wanted = match wish.to {
+            Direction::Unix => matches!(setting.endpoint, Endpoint::Tcp { .. }) && !has_unix,
+            Direction::Tcp => false,
+        };
+        if !is_wanted {
+            continue;
+        }
+        let service = service_at(scan, &setting.endpoint);
+        let side = Some((subject.clone(), setting.clone()));
+        let Some(place) = unix_place(wish, scan, service, setting, side.as_ref(), plan) else { continue };
+        plan.hops.push(Hop {
+            service_name: service.and_then(|at| scan.services.get(at)).map(name_of),
+            subject: subject.clone(),
+            setting: setting.clone(),
+            to: place.endpoint,
+            service,
+            applicants: Vec::new(),
+            server: side,
+            login: None,
+        });
+    }
+}
+
+fn name_of(service: &Service) -> String {
+    service.pid.map_or_else(|| service.name.clone(), |pid| format!("{} {pid}", service.name))
+}
+
+struct Place {
+    endpoint: Endpoint,
+    /// Whether the service listens there now.
+    listens: bool,
+}
+
+fn unix_place(
+    wish: &Wish,
+    scan: &Scan,
+    service: Option<usize>,
+    setting: &Setting,
+    named: Option<&(Subject, Setting)>,
+    plan: &mut Plan,
+) -> Option<Place> {
+    let port = match &setting.endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        _ => None,
+    };
+    let present = service.and_then(|at| socket_of(scan, at, port));
+    if let Some(path) = present.filter(|path| wish.socket.as_ref().is_none_or(|wanted| wanted == path)) {
+        return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
+    }
+    let kind = service.and_then(|at| scan.services.get(at)?.kind);
+    let known = kind.or_else(|| named.and_then(|(subject, _)| subject.kind())).and_then(known_service);
+    if let Some(UnixSocket::Never(why)) = known.map(|known| known.unix) {
+        plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
+        return None;
+    }
+    let usual = known.map(|known| PathBuf::from(known.path)).filter(|path| path.is_absolute());
+    let Some(path) = wish.socket.clone().or(usual) else {
+        plan.bar(
+            "server",
+            format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
+            "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
+        );
+        return None;
+    };
+    // Two servers of one kind need two sockets.
+    let taken = |path: &PathBuf| {
+        plan.hops
+            .iter()
+            .any(|hop| hop.to.path() == Some(path) && !same_port(&hop.setting.endpoint, &setting.endpoint))
+    };
+    let path = if taken(&path) {
+        let stem = path.with_extension("");
+        PathBuf::from(format!("{}.{}.sock", stem.display(), port.unwrap_or_default()))
+    } else {
+        path
+    };
+    if let Some((found, remedy)) = unfit(&path) {
+        plan.bar("socket-path", found, remedy);
+        return None;
+    }
+    Some(Place { endpoint: Endpoint::Unix(path), listens: false })
+}
+
+fn tcp_place(scan: &Scan, service: Option<usize>, plan: &mut Plan, setting: &Setting) -> Option<Place> {
+    let found = service.and_then(|at| scan.services.get(at));
+    let sockets =
+        found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
+    let mut addresses: Vec<std::net::SocketAddr> =
+        sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
+    // The usual port first; IPv4 first, as most clients have it.
+    let usual =
+        found.and_then(|service| service.kind).and_then(known_service).map_or(&[][..], |known| known.ports);
+    addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
+    let Some(address) = addresses.first() else {
+        plan.bar(
+            "server",
+            format!("what listens at {} has no TCP port", setting.endpoint),
+            "Have it listen on 127.0.0.1 first, then switch: samehost how SERVICE says how",
+        );
+        return None;
+    };
+    let host = match address.ip() {
+        ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
+        ip if ip.is_unspecified() => "::1".to_owned(),
+        ip => ip.to_canonical().to_string(),
+    };
+    Some(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
+}
+
+/// The listener of a configuration that stands for an endpoint.
+fn server_side(configurations: &[Read], endpoint: &Endpoint) -> Option<(Subject, Setting)> {
+    configurations.iter().find_map(|read| {
+        let listens =
+            |setting: &&Setting| setting.role == Role::Listens && same_port(&setting.endpoint, endpoint);
+        Some((read.subject.clone(), read.reading.settings.iter().find(listens)?.clone()))
+    })
+}
+
+/// The same, of a running service's own configuration, which then is part of the plan.
+fn found_side(
+    scan: &Scan,
+    service: &Service,
+    endpoint: &Endpoint,
+    configurations: &mut Vec<Read>,
+    plan: &mut Plan,
+) -> Option<(Subject, Setting)> {
+    let candidates = server_files::of(scan, service);
+    for path in &candidates {
+        let Ok(text) = std::fs::read(path) else { continue };
+        let Some(editor) = recognise(path, &text) else { continue };
+        let subject = Subject { file: path.clone(), editor };
+        match editor.read(path, &Disk) {
+            Ok(reading) => {
+                let read = Read { subject, reading };
+                let side = server_side(std::slice::from_ref(&read), endpoint);
+                if side.is_some() {
+                    configurations.push(read);
+                    return side;
+                }
+            }
+            Err(refusal) => {
+                plan.bar("not-understood", said(&refusal), refusal.by_hand);
+                return None;
+            }
+        }
+    }
+    let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+    let looked =
+        if looked.is_empty() { "nothing is known of its files".to_owned() } else { looked.join(", ") };
+    plan.bar(
+        "server",
+        format!(
+            "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
+            service.name
+        ),
+        format!(
+            "Name its file as well: samehost switch FILE SERVERS-FILE; or have it listen on a socket first: samehost how {}",
+            service.kind.unwrap_or("SERVICE")
+        ),
+    );
+    None
+}
+
+fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
+    match account(user) {
+        Some(identity) => Some(vec![Applicant { pid: None, identity, name: user.to_owned() }]),
+        None => {
+            plan.bar(
+                "user",
+                format!("there is no user {user}"),
+                "Name the one that the application runs as: --user NAME",
+            );
+            None
+        }
+    }
+}
+
+/// A user of /etc/passwd with the groups of /etc/group.
+fn account(name: &str) -> Option<Identity> {
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    let fields: Vec<&str> = passwd
+        .lines()
+        .map(|line| line.split(':').collect())
+        .find(|fields: &Vec<&str>| fields.first() == Some(&name))?;
+    let (uid, gid) = (fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?);
+    let group = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let groups = group.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let id = fields.nth(2)?.parse().ok()?;
+        fields.next()?.split(',').any(|member| member == name).then_some(id)
+    });
+    Some(Identity { uid, gid, groups: groups.chain([gid]).collect() })
+}
+
+/// What scan's blockers say of a hop before anything is tried.
+fn blockers(scan: &Scan, hop: &Hop, plan: &mut Plan) {
+    let Some(service) = hop.service else { return };
+    let pids: Vec<u32> = hop.applicants.iter().filter_map(|applicant| applicant.pid).collect();
+    for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
+        // Its own socket is what this switch gives it.
+        let is_ours = obstacle.code == "server" || obstacle.code == "localhost";
+        let is_decided = DECIDED_BY_LOGIN.contains(&obstacle.code) && obstacle.weight == Weight::Note;
+        if (is_ours && obstacle.weight != Weight::Blocks) || is_decided {
+            continue;
+        }
+        let found = SwitchObstacle {
+            code: obstacle.code.to_owned(),
+            bars: obstacle.weight != Weight::Note && !DECIDED_BY_LOGIN.contains(&obstacle.code),
+            found: obstacle.found,
+            remedy: obstacle.remedy,
+        };
+        if !plan.obstacles.contains(&found) {
+            plan.obstacles.push(found);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Where a socket may be: words on paths and hosts.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+use samehost_model::{Endpoint, UNIX_PATH_MAX};
+
+use crate::Refusal;
+
+/// A refusal in one line; what to do by hand is told beside it.
+pub(crate) fn said(refusal: &Refusal) -> String {
+    let line = if refusal.line > 0 { format!(":{}", refusal.line) } else { String::new() };
+    format!("{}{line}: {}", refusal.file.display(), refusal.reason)
+}
+
+/// Whether a TCP endpoint is this machine's loopback.
+pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
+    let Endpoint::Tcp { host, port } = endpoint else { return false };
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return ip.to_canonical().is_loopback() || ip.is_unspecified();
+    }
+    let found: Vec<IpAddr> =
+        (host.as_str(), *port).to_socket_addrs().into_iter().flatten().map(|address| address.ip()).collect();
+    !found.is_empty() && found.iter().all(|ip| ip.to_canonical().is_loopback())
+}
+
+/// Whether two TCP endpoints may be the same listener: the same port, and hosts that loopback reaches.
+pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
+    match (one, other) {
+        (Endpoint::Tcp { port: one, .. }, Endpoint::Tcp { port: other, .. }) => one == other,
+        _ => one == other,
+    }
+}
+
+/// Why a path should not be a server's new socket; none where it may be.
+pub(crate) fn unfit(path: &Path) -> Option<(String, String)> {
+    let text = path.display();
+    let length = path.as_os_str().len();
+    if !path.is_absolute() {
+        return Some((
+            format!("{text} is not absolute"),
+            "Name the whole path: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    if length > UNIX_PATH_MAX {
+        return Some((
+            format!("{text} has {length} bytes, and a socket's address holds {UNIX_PATH_MAX}"),
+            "Choose a shorter path: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    if path.starts_with("/tmp") || path.starts_with("/var/tmp") {
+        return Some((
+            format!(
+                "{text}: services with PrivateTmp= have a /tmp of their own, and anyone may put a file there"
+            ),
+            "Choose a directory of the service's: --socket /run/NAME/NAME.sock".into(),
+        ));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if !folder.is_dir() {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        return Some((
+            format!("the directory {} is not there", folder.display()),
+            format!(
+                "Have the service's unit make it (RuntimeDirectory={name}), or name another: --socket PATH"
+            ),
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_local() {
+        for local in ["tcp:127.0.0.1:1", "tcp:[::1]:1", "tcp:127.1.2.3:1", "tcp:[::ffff:127.0.0.1]:1"] {
+            assert!(is_local(&local.parse().unwrap()), "{local}");
+        }
+        for other in ["tcp:192.0.2.1:1", "unix:/x"] {
+            assert!(!is_local(&other.parse().unwrap()), "{other}");
+        }
+    }
+
+    #[test]
+    fn unfit_paths_say_what_to_do() {
+        let long = format!("/run/{}", "x".repeat(120));
+        for path in ["x.sock", "/tmp/x.sock", "/no/such/folder/x.sock", &long] {
+            let (found, remedy) = unfit(Path::new(path)).unwrap();
+            assert!(!found.is_empty() && !remedy.is_empty(), "{path}");
+        }
+        assert!(unfit(Path::new("/run/x.sock")).is_none());
+    }
+}

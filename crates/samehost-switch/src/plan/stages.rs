@@ -1,0 +1,321 @@
+//! The stages of a switch, so ordered that everything serves after each: servers listen at the new place as well, then
+//! clients move, then servers let go of the old place. Each stage is the configuration's text as a function of the
+//! original one, never an edit of an edit.
+//!
+//! A server that listens at one place only either stands beside a copy of itself for a while (`Editor::transition`), or
+//! its clients hold both addresses for a while (`Editor::connects_to_both`), or it is moved first and there is a gap.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use samehost_model::Endpoint;
+use samehost_model::scan::Scan;
+use samehost_scan::identity;
+
+use super::hop::Hop;
+use super::place::said;
+use super::subject::Subject;
+use super::{Direction, Plan, Read, Wish, server_files};
+use crate::proposal::{Move, ProposalError, propose};
+use crate::reload::{Way, way};
+use crate::transaction::resolve;
+use crate::{Access, Disk, Files, Goal, Role, Setting, apply};
+
+/// Files as they would be; none: not there.
+type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+/// A file that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replacement {
+    /// Which.
+    pub(crate) path: PathBuf,
+    /// As it is before the stage; none: not there.
+    pub(crate) before: Option<Vec<u8>>,
+    /// As it is afterwards.
+    pub(crate) after: Option<Vec<u8>>,
+}
+
+/// A stage: everything serves after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlannedStage {
+    /// What it is for.
+    pub(crate) title: &'static str,
+    /// The files that change.
+    pub(crate) changes: Vec<Replacement>,
+    /// Commands that say whether they are well formed.
+    pub(crate) checks: Vec<Vec<String>>,
+    /// What makes programs take them: in words, and as a command.
+    pub(crate) reloads: Vec<(String, Vec<String>)>,
+    /// Endpoints that must answer afterwards.
+    pub(crate) awaits: Vec<Endpoint>,
+}
+
+/// How far a side has moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Old,
+    /// At the old place, with a copy of itself at the new one.
+    Copied,
+    Both,
+    New,
+}
+
+/// What a stage is for, in order.
+const TITLES: [&str; 4] = [
+    "the server listens at the new place as well",
+    "the client moves",
+    "the server leaves the old place",
+    "the client forgets the old place",
+];
+
+/// A side of a hop: what changes in one configuration.
+struct Side<'a> {
+    subject: &'a Subject,
+    setting: &'a Setting,
+    goal: Goal,
+    pid: Option<u32>,
+    /// How far it has moved after each stage.
+    states: [State; 4],
+}
+
+/// Builds the stages of a plan.
+pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan) {
+    let hops = plan.hops.clone();
+    let sides = sides(wish, scan, &hops, plan);
+    // The files of each configuration, as they are so far.
+    let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
+    for (index, title) in TITLES.into_iter().enumerate() {
+        let mut stage = PlannedStage { title, ..PlannedStage::default() };
+        for (read, texts) in configurations.iter().zip(&mut texts) {
+            let subject = &read.subject;
+            let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.subject.file == subject.file).collect();
+            let changed = match configuration(subject, &own, index) {
+                Ok(after) => advance(texts, after, &mut stage),
+                Err(error) => return refuse(plan, subject, error),
+            };
+            if changed {
+                finish(wish, scan, subject, &own, index, &mut stage, plan);
+            }
+        }
+        let twice =
+            |change: &Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
+        if let Some(change) = stage.changes.iter().find(|change| twice(change)) {
+            plan.stages.clear();
+            return plan.bar(
+                "same-file",
+                format!("two of the configurations change {}", shown(&change.path)),
+                "Switch one after the other",
+            );
+        }
+        for change in &mut stage.changes {
+            match resolve(&change.path) {
+                Ok(path) => change.path = path,
+                Err(error) => plan.bar("file", error.to_string(), String::new()),
+            }
+        }
+        if !stage.changes.is_empty() {
+            plan.stages.push(stage);
+        }
+    }
+}
+
+fn refuse(plan: &mut Plan, subject: &Subject, error: ProposalError) {
+    plan.stages.clear();
+    match error {
+        ProposalError::Refused(refusal) => plan.bar("not-understood", said(&refusal), refusal.by_hand),
+        other => plan.bar(
+            "not-understood",
+            other.to_string(),
+            format!("Edit {} by hand; samehost how SERVICE has the words", subject.file.display()),
+        ),
+    }
+}
+
+/// Everything that changes, with how far it is after each stage.
+fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<Side<'a>> {
+    let mut sides: Vec<Side<'a>> = Vec::new();
+    for hop in hops {
+        let mut client = [State::Old, State::New, State::New, State::New];
+        if let Some((subject, setting)) = &hop.server {
+            let editor = subject.editor;
+            let goal = server_goal(wish, scan, hop, setting, plan);
+            let copies =
+                editor.transition(&subject.file, &Disk, setting, &goal).is_ok_and(|edits| edits.is_some());
+            let holds =
+                hop.setting.role == Role::Connects && hop.subject.editor.connects_to_both(&hop.setting);
+            let server = if editor.listens_on_both() {
+                let last = if wish.close_tcp { State::New } else { State::Both };
+                [State::Both, State::Both, last, last]
+            } else {
+                plan.notes.push(format!(
+                    "{} listens at one place only: {} goes, and nothing answers at {} any more",
+                    editor.about(),
+                    setting.name,
+                    setting.endpoint
+                ));
+                if copies {
+                    [State::Copied, State::Copied, State::New, State::New]
+                } else if holds {
+                    client = [State::Old, State::Both, State::Both, State::New];
+                    [State::Old, State::Old, State::New, State::New]
+                } else {
+                    if hop.setting.role == Role::Connects {
+                        plan.notes.push(format!(
+                            "between the restart of {} and that of its client nothing is served",
+                            editor.about()
+                        ));
+                    }
+                    [State::New; 4]
+                }
+            };
+            let pid = hop.service.and_then(|at| scan.services.get(at)).and_then(|service| service.pid);
+            let is_new = |side: &Side<'_>| side.subject.file != subject.file || side.setting != setting;
+            if sides.iter().all(is_new) {
+                sides.push(Side { subject, setting, goal, pid, states: server });
+            }
+        }
+        if hop.setting.role == Role::Connects {
+            let pid = process_of(scan, &hop.subject);
+            let goal = Goal::client(hop.to.clone());
+            sides.push(Side { subject: &hop.subject, setting: &hop.setting, goal, pid, states: client });
+        }
+    }
+    sides
+}
+
+/// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
+/// common; else everyone here, as with the port.
+fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
+    /// What nginx and PHP-FPM take where nothing is said.
+    const USUAL_BACKLOG: u32 = 511;
+    /// Servers whose configuration says to whom a socket belongs.
+    const GIVES_AWAY: &[&str] = &["php-fpm"];
+    let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
+    let goal = Goal { endpoint: hop.to.clone(), stays: !wish.close_tcp, access: None, backlog };
+    if wish.to == Direction::Tcp {
+        return goal;
+    }
+    let name = |file: &str, id: u32| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let line = text.lines().find(|line| line.split(':').nth(2) == Some(&id.to_string()))?;
+        line.split(':').next().map(str::to_owned)
+    };
+    let client = hop.applicants.first().map(|client| &client.identity);
+    let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
+    let gives = hop
+        .server
+        .as_ref()
+        .and_then(|(subject, _)| subject.kind())
+        .is_some_and(|kind| GIVES_AWAY.contains(&kind));
+    let shares = client.is_some_and(|client| {
+        let group = server.map(|server| server.gid);
+        client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))
+    });
+    let access = match client {
+        Some(client) if gives => Access {
+            owner: name("/etc/passwd", client.uid),
+            group: name("/etc/group", client.gid),
+            mode: 0o660,
+        },
+        Some(_) if shares => Access { owner: None, group: None, mode: 0o660 },
+        _ => {
+            plan.notes.push(format!(
+                "{} will be open to every user of this machine, as the port is: client and server have no group in common",
+                hop.to
+            ));
+            Access { owner: None, group: None, mode: 0o666 }
+        }
+    };
+    Goal { access: Some(access), ..goal }
+}
+
+/// The process that runs by a configuration.
+fn process_of(scan: &Scan, subject: &Subject) -> Option<u32> {
+    let kind = subject.kind()?;
+    let services = || scan.services.iter().filter(|service| service.kind == Some(kind));
+    let by_file = services().find(|service| server_files::of(scan, service).first() == Some(&subject.file));
+    by_file.or_else(|| services().next()).and_then(|service| service.pid)
+}
+
+/// The files of a configuration after a stage, as far as they differ from those on disk.
+fn configuration(subject: &Subject, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
+    let mut moves = Vec::new();
+    let mut texts = Texts::new();
+    for side in sides {
+        match side.states[index] {
+            State::Old => {}
+            State::Both => moves.push(one(side, true)),
+            State::New => moves.push(one(side, false)),
+            State::Copied => {
+                let edits = subject.editor.transition(&subject.file, &Disk, side.setting, &side.goal)?;
+                for edit in edits.into_iter().flatten() {
+                    let before = Disk.read(&edit.file).unwrap_or_default();
+                    texts.insert(edit.file.clone(), Some(apply(&before, &[&edit])?));
+                }
+            }
+        }
+    }
+    for proposal in propose(subject.editor, &subject.file, &Disk, &moves)? {
+        texts.insert(proposal.file, Some(proposal.after));
+    }
+    Ok(texts)
+}
+
+fn one(side: &Side<'_>, stays: bool) -> Move {
+    Move { setting: side.setting.clone(), goal: Goal { stays, ..side.goal.clone() } }
+}
+
+/// Brings the files of one configuration from what they were before a stage to what they are after it; whether any
+/// changes. What the stage before had changed and this one does not speak of is as it was at first.
+fn advance(now: &mut Texts, mut after: Texts, stage: &mut PlannedStage) -> bool {
+    for path in now.keys() {
+        if !after.contains_key(path) {
+            after.insert(path.clone(), Disk.read(path).ok());
+        }
+    }
+    let mut any = false;
+    for (path, after) in &after {
+        let before = now.get(path).cloned().unwrap_or_else(|| Disk.read(path).ok());
+        if before != *after {
+            any = true;
+            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone() });
+        }
+    }
+    *now = after;
+    any
+}
+
+/// Adds what follows from a change of this configuration: the check, the reload, and what must answer then.
+fn finish(
+    wish: &Wish,
+    scan: &Scan,
+    subject: &Subject,
+    sides: &[&Side<'_>],
+    index: usize,
+    stage: &mut PlannedStage,
+    plan: &mut Plan,
+) {
+    stage.checks.extend(subject.editor.check(&subject.file));
+    let pid = sides.iter().find_map(|side| side.pid);
+    match way(scan, subject.editor.uptake(), pid, &wish.reloads) {
+        Way::Nothing(note) => {
+            let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
+            plan.notes.extend(note.filter(|_| !known));
+        }
+        Way::Words { what, command } => {
+            if !stage.reloads.iter().any(|(_, other)| *other == command) {
+                stage.reloads.push((what, command));
+            }
+        }
+        Way::Missing { found, remedy } => plan.bar("reload", found, remedy),
+    }
+    let listens = sides.iter().filter(|side| side.setting.role == Role::Listens && side.pid.is_some());
+    let moved = listens.filter(|side| side.states[index] != State::Old);
+    stage.awaits.extend(moved.map(|side| side.goal.endpoint.clone()));
+}
+
+/// A path for people.
+#[must_use]
+pub(crate) fn shown(path: &Path) -> String {
+    samehost_model::scan::Address::Path(path.to_owned()).to_string()
+}

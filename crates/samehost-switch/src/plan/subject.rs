@@ -1,0 +1,170 @@
+//! What the user named: a directory of an application, a configuration file or a service; and the configurations that it
+//! stands for.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use samehost_model::scan::Scan;
+
+use super::server_files;
+use crate::Uptake;
+use crate::editors::{EDITORS, Editor, recognise};
+
+/// A configuration and its editor.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    /// The file, absolute.
+    pub(crate) file: PathBuf,
+    /// Its editor.
+    pub(crate) editor: &'static dyn Editor,
+}
+
+impl Subject {
+    /// The service that reads it, by its name in scan's registry.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        match self.editor.uptake() {
+            Uptake::Reload(kind, _) | Uptake::Restart(kind) => Some(kind),
+            Uptake::AtOnce | Uptake::RestartApplication => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.file.display(), self.editor.name())
+    }
+}
+
+/// Why nothing was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubjectError {
+    /// Neither a path nor a service.
+    #[error(
+        "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
+    )]
+    Unknown(String),
+    /// A service whose configuration was not found.
+    #[error(
+        "the configuration of {service} was not found where it usually is ({looked}); name the file: samehost switch FILE"
+    )]
+    NoFile {
+        /// Which service.
+        service: String,
+        /// Where was looked.
+        looked: String,
+    },
+    /// A directory without any configuration that is known.
+    #[error("{directory} has no configuration that samehost can edit; it looks for {looked}")]
+    Nothing {
+        /// The directory.
+        directory: PathBuf,
+        /// What was looked for.
+        looked: String,
+    },
+    /// A file of no known format.
+    #[error("{file} is no configuration that samehost can edit; it knows {known}")]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// What is known.
+        known: String,
+    },
+    /// A file that is not understood.
+    #[error(transparent)]
+    Refused(crate::Refusal),
+    /// A file that cannot be read.
+    #[error("{file}: {source}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The configurations that a target stands for.
+pub(crate) fn subjects(target: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
+    let path = Path::new(target);
+    if !path.exists() && !target.contains('/') && path.extension().is_none() {
+        return service(target, scan);
+    }
+    let read = |source| SubjectError::Read { file: path.to_owned(), source };
+    // Links stay in the path as they are: a program reads `…/current/.env`, whatever that leads to today.
+    let path = std::path::absolute(path).map_err(read)?;
+    let is_directory = fs::metadata(&path).map_err(read)?.is_dir();
+    if is_directory { directory(&path) } else { Ok(vec![file(path)?]) }
+}
+
+fn file(path: PathBuf) -> Result<Subject, SubjectError> {
+    let text = fs::read(&path).map_err(|source| SubjectError::Read { file: path.clone(), source })?;
+    match recognise(&path, &text) {
+        Some(editor) => Ok(Subject { file: path, editor }),
+        None => {
+            let known: Vec<&str> = EDITORS.iter().map(|editor| editor.about()).collect();
+            Err(SubjectError::Format { file: path, known: known.join(", ") })
+        }
+    }
+}
+
+fn directory(directory: &Path) -> Result<Vec<Subject>, SubjectError> {
+    let mut found = Vec::new();
+    for editor in EDITORS {
+        for name in editor.names() {
+            let path = directory.join(name);
+            let Ok(text) = fs::read(&path) else { continue };
+            if recognise(&path, &text).is_some_and(|other| other.name() == editor.name()) {
+                found.push(Subject { file: path, editor: *editor });
+            }
+        }
+    }
+    // WordPress takes its configuration from the directory above as well, when that is no WordPress of its own.
+    if found.is_empty() && directory.join("wp-load.php").exists() {
+        let above = directory.parent().map(|above| above.join("wp-config.php"));
+        if let Some(path) =
+            above.filter(|path| path.exists() && !path.with_file_name("wp-settings.php").exists())
+        {
+            found.push(file(path)?);
+        }
+    }
+    if found.is_empty() {
+        let looked: Vec<&str> = EDITORS.iter().flat_map(|editor| editor.names().iter().copied()).collect();
+        return Err(SubjectError::Nothing { directory: directory.to_owned(), looked: looked.join(", ") });
+    }
+    Ok(found)
+}
+
+fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
+    let named = |service: &&samehost_model::scan::Service| {
+        service.kind == Some(name) || service.name.eq_ignore_ascii_case(name)
+    };
+    let Some(found) = scan.services.iter().find(named) else {
+        return Err(SubjectError::Unknown(name.to_owned()));
+    };
+    let candidates = server_files::of(scan, found);
+    match candidates.iter().find(|path| path.exists()) {
+        Some(path) => Ok(vec![file(path.clone())?]),
+        None => {
+            let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+            Err(SubjectError::NoFile { service: found.name.clone(), looked: looked.join(", ") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let scan = Scan::default();
+        assert!(matches!(subjects("nosuch", &scan), Err(SubjectError::Unknown(_))));
+        assert!(matches!(subjects("/no/such.conf", &scan), Err(SubjectError::Read { .. })));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display().to_string();
+        assert!(matches!(subjects(&path, &scan), Err(SubjectError::Nothing { .. })));
+        fs::write(directory.path().join("x.bin"), "x").unwrap();
+        assert!(matches!(subjects(&format!("{path}/x.bin"), &scan), Err(SubjectError::Format { .. })));
+    }
+}

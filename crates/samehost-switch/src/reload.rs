@@ -1,0 +1,191 @@
+//! How running programs take a changed configuration: by systemd where it runs them, by a signal, or by a command that
+//! the user gave.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use samehost_model::scan::{Scan, Service};
+
+use crate::Uptake;
+
+/// A command of the user's for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadWords {
+    /// The service that it is for; every one where it is none.
+    pub kind: Option<String>,
+    /// The command, for sh.
+    pub command: String,
+}
+
+impl ReloadWords {
+    /// Reads the option's text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text.split_once('=') {
+            Some((kind, command)) if samehost_scan::known_service(kind).is_some() => {
+                ReloadWords { kind: Some(kind.to_owned()), command: command.to_owned() }
+            }
+            _ => ReloadWords { kind: None, command: text.to_owned() },
+        }
+    }
+}
+
+/// What makes a program take its new configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Nothing need be done, or can be: this is told.
+    Nothing(Option<String>),
+    /// These words: `systemctl …`, `sh -c …`, or `signal NAME PID START`.
+    Words { what: String, command: Vec<String> },
+    /// There is no way without the user's command.
+    Missing { found: String, remedy: String },
+}
+
+/// How the program of a configuration takes a change.
+pub(crate) fn way(scan: &Scan, uptake: Uptake, pid: Option<u32>, words: &[ReloadWords]) -> Way {
+    let (kind, signal) = match uptake {
+        Uptake::AtOnce => return Way::Nothing(None),
+        Uptake::Reload(kind, signal) => (kind, Some(signal)),
+        Uptake::Restart(kind) => (kind, None),
+        Uptake::RestartApplication => ("", None),
+    };
+    let given = words
+        .iter()
+        .find(|words| words.kind.as_deref() == Some(kind))
+        .or_else(|| words.iter().find(|words| words.kind.is_none()));
+    if let Some(words) = given {
+        let command = vec!["sh".to_owned(), "-c".to_owned(), words.command.clone()];
+        return Way::Words { what: format!("run `{}`", words.command), command };
+    }
+    let service = scan.services.iter().find(|service| is_service(service, kind, pid));
+    let pid = pid.or_else(|| service.and_then(|service| service.pid));
+    let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
+    let verb = if signal.is_some() { "reload" } else { "restart" };
+    if let Some(unit) = unit.filter(|_| Path::new("/run/systemd/system").exists()) {
+        let command = ["systemctl", verb, &unit].map(str::to_owned).to_vec();
+        return Way::Words { what: format!("systemctl {verb} {unit}"), command };
+    }
+    match (kind, signal, pid) {
+        ("", ..) => Way::Nothing(Some(
+            "restart the application, so that it takes the change; then look: samehost verify PID".into(),
+        )),
+        (_, _, None) => {
+            Way::Nothing(Some(format!("{kind} does not run here; it takes the change when it starts")))
+        }
+        (_, Some(signal), Some(pid)) => {
+            let start = start_time(pid).unwrap_or_default();
+            let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start.to_string()];
+            Way::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
+        }
+        (_, None, Some(pid)) => Way::Missing {
+            found: format!(
+                "{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it"
+            ),
+            remedy: format!("Say how: --reload '{kind}=COMMAND'"),
+        },
+    }
+}
+
+fn is_service(service: &Service, kind: &str, pid: Option<u32>) -> bool {
+    match pid {
+        Some(pid) => service.pid == Some(pid),
+        // MariaDB answers to MySQL's name, and Valkey to Redis'.
+        None => {
+            let alike = [("mysql", "mariadb"), ("redis", "valkey")];
+            service.kind == Some(kind)
+                || alike.iter().any(|(one, other)| {
+                    (*one == kind && service.kind == Some(*other))
+                        || (*other == kind && service.kind == Some(*one))
+                })
+        }
+    }
+}
+
+/// When a process started, in clock ticks since boot (proc(5), field 22 of stat).
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Does what [`way`] said.
+///
+/// # Errors
+/// Why it failed, for people.
+pub fn reload(command: &[String]) -> Result<(), String> {
+    match command {
+        [word, name, pid, start] if word == "signal" => {
+            let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is no process"))?;
+            // A number may be another process's by now.
+            if start_time(number.unsigned_abs()).map(|start| start.to_string()).as_ref() != Some(start) {
+                return Err(format!(
+                    "process {pid} is gone; start the service, it then takes the files as they are"
+                ));
+            }
+            let signal = match name.as_str() {
+                "HUP" => Signal::HUP,
+                "USR2" => Signal::USR2,
+                "USR1" => Signal::USR1,
+                "TERM" => Signal::TERM,
+                other => return Err(format!("`{other}` is no signal that is sent here")),
+            };
+            let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is no process"))?;
+            kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))
+        }
+        [program, words @ ..] => run(program, words),
+        [] => Ok(()),
+    }
+}
+
+/// Runs a command whose failure matters; what it says is told when it fails.
+pub(crate) fn run(program: &str, words: &[String]) -> Result<(), String> {
+    // A server that the command starts in the background may keep its output open: a file does not mind.
+    let output = tempfile::tempfile().map_err(|error| error.to_string())?;
+    let (out, err) = (output.try_clone(), output.try_clone());
+    let (Ok(out), Ok(err)) = (out, err) else { return Err("no file for its output".into()) };
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/local/sbin:/usr/sbin:/sbin";
+    let status = Command::new(program)
+        .args(words)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .status()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = tail(&output);
+    Err(format!("`{program} {}` failed ({status}): {said}", words.join(" ")))
+}
+
+fn tail(file: &std::fs::File) -> String {
+    use std::os::unix::fs::FileExt;
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut bytes = vec![0; length.min(2000) as usize];
+    let _ = file.read_at(&mut bytes, length.saturating_sub(2000));
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_may_be_for_one_service() {
+        assert_eq!(ReloadWords::parse("redis=run x=1").kind.as_deref(), Some("redis"));
+        let words = ReloadWords::parse("env A=1 make restart");
+        assert_eq!((words.kind, words.command.as_str()), (None, "env A=1 make restart"));
+    }
+
+    #[test]
+    fn failures_say_what_the_command_said() {
+        let words = |text: &str| ["sh", "-c", text].map(str::to_owned);
+        let error = reload(&words("echo no such unit >&2; exit 3")).unwrap_err();
+        assert!(error.contains("no such unit") && error.contains('3'), "{error}");
+        assert!(reload(&words("exit 0")).is_ok());
+        let gone = ["signal", "HUP", "1", "0"].map(str::to_owned);
+        assert!(reload(&gone).unwrap_err().contains("is gone"));
+    }
+}

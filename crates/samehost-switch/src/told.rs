@@ -1,0 +1,114 @@
+//! A plan as plain data for people and JSON: changed lines with every secret masked.
+
+use std::path::Path;
+
+use samehost_model::Secret;
+use samehost_model::switch::{
+    DiffLine, FileDiff, SWITCH_SCHEMA, SwitchHop, SwitchOutcome, SwitchReport, SwitchStep,
+};
+use similar::{ChangeTag, TextDiff};
+
+use crate::mask::mask;
+use crate::plan::{Hop, Plan, PlannedStage, Replacement, Wish, shown};
+
+impl Plan {
+    /// What is to be told of it, before anything is done.
+    #[must_use]
+    pub fn report(&self, wish: &Wish) -> SwitchReport {
+        let outcome = if self.is_barred() {
+            SwitchOutcome::Refused
+        } else if self.is_empty() {
+            SwitchOutcome::Nothing
+        } else {
+            SwitchOutcome::Planned
+        };
+        let mut notes = self.notes.clone();
+        notes.dedup();
+        SwitchReport {
+            schema: SWITCH_SCHEMA,
+            targets: wish.targets.iter().map(|target| mask(target, &self.secrets)).collect(),
+            to: wish.to.name(),
+            hops: self.hops.iter().map(hop).collect(),
+            steps: self.stages.iter().map(|stage| step(stage, &self.secrets)).collect(),
+            obstacles: self.obstacles.clone(),
+            notes,
+            outcome,
+            id: None,
+            proofs: Vec::new(),
+            still_tcp: Vec::new(),
+        }
+    }
+}
+
+fn hop(hop: &Hop) -> SwitchHop {
+    SwitchHop {
+        name: hop.setting.name.clone(),
+        place: format!("{}:{}", shown(&hop.setting.file), hop.setting.line),
+        protocol: hop.setting.protocol.name(),
+        from: hop.setting.endpoint.to_string(),
+        to: hop.to.to_string(),
+        service: hop.service_name.clone(),
+        clients: hop.applicants.iter().map(|applicant| applicant.name.clone()).collect(),
+        login: hop.login.clone(),
+    }
+}
+
+fn step(stage: &PlannedStage, secrets: &[Secret]) -> SwitchStep {
+    SwitchStep {
+        title: stage.title.to_owned(),
+        files: stage.changes.iter().map(|change| diff(change, secrets)).collect(),
+        checks: stage.checks.iter().map(|words| words.join(" ")).collect(),
+        reloads: stage.reloads.iter().map(|(what, _)| what.clone()).collect(),
+    }
+}
+
+/// The lines that go and come.
+fn diff(change: &Replacement, secrets: &[Secret]) -> FileDiff {
+    let (before, after) =
+        (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
+    let lines = TextDiff::from_lines(before, after);
+    let changed = lines.iter_all_changes().filter_map(|change| {
+        let (sign, index) = match change.tag() {
+            ChangeTag::Equal => return None,
+            ChangeTag::Delete => ('-', change.old_index()?),
+            ChangeTag::Insert => ('+', change.new_index()?),
+        };
+        let text = String::from_utf8_lossy(change.value());
+        let text = mask(text.trim_end_matches(['\n', '\r']), secrets);
+        Some(DiffLine {
+            sign,
+            line: index as u32 + 1,
+            text: samehost_model::scan::text_of_bytes(text.as_bytes()),
+        })
+    });
+    FileDiff {
+        path: shown(&change.path),
+        made: change.before.is_none(),
+        removed: change.after.is_none(),
+        lines: changed.collect(),
+    }
+}
+
+/// A path beside its line, as compilers have it.
+#[must_use]
+pub(crate) fn place(path: &Path, line: u32) -> String {
+    format!("{}:{line}", shown(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_changed_lines_are_told_and_none_has_a_password() {
+        let change = Replacement {
+            path: "/x".into(),
+            before: Some(b"a\nurl=mysql://u:secret@127.0.0.1/d\nDB_PASSWORD=secret\n".to_vec()),
+            after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),
+        };
+        let told = diff(&change, &[]);
+        assert_eq!(told.lines.len(), 2);
+        assert_eq!((told.lines[0].sign, told.lines[0].line), ('-', 2));
+        assert_eq!(told.lines[1].text, "url=mysql://u:***@/d?socket=/s");
+    }
+}

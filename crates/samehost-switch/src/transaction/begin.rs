@@ -1,0 +1,162 @@
+//! How a transaction begins: everything that can fail before a file is touched fails here, and leaves nothing behind.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::directory::Held;
+use super::error::at;
+use super::examine::{self, refused};
+use super::journal::{Begun, Journal, Kept};
+use super::metadata::{Permissions, Times};
+use super::plan::{self, Step};
+use super::store::{State, Store, random};
+use super::version::Found;
+use super::writer::{self, Direction, Writer};
+use super::{Intent, Transaction, TransactionError};
+
+/// See [`Transaction::begin`].
+pub(super) fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
+    let steps = plan::steps(intent)?;
+    let held = Held::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
+    uninterrupted(store, &held, &steps)?;
+    let mut files = BTreeMap::new();
+    for step in &steps {
+        if !files.contains_key(&step.path) {
+            files.insert(step.path.clone(), check(&held, step)?);
+        }
+    }
+    let (id, journal) = store.add()?;
+    let begun = Begun {
+        version: Begun::current_version(),
+        id: id.clone(),
+        token: match random::<8>() {
+            Ok(token) => token,
+            Err(error) => return Err(given_up(store, &id, error)),
+        },
+        process: std::process::id(),
+        started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: intent.command.clone(),
+        summary: intent.summary.clone(),
+        directories: absent_directories(&held, &steps),
+        steps,
+        reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
+        files,
+    };
+    let mut transaction = Transaction { store: store.clone(), journal, begun, held };
+    match prepare(&mut transaction, intent) {
+        Ok(()) => Ok(transaction),
+        Err(error) => {
+            // Where this fails too, the journal stays, and `recover` removes the rest.
+            let writer = Writer::new(store, &transaction.begun, &transaction.held);
+            match writer.discard().and_then(|()| writer.remove_directories()) {
+                Ok(()) => Err(given_up(store, &id, error)),
+                Err(_) => Err(error),
+            }
+        }
+    }
+}
+
+fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionError {
+    // What is left then is removed by the next `recover`.
+    let _ = store.forget(id);
+    error
+}
+
+/// Backs up, journals, and prepares every version beside its file.
+fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
+    let Transaction { store, journal, begun, held } = transaction;
+    let changes = || intent.stages.iter().flat_map(|stage| &stage.changes);
+    store.keep(&begun.id, changes().filter_map(|change| change.before.as_deref()))?;
+    Journal::begin(journal, begun)?;
+    for directory in &begun.directories {
+        held.make(store, directory)?;
+    }
+    let writer = Writer::new(store, begun, held);
+    for (step, change) in begun.steps.iter().zip(changes()) {
+        if let Some(content) = &change.before {
+            writer.prepare(step, Direction::Back, content)?;
+        }
+        if let Some(content) = &change.after {
+            writer.prepare(step, Direction::Forward, content)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
+fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), TransactionError> {
+    let mut entries = store.list()?;
+    entries.retain(|entry| entry.state == State::Unfinished);
+    for step in steps {
+        let path = &step.path;
+        let interrupted =
+            |id: String, hint: String| TransactionError::Interrupted { path: path.clone(), id, hint };
+        if let Some(entry) = entries.iter().find(|entry| entry.files.contains(path)) {
+            return Err(interrupted(
+                entry.id.clone(),
+                "end that one first: samehost switch --recover".into(),
+            ));
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(directory) = held.of(path) else { continue };
+        let left = directory.names(&writer::beginning(name)).map_err(at(path, "look beside it"))?;
+        if let Some((id, left)) = left.iter().find_map(|left| Some((writer::id_of(left)?, left))) {
+            let hint = format!(
+                "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
+                path.with_file_name(left).display()
+            );
+            return Err(interrupted(id, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a file is as it was read, and can be changed and put back; tells what it carries.
+fn check(held: &Held, step: &Step) -> Result<Kept, TransactionError> {
+    let path = step.path.as_path();
+    let failed = at(path, "read it");
+    let stale = || TransactionError::Changed {
+        path: path.to_owned(),
+        backup: None,
+        hint: "nothing was changed: try again".into(),
+    };
+    let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
+        return if step.before.is_none() { of_new(held, path) } else { Err(stale()) };
+    };
+    examine::directory(path.parent().unwrap_or(path), directory.descriptor())?;
+    let found = Found::at(directory.descriptor(), name).map_err(&failed)?;
+    match &found {
+        Found::Other(kind) => {
+            Err(refused(path, &format!("it is {kind}, and no file"), "name the file that is meant"))
+        }
+        Found::Absent if step.before.is_none() => of_new(held, path),
+        Found::Regular(regular) if found.is(step.before.as_ref()) => {
+            examine::file(path, directory.descriptor(), name, regular)?;
+            let permissions = Permissions::of(&regular.file).map_err(&failed)?;
+            examine::signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
+            Ok(Kept { permissions, times: Some(Times::of(&regular.stat)) })
+        }
+        _ => Err(stale()),
+    }
+}
+
+/// What a file that is not there yet will carry.
+fn of_new(held: &Held, path: &Path) -> Result<Kept, TransactionError> {
+    let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
+    let found = directory.map(|directory| rustix::fs::fstat(directory.descriptor()));
+    let found = found.unwrap_or(Err(rustix::io::Errno::NOENT));
+    let found = found.map_err(|error| at(path, "look at its directory")(error.into()))?;
+    Ok(Kept { permissions: Permissions::of_new(&found), times: None })
+}
+
+/// The directories that are to be made, outermost first.
+fn absent_directories(held: &Held, steps: &[Step]) -> Vec<PathBuf> {
+    let mut absent: Vec<PathBuf> = steps
+        .iter()
+        .flat_map(|step| step.path.ancestors().skip(1).take_while(|above| held.get(above).is_none()))
+        .map(Path::to_owned)
+        .collect();
+    absent.sort();
+    absent.dedup();
+    absent
+}

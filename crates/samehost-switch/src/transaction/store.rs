@@ -1,0 +1,326 @@
+//! Where switches are kept: `STATE/switches/ID/journal` and `…/backup/HASH`, for nobody else to read.
+
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::directory::Directory;
+use super::error::at;
+use super::examine::refused;
+use super::fault;
+use super::journal::{self, Begun, Journal, Record};
+use super::version::Digest;
+use super::{TransactionError, system};
+
+const JOURNAL: &str = "journal";
+const BACKUP: &str = "backup";
+
+/// Where switches are kept.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// How far a switch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In force.
+    Committed,
+    /// Put back, because something disagreed.
+    RolledBack,
+    /// Put back later, because it was asked for.
+    Undone,
+    /// Interrupted: `recover` ends it.
+    Unfinished,
+    /// At work now.
+    Running,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            State::Committed => "committed",
+            State::RolledBack => "rolled back",
+            State::Undone => "undone",
+            State::Unfinished => "unfinished",
+            State::Running => "running",
+        })
+    }
+}
+
+/// A switch, as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub id: String,
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    /// How far it is.
+    pub state: State,
+    /// The process that began it.
+    pub process: u32,
+    /// The user's words.
+    pub command: String,
+    /// One line of what it does.
+    pub summary: String,
+    /// The files, in the order in which they are changed.
+    pub files: Vec<PathBuf>,
+}
+
+/// What is found when a switch of the store is opened for work.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// Its lock is ours now.
+    Ours(Box<(Journal, Begun)>),
+    /// Another process works on it.
+    Running,
+    /// It ended before anything was touched.
+    Nothing,
+}
+
+impl Store {
+    /// Opens the store in a state directory; makes it where it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made, or belongs to someone else.
+    pub fn open(state: &Path) -> Result<Self, TransactionError> {
+        let failed = at(state, "make the directory of switches");
+        let root = state.join("switches");
+        if !root.is_dir() {
+            let make = || -> io::Result<()> {
+                fault::point("mkdir")?;
+                DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
+                fault::point("mkdir")
+            };
+            make().map_err(&failed)?;
+        }
+        let root = root.canonicalize().map_err(&failed)?;
+        let found = fs::metadata(&root).map_err(&failed)?;
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            let reason = format!("the directory of switches belongs to user {}", found.uid());
+            return Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"));
+        }
+        let store = Store { root };
+        if found.mode() & 0o077 != 0 {
+            let directory = store.directory(&store.root)?;
+            system::change_mode(directory.descriptor(), 0o700)
+                .map_err(at(&store.root, "close it for others"))?;
+        }
+        Ok(store)
+    }
+
+    /// All switches, the oldest first.
+    ///
+    /// # Errors
+    /// When the store or a journal in it cannot be read.
+    pub fn list(&self) -> Result<Vec<Entry>, TransactionError> {
+        let _guard = self.lock()?;
+        let mut entries = Vec::new();
+        for id in self.ids()? {
+            let Some((begun, state)) = self.peek(&id)? else { continue };
+            let mut files: Vec<PathBuf> = Vec::new();
+            for step in begun.steps {
+                if !files.contains(&step.path) {
+                    files.push(step.path);
+                }
+            }
+            let Begun { id, started_at, process, command, summary, .. } = begun;
+            entries.push(Entry { id, started_at, state, process, command, summary, files });
+        }
+        Ok(entries)
+    }
+
+    /// Where a version of a file is kept.
+    pub(super) fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
+        self.root.join(id).join(BACKUP).join(digest.as_str())
+    }
+
+    /// The running switch of a process.
+    pub(super) fn run_by(&self, process: u32) -> Option<String> {
+        let running = |entry: &Entry| entry.process == process && entry.state == State::Running;
+        self.list().ok()?.into_iter().find(running).map(|entry| entry.id)
+    }
+
+    /// A new switch: its id, and its journal, empty and locked.
+    pub(super) fn add(&self) -> Result<(String, Journal), TransactionError> {
+        let _guard = self.lock()?;
+        let mut id = name_of_now();
+        while self.root.join(&id).exists() {
+            id = name_of_now();
+        }
+        let path = self.root.join(&id);
+        let make = || -> Result<OwnedFd, TransactionError> {
+            let root = self.directory(&self.root)?;
+            let failed = at(&path, "make it");
+            system::make_directory(root.descriptor(), id.as_ref()).map_err(&failed)?;
+            let own = self.directory(&path)?;
+            system::make_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
+            let file = system::create(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+            system::sync(own.descriptor()).map_err(&failed)?;
+            system::sync(root.descriptor()).map_err(&failed)?;
+            Ok(file)
+        };
+        match make() {
+            Ok(file) => Ok((id, Journal::new(path.join(JOURNAL), file))),
+            Err(error) => {
+                let _ = self.remove(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps these versions, on the disk when this returned.
+    pub(super) fn keep<'a>(
+        &self,
+        id: &str,
+        versions: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), TransactionError> {
+        let path = self.root.join(id).join(BACKUP);
+        let directory = self.directory(&path)?;
+        let failed = at(&path, "write a backup");
+        for content in versions {
+            let name = Digest::of(content);
+            match system::create(directory.descriptor(), name.as_str().as_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(failed(error)),
+                Ok(file) => {
+                    system::write(&file, content).and_then(|()| system::sync(&file)).map_err(&failed)?;
+                }
+            }
+        }
+        system::sync(directory.descriptor()).map_err(&failed)
+    }
+
+    /// A version that was kept.
+    pub(super) fn kept(&self, id: &str, digest: &Digest) -> Result<Vec<u8>, TransactionError> {
+        let path = self.backup(id, digest);
+        let content = fs::read(&path).map_err(at(&path, "read the backup"))?;
+        if Digest::of(&content) == *digest {
+            Ok(content)
+        } else {
+            Err(TransactionError::Damaged { path, reason: "the backup was changed".into() })
+        }
+    }
+
+    /// Opens a switch for work, unless another process is at it.
+    pub(super) fn take(&self, id: &str) -> Result<Opened, TransactionError> {
+        let _guard = self.lock()?;
+        let path = self.root.join(id).join(JOURNAL);
+        let unknown = || TransactionError::Unknown { id: id.to_owned(), store: self.root.clone() };
+        if !self.ids()?.iter().any(|known| known == id) {
+            return Err(unknown());
+        }
+        let file = match openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+        {
+            Err(Errno::NOENT) => return Ok(Opened::Nothing),
+            other => other.map_err(|error| at(&path, "open the journal")(error.into()))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(Opened::Running),
+            Err(error) => return Err(at(&path, "lock the journal")(error.into())),
+        }
+        let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
+        Ok(match journal::read(&path, id, &bytes)? {
+            Some(read) => Opened::Ours(Box::new(Journal::resume(path, file, read)?)),
+            None => Opened::Nothing,
+        })
+    }
+
+    /// Forgets a switch that touched nothing.
+    pub(super) fn forget(&self, id: &str) -> Result<(), TransactionError> {
+        let _guard = self.lock()?;
+        self.remove(&self.root.join(id))
+    }
+
+    /// The names of all switches, the oldest first.
+    pub(super) fn ids(&self) -> Result<Vec<String>, TransactionError> {
+        let failed = at(&self.root, "list the switches");
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(&failed)? {
+            let entry = entry.map_err(&failed)?;
+            if let Some(name) = entry.file_name().to_str().filter(|_| entry.path().is_dir()) {
+                ids.push(name.to_owned());
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// The journal goes first: a switch without one never was.
+    fn remove(&self, path: &Path) -> Result<(), TransactionError> {
+        let failed = at(path, "remove it");
+        let own = match Directory::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(&failed)?,
+        };
+        system::remove(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+        if let Ok(backup) = Directory::open(&path.join(BACKUP)) {
+            for name in backup.names("").map_err(&failed)? {
+                if name != "." && name != ".." {
+                    system::remove(backup.descriptor(), &name).map_err(&failed)?;
+                }
+            }
+            system::remove_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
+        }
+        let root = self.directory(&self.root)?;
+        let name = path.file_name().unwrap_or_default();
+        system::remove_directory(root.descriptor(), name).map_err(&failed)
+    }
+
+    /// What a journal says, without working on it; the store must be locked.
+    fn peek(&self, id: &str) -> Result<Option<(Begun, State)>, TransactionError> {
+        let path = self.root.join(id).join(JOURNAL);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(at(&path, "read the journal"))?,
+        };
+        let Some(read) = journal::read(&path, id, &bytes)? else { return Ok(None) };
+        let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
+        let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        let _ = flock(&file, FlockOperation::Unlock);
+        let state = match read.history.last() {
+            _ if running => State::Running,
+            Some(Record::Committed) => State::Committed,
+            Some(Record::RolledBack { .. }) => State::RolledBack,
+            Some(Record::Undone { .. }) => State::Undone,
+            _ => State::Unfinished,
+        };
+        Ok(Some((read.begun, state)))
+    }
+
+    /// One process at a time looks or adds; held for moments only.
+    fn lock(&self) -> Result<Directory, TransactionError> {
+        let directory = self.directory(&self.root)?;
+        flock(directory.descriptor(), FlockOperation::LockExclusive)
+            .map_err(|error| at(&self.root, "lock the store")(error.into()))?;
+        Ok(directory)
+    }
+
+    fn directory(&self, path: &Path) -> Result<Directory, TransactionError> {
+        Directory::open(path).map_err(at(path, "open the directory"))
+    }
+}
+
+/// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.
+fn name_of_now() -> String {
+    let now = jiff::Timestamp::now();
+    let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;
+    format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
+}
+
+/// Random bytes, in hexadecimal.
+pub(super) fn random<const BYTES: usize>() -> Result<String, TransactionError> {
+    let mut bytes = [0; BYTES];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())
+        .map_err(|error| at(Path::new("getrandom"), "draw a name")(error.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,90 @@
+//! Whatever is changed, in whatever order, and wherever it stops: what was there comes back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use samehost_switch::transaction::{FileChange, Intent, Stage, State, Transaction, recover, undo};
+
+use crate::scene::Scene;
+
+/// The files of a tree, by number.
+type Tree = BTreeMap<u8, Vec<u8>>;
+
+fn path(scene: &Scene, file: u8) -> PathBuf {
+    scene.path(["a", "b.conf", "dir/c", "dir/deep/d.conf", "new/e"][usize::from(file % 5)])
+}
+
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..64),
+        1 => prop::collection::vec(any::<u8>(), 4000..9000),
+        1 => (60_000_usize..140_000).prop_map(|length| vec![b'#'; length]),
+    ]
+}
+
+fn trees() -> impl Strategy<Value = Vec<Tree>> {
+    let tree = prop::collection::btree_map(0_u8..5, content(), 0..5);
+    prop::collection::vec(tree, 2..5)
+}
+
+fn read(scene: &Scene) -> Tree {
+    (0..5).filter_map(|file| Some((file, fs::read(path(scene, file)).ok()?))).collect()
+}
+
+fn intent(scene: &Scene, trees: &[Tree]) -> Intent {
+    let stage = |pair: &[Tree]| {
+        let mut changes: Vec<FileChange> = (0..5)
+            .map(|file| FileChange {
+                path: path(scene, file),
+                before: pair[0].get(&file).cloned(),
+                after: pair[1].get(&file).cloned(),
+            })
+            .collect();
+        changes.retain(|change| change.before != change.after);
+        Stage { changes, reloads: vec![] }
+    };
+    Intent { stages: trees.windows(2).map(stage).collect(), ..Intent::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_there_comes_back(trees in trees(), stop in 0_usize..8, way in 0_u8..3) {
+        prop_assume!(trees.windows(2).any(|pair| pair[0] != pair[1]));
+        let scene = Scene::new();
+        for (file, content) in &trees[0] {
+            fs::create_dir_all(path(&scene, *file).parent().unwrap()).unwrap();
+            fs::write(path(&scene, *file), content).unwrap();
+        }
+        let (names, store) = (scene.names(), scene.store());
+        let mut transaction = Transaction::begin(&store, &intent(&scene, &trees)).unwrap();
+        let stages = trees.len() - 1;
+        for stage in 0..stages.min(stop) {
+            transaction.write(stage).unwrap();
+            prop_assert_eq!(read(&scene), trees[stage + 1].clone());
+        }
+        let id = transaction.id().to_owned();
+        match way {
+            0 => prop_assert!(transaction.roll_back(&mut |_| Ok(())).is_complete()),
+            1 => {
+                drop(transaction);
+                recover(&store, &mut |_| Ok(())).unwrap();
+            }
+            _ => {
+                for stage in stages.min(stop)..stages {
+                    transaction.write(stage).unwrap();
+                }
+                transaction.commit().unwrap();
+                prop_assert_eq!(&read(&scene), trees.last().unwrap());
+                prop_assert!(undo(&store, &id, &mut |_| Ok(())).unwrap().is_complete());
+            }
+        }
+        prop_assert_eq!(&read(&scene), &trees[0]);
+        prop_assert_eq!(scene.names(), names);
+        let state = store.list().unwrap()[0].state;
+        prop_assert!(state == State::RolledBack || state == State::Undone);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the checkup says of the programs that run here: how many talk over what, and the few things most worth doing
+//! about it, each with its command. It decides; looking is the scan's, measuring the verb's.
+
+use samehost_model::scan::{Advice, Possible, Scan};
+use samehost_report::saving_in_short;
+
+/// More are a list, and no advice.
+const MOST: usize = 3;
+/// Round trips a second from which on a pair counts as at work.
+const AT_WORK: f64 = 1.0;
+
+/// Something worth doing.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Worth {
+    /// What it is about, and what it would bring.
+    pub about: String,
+    /// The command line that does it, or looks closer.
+    pub command: String,
+}
+
+/// What is here, in a sentence.
+pub fn here(scan: &Scan) -> String {
+    let over_tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
+    let over_unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
+    let known = scan.services.iter().filter(|service| service.kind.is_some()).count();
+    let pairs = match scan.advice.len() {
+        0 => "no program talks to a service over TCP".to_owned(),
+        1 => "1 program talks to a service over TCP".to_owned(),
+        number => format!("{number} programs talk to a service over TCP"),
+    };
+    let also = if scan.as_root { "" } else { "; root sees the others' as well" };
+    format!(
+        "Here now: {pairs} ({over_tcp} connections), {over_unix} connections over Unix sockets, {known} known services{also}."
+    )
+}
+
+/// The things most worth doing, those that save the most first.
+pub fn worth_doing(scan: &Scan) -> Vec<Worth> {
+    let mut all: Vec<&Advice> = scan.advice.iter().filter(|advice| rank(advice).is_some()).collect();
+    let saved = |advice: &Advice| advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high);
+    all.sort_by(|a, b| {
+        (rank(a), a.possible)
+            .cmp(&(rank(b), b.possible))
+            .then_with(|| saved(b).total_cmp(&saved(a)))
+            .then_with(|| b.connections.cmp(&a.connections))
+    });
+    let mut found: Vec<Worth> = Vec::new();
+    for advice in all {
+        let one = in_words(scan, advice);
+        if found.len() < MOST && !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// 0 for what was seen to be worth it, 1 for what is too quiet or too near to tell; none for what is not worth a line.
+fn rank(advice: &Advice) -> Option<u8> {
+    if matches!(advice.possible, Possible::Cannot | Possible::Unknown) {
+        return None;
+    }
+    let is_quiet = advice
+        .traffic
+        .is_none_or(|traffic| traffic.round_trips_per_s + traffic.short_connections_per_s < AT_WORK);
+    match advice.saving {
+        Some(saving) if saving.worth_it => Some(0),
+        Some(saving) if saving.undecided || is_quiet => Some(1),
+        Some(_) => None,
+        None => Some(1),
+    }
+}
+
+fn in_words(scan: &Scan, advice: &Advice) -> Worth {
+    let service = scan.services.get(advice.service);
+    let name = service.map_or("unknown", |service| service.name.as_str());
+    let pair = format!("{} → {name} over {}", advice.client, advice.now);
+    let after = match (advice.possible, advice.obstacles.first()) {
+        (Possible::AfterSetting, Some(obstacle)) => format!(", after a setting ({})", obstacle.code),
+        _ => String::new(),
+    };
+    match (advice.saving, service.and_then(|service| service.kind)) {
+        (Some(saving), Some(kind)) if saving.worth_it => {
+            let gain = if saving.cpu_s_per_day.low > 0.0 {
+                format!("would save {} of CPU time a day", saving_in_short(&saving))
+            } else {
+                format!("would wait {:.0} % less", 100.0 * saving.waiting_part.high)
+            };
+            Worth {
+                about: format!("{pair} {gain} over a Unix socket, at the traffic of this moment{after}."),
+                command: format!("samehost switch {kind} --dry-run"),
+            }
+        }
+        (Some(saving), None) if saving.worth_it => Worth {
+            about: format!("{pair} would gain by a Unix socket; what the service is is not known here."),
+            command: "samehost scan --greet --observe 10s".to_owned(),
+        },
+        _ => Worth {
+            about: format!(
+                "{pair} could use a Unix socket{after}; what that saves could not be told in this moment."
+            ),
+            command: "samehost scan --observe 60s".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{Obstacle, Range, Saving, Service, Traffic, Weight};
+
+    use super::*;
+
+    fn advice(service: usize, saved: Option<f64>, round_trips_per_s: f64) -> Advice {
+        let range = |high: f64| Range { low: high / 2.0, high };
+        Advice {
+            service,
+            client: format!("client{service}"),
+            client_pids: vec![],
+            now: "tcp:127.0.0.1:1".to_owned(),
+            members: vec![],
+            connections: 1,
+            socket: None,
+            possible: Possible::Now,
+            obstacles: vec![],
+            traffic: Some(Traffic { round_trips_per_s, busy_connections: 1, ..Traffic::default() }),
+            saving: saved.map(|seconds| Saving {
+                cpu_us_per_request: range(1.0),
+                cpu_s_per_day: range(seconds),
+                us_per_round_trip: range(1.0),
+                waiting_part: range(0.01),
+                undecided: false,
+                worth_it: seconds > 0.0,
+            }),
+        }
+    }
+
+    fn scan(advice: Vec<Advice>) -> Scan {
+        let service = |kind: Option<&'static str>, name: &str| Service {
+            kind,
+            recognised_by: None,
+            name: name.to_owned(),
+            pid: None,
+            processes: 1,
+            network_namespace: 1,
+            listeners: vec![],
+            connections: 1,
+        };
+        let services =
+            vec![service(Some("redis"), "Redis"), service(Some("mariadb"), "MariaDB"), service(None, "x")];
+        Scan { services, advice, ..Scan::default() }
+    }
+
+    #[test]
+    fn the_largest_savings_come_first_and_three_are_enough() {
+        let few = scan(vec![
+            advice(0, Some(100.0), 50.0),
+            advice(1, Some(900.0), 50.0),
+            advice(2, Some(800.0), 50.0),
+        ]);
+        let found = worth_doing(&few);
+        let commands: Vec<&str> = found.iter().map(|one| one.command.as_str()).collect();
+        assert_eq!(
+            commands,
+            [
+                "samehost switch mariadb --dry-run",
+                "samehost scan --greet --observe 10s",
+                "samehost switch redis --dry-run"
+            ]
+        );
+        assert!(found[0].about.contains("client1 → MariaDB"), "{found:?}");
+        let many =
+            (0..9).map(|at| Advice { client: at.to_string(), ..advice(0, Some(100.0), 50.0) }).collect();
+        assert_eq!(worth_doing(&scan(many)).len(), MOST);
+    }
+
+    #[test]
+    fn what_is_busy_and_saves_nothing_is_left_out_and_what_is_quiet_is_to_be_watched() {
+        assert!(worth_doing(&scan(vec![advice(0, Some(0.0), 50.0)])).is_empty());
+        let quiet = worth_doing(&scan(vec![advice(0, Some(0.0), 0.0)]));
+        assert_eq!(quiet[0].command, "samehost scan --observe 60s");
+        let blocked = Advice { possible: Possible::Cannot, ..advice(0, Some(100.0), 50.0) };
+        assert!(worth_doing(&scan(vec![blocked])).is_empty());
+        let obstacle = Obstacle {
+            code: "permissions",
+            weight: Weight::Setting,
+            found: String::new(),
+            remedy: String::new(),
+        };
+        let later = Advice {
+            possible: Possible::AfterSetting,
+            obstacles: vec![obstacle],
+            ..advice(0, Some(100.0), 50.0)
+        };
+        assert!(worth_doing(&scan(vec![later]))[0].about.contains("after a setting (permissions)"));
+        assert!(here(&scan(vec![])).contains("no program talks to a service over TCP"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Options of `switch`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Exit status: 0 done, or nothing to do; 1 refused or declined, nothing was touched; 2 wrong use; 3 something needed is\nmissing here; 4 it was begun and put back."
+)]
+pub struct SwitchOptions {
+    /// A directory of an application (/var/www/site), configuration files of both sides, or a service that runs (nginx)
+    #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all"])]
+    pub targets: Vec<String>,
+    /// The transport to move to
+    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT", default_value = "unix")]
+    pub to: String,
+    /// Show what would be done, and what is in the way; touch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do it without asking
+    #[arg(long, short)]
+    pub yes: bool,
+    /// The socket to use, where the server has none yet or another than usual
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Have the server stop listening on TCP
+    #[arg(long)]
+    pub close_tcp: bool,
+    /// The user that the application runs as, where no process of it can be seen
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// How a service takes a change that neither systemd nor a signal can tell it: COMMAND, or SERVICE=COMMAND
+    #[arg(long, value_name = "COMMAND")]
+    pub reload: Vec<String>,
+    /// A page that must be served after the change as before: http://127.0.0.1/
+    #[arg(long, value_name = "URL")]
+    pub page: Option<String>,
+    /// Everything that a scan finds worth it, one transaction each
+    #[arg(long, conflicts_with_all = ["targets", "undo", "list", "recover"])]
+    pub all: bool,
+    /// With --all: how long to watch the traffic first
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "10s", requires = "all")]
+    pub observe: Duration,
+    /// Put a switch back, by its name
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover"])]
+    pub undo: Option<String>,
+    /// List the switches that were made
+    #[arg(long, conflicts_with_all = ["targets", "recover"])]
+    pub list: bool,
+    /// End switches that were cut off: put them back, or finish those that were proved
+    #[arg(long, conflicts_with = "targets")]
+    pub recover: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}

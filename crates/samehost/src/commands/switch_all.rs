@@ -1,0 +1,69 @@
+//! `samehost switch --all`: everything that a scan finds worth it, one transaction each.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use samehost_model::scan::{Advice, Possible, Scan};
+
+use super::scan;
+use super::switch::one;
+use crate::cli::SwitchOptions;
+use crate::exit::Ending;
+use crate::{output, signals};
+
+pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let interrupted = signals::watch()?;
+    let scan = scan::look(Some(options.observe), false, options.json, &interrupted)?;
+    let mut targets = BTreeSet::new();
+    for advice in &scan.advice {
+        let who = format!("{} → {}", advice.client, service(&scan, advice));
+        match advice.possible {
+            Possible::Now | Possible::AfterSetting if is_worth_it(advice) => {
+                let found = samehost_switch::configurations(&scan, &advice.client_pids);
+                if found.is_empty() {
+                    output::complain(&format!(
+                        "{who}: no configuration that samehost can edit was found; name it: samehost switch PATH"
+                    ));
+                }
+                targets.extend(found);
+            }
+            Possible::Now | Possible::AfterSetting => {
+                output::complain(&format!(
+                    "{who}: not worth it, with the traffic of the last {:?}",
+                    options.observe
+                ));
+            }
+            Possible::Unknown | Possible::Cannot => {
+                output::complain(&format!("{who}: cannot switch; samehost scan says why"));
+            }
+        }
+    }
+    if targets.is_empty() {
+        output::complain("nothing found that is worth a switch");
+        return Ok(Ending::Done);
+    }
+    let mut worst = Ending::Done;
+    for target in targets {
+        let ending = one(options, &[path(&target)])?;
+        if ending != Ending::Done {
+            worst = ending;
+        }
+        if ending == Ending::Interrupted {
+            break;
+        }
+    }
+    Ok(worst)
+}
+
+fn path(path: &PathBuf) -> String {
+    path.display().to_string()
+}
+
+fn service(scan: &Scan, advice: &Advice) -> String {
+    scan.services.get(advice.service).map_or_else(|| "unknown".to_owned(), |service| service.name.clone())
+}
+
+/// Traffic that was seen and would save something; what no traffic was seen of is not worth touching.
+fn is_worth_it(advice: &Advice) -> bool {
+    advice.saving.is_some_and(|saving| saving.worth_it)
+}

@@ -1,0 +1,165 @@
+//! What the live view shows: the last look, the order, the selected line. Keys and looks change it; it draws nothing
+//! and reads no clock.
+
+use std::cmp::Ordering;
+
+use samehost_model::scan::Scan;
+
+use super::keys::Key;
+use super::rows::{Identity, Row, rows};
+
+/// The order of lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Most bytes first.
+    #[default]
+    Bytes,
+    /// Most connections first.
+    Connections,
+    /// Most CPU time saved a day first.
+    Saving,
+    /// By service and client.
+    Service,
+}
+
+impl Order {
+    fn next(self) -> Self {
+        match self {
+            Order::Bytes => Order::Connections,
+            Order::Connections => Order::Saving,
+            Order::Saving => Order::Service,
+            Order::Service => Order::Bytes,
+        }
+    }
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let bytes = |row: &Row| row.traffic.map_or(-1.0, |traffic| traffic.bytes_per_s);
+        let saved = |row: &Row| row.saving.map_or(f64::NEG_INFINITY, |saving| saving.cpu_s_per_day.high);
+        let first = match self {
+            Order::Bytes => bytes(b).total_cmp(&bytes(a)),
+            Order::Connections => b.connections.cmp(&a.connections),
+            Order::Saving => saved(b).total_cmp(&saved(a)),
+            Order::Service => Ordering::Equal,
+        };
+        first.then_with(|| a.identity().cmp(&b.identity()))
+    }
+}
+
+/// What is shown.
+#[derive(Debug)]
+pub struct State {
+    /// Whether colours are wanted.
+    pub color: bool,
+    /// Seconds from look to look.
+    pub interval_s: f64,
+    /// What the source says of itself.
+    pub status: Option<String>,
+    /// The last look.
+    pub scan: Scan,
+    /// The order of lines.
+    pub order: Order,
+    /// Whether pairs over Unix sockets are shown too.
+    pub with_unix: bool,
+    /// Whether the details of the selected line are shown, and how far they are scrolled.
+    pub details: Option<usize>,
+    /// Lines that the last drawing had room for; a page is as long.
+    pub room: usize,
+    rows: Vec<Row>,
+    /// The line that was chosen, to follow it; none as long as nobody chose.
+    selected: Option<Identity>,
+    /// Where the selection stands.
+    at: usize,
+}
+
+impl State {
+    /// Nothing seen yet.
+    pub fn new(interval_s: f64, color: bool) -> Self {
+        State {
+            color,
+            interval_s,
+            status: None,
+            scan: Scan::default(),
+            order: Order::default(),
+            with_unix: false,
+            details: None,
+            room: 1,
+            rows: Vec::new(),
+            selected: None,
+            at: 0,
+        }
+    }
+
+    /// Takes over a look.
+    pub fn show(&mut self, scan: Scan) {
+        self.scan = scan;
+        self.arrange();
+    }
+
+    /// The lines shown, in their order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The selected line.
+    pub fn selected(&self) -> Option<usize> {
+        (!self.rows.is_empty()).then_some(self.at)
+    }
+
+    /// Does what a key asks for; whether that is to leave.
+    pub fn press(&mut self, key: Key) -> bool {
+        match key {
+            Key::Quit => return true,
+            Key::Back if self.details.is_some() => self.details = None,
+            Key::Back => return true,
+            Key::Details => {
+                self.travel(0);
+                self.details = if self.details.is_none() { self.selected().map(|_| 0) } else { None };
+            }
+            Key::Sort => {
+                self.order = self.order.next();
+                self.arrange();
+            }
+            Key::Unix => {
+                self.with_unix = !self.with_unix;
+                self.arrange();
+            }
+            Key::Calibrate => {}
+            Key::Up => self.travel(-1),
+            Key::Down => self.travel(1),
+            Key::PageUp => self.travel(-(self.room as isize)),
+            Key::PageDown => self.travel(self.room as isize),
+            Key::First => self.travel(isize::MIN),
+            Key::Last => self.travel(isize::MAX),
+        }
+        false
+    }
+
+    /// Moves the selection, or the details where they are open; the drawing stops these at their end.
+    fn travel(&mut self, lines: isize) {
+        if let Some(scrolled) = &mut self.details {
+            *scrolled = scrolled.saturating_add_signed(lines);
+            return;
+        }
+        let last = self.rows.len().saturating_sub(1);
+        self.at = self.at.saturating_add_signed(lines).min(last);
+        self.selected = self.rows.get(self.at).map(Row::identity);
+    }
+
+    fn arrange(&mut self) {
+        self.rows = rows(&self.scan);
+        self.rows.retain(|row| self.with_unix || row.advice.is_some());
+        let order = self.order;
+        self.rows.sort_by(|a, b| order.compare(a, b));
+        let last = self.rows.len().saturating_sub(1);
+        let Some(selected) = &self.selected else {
+            self.at = self.at.min(last);
+            return;
+        };
+        let found = self.rows.iter().position(|row| row.identity() == *selected);
+        if found.is_none() {
+            // What was selected is gone, and so is what the details were about.
+            (self.selected, self.details) = (None, None);
+        }
+        self.at = found.unwrap_or(self.at).min(last);
+    }
+}

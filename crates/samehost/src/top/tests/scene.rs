@@ -1,0 +1,106 @@
+//! A machine as a scan would see it: PHP at Redis and MariaDB over TCP, a log over a Unix socket.
+
+use samehost_model::scan::{
+    Address, Advice, Connection, Obstacle, Possible, Process, Queues, Scan, Service, Socket, SocketKind,
+    SocketState, Traffic, Weight,
+};
+use samehost_scan::{Costs, Measured};
+
+/// What a request costs: twice as much over TCP.
+pub fn costs() -> Costs {
+    let cpu = Measured { tcp: 10.0, ratio_low: 0.5, ratio_high: 0.6 };
+    Costs::of(&[cpu], &[cpu]).unwrap()
+}
+
+/// A machine where nothing talks.
+pub fn nothing() -> Scan {
+    Scan { as_root: true, ..Scan::default() }
+}
+
+fn service(name: &str, kind: &'static str, pid: u32) -> Service {
+    Service {
+        kind: Some(kind),
+        recognised_by: None,
+        name: name.to_owned(),
+        pid: Some(pid),
+        processes: 1,
+        network_namespace: 1,
+        listeners: Vec::new(),
+        connections: 1,
+    }
+}
+
+fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advice {
+    Advice {
+        service,
+        client: "php-fpm8.2".to_owned(),
+        client_pids: vec![100],
+        now: now.to_owned(),
+        members: Vec::new(),
+        connections,
+        socket: Some("unix:/run/redis/redis-server.sock".to_owned()),
+        possible: Possible::AfterSetting,
+        obstacles: vec![Obstacle {
+            code: "permissions",
+            weight: Weight::Setting,
+            found: "user www-data may not write to the socket /run/redis/redis-server.sock (mode 0770, redis:redis)"
+                .to_owned(),
+            remedy: "Add the user to the group and restart the client: usermod -aG redis www-data".to_owned(),
+        }],
+        traffic: Some(Traffic {
+            seconds: 1.0,
+            bytes_per_s,
+            segments_per_s: bytes_per_s / 20.0,
+            round_trips_per_s: bytes_per_s / 40.0,
+            busy_connections: connections,
+            short_connections_per_s: 0.0,
+        }),
+        saving: None,
+    }
+}
+
+fn socket(inode: u64, local: Address, pid: u32) -> Socket {
+    Socket {
+        kind: SocketKind::UnixStream,
+        state: SocketState::Established,
+        inode,
+        network_namespace: 1,
+        local,
+        peer: Address::Unnamed,
+        peer_inode: None,
+        file: None,
+        queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
+        uid: Some(0),
+        kernel_tls: false,
+        pids: vec![pid],
+    }
+}
+
+/// A machine at work.
+pub fn busy() -> Scan {
+    let process = |pid, name: &str| Process { pid, name: name.to_owned(), ..Process::default() };
+    Scan {
+        as_root: true,
+        sockets: vec![
+            socket(1, Address::Unnamed, 100),
+            socket(2, Address::from_sun_path(b"/run/systemd/journal/stdout"), 1),
+        ],
+        processes: vec![process(1, "systemd"), process(100, "php-fpm8.2")],
+        services: vec![
+            service("Redis", "redis", 7),
+            service("MariaDB", "mariadb", 8),
+            service("systemd", "systemd", 1),
+        ],
+        connections: vec![Connection {
+            kind: SocketKind::UnixStream,
+            client: 0,
+            server: 1,
+            service: Some(2),
+        }],
+        advice: vec![
+            advice(0, "tcp:127.0.0.1:6379", 4, 3_120_000.0),
+            advice(1, "tcp:127.0.0.1:3306", 12, 40_000.0),
+        ],
+        ..Scan::default()
+    }
+}

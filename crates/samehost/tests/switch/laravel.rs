@@ -1,0 +1,69 @@
+//! An application with a Laravel-style `.env`: PHP behind nginx, its database on MariaDB, its cache on Redis.
+
+use crate::mariadb::{MariaDb, SECRET};
+use crate::stack::{Stack, free_port, page, wait_for};
+
+/// What the application does with its settings, as Laravel's config/database.php has it.
+const APPLICATION: &str = r#"<?php
+$env = [];
+foreach (file(__DIR__ . '/../.env', FILE_IGNORE_NEW_LINES) as $line) {
+    if (preg_match('/^([A-Z_]+)=(?:"(.*)"|(.*))$/', $line, $m)) {
+        $env[$m[1]] = ($m[2] ?? '') !== '' ? $m[2] : ($m[3] ?? '');
+    }
+}
+$socket = $env['DB_SOCKET'] ?? '';
+$dsn = $socket !== '' ? "mysql:unix_socket=$socket" : "mysql:host={$env['DB_HOST']};port={$env['DB_PORT']}";
+$db = new PDO("$dsn;dbname={$env['DB_DATABASE']}", $env['DB_USERNAME'], stripslashes($env['DB_PASSWORD']));
+echo $db->query("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")->fetchColumn();
+"#;
+
+const CONFIG: &str = "<?php return ['connections' => ['mysql' => ['unix_socket' => env('DB_SOCKET', ''), 'host' => env('DB_HOST', '127.0.0.1')]]];\n";
+
+#[test]
+fn its_env_moves_and_comes_back() {
+    let mut stack = Stack::new();
+    let server = MariaDb::start(&[]);
+    let web = free_port();
+    stack.write("app/public/index.php", APPLICATION);
+    stack.write("app/config/database.php", CONFIG);
+    stack.write("app/composer.json", "{\"require\": {\"laravel/framework\": \"^11.0\"}}\n");
+    stack.write("app/artisan", "#!/usr/bin/env php\n");
+    let env = stack.write(
+        "app/.env",
+        &format!(
+            "APP_NAME=Shop\nAPP_ENV=production\nAPP_KEY=base64:c2VjcmV0IGtleSBvZiB0aGUgYXBwbGljYXRpb24=\n\nDB_CONNECTION=mysql\nDB_HOST=127.0.0.1\nDB_PORT={}\nDB_DATABASE=shop\nDB_USERNAME=by_native\nDB_PASSWORD=\"{SECRET}\"\n\nLOG_CHANNEL=stack\n",
+            server.port
+        ),
+    );
+    let pool = stack.shared("sockets").join("fpm.sock");
+    stack.fpm(&format!("{}\nlisten.owner = www-data", pool.display()));
+    let root = stack.path("app/public");
+    stack.nginx(&format!(
+        "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {}/index.php;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
+        pool.display(),
+        root.display()
+    ));
+    wait_for("the application", || {
+        page(web, "/").filter(|(status, body)| *status == 200 && body.contains("127.0.0.1"))
+    });
+    let before = Stack::facts(&[&env]);
+    let app = stack.path("app").display().to_string();
+    let url = format!("http://127.0.0.1:{web}/");
+
+    let ended = stack.samehost(&["switch", &app, "--page", &url, "--yes"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let text = std::fs::read_to_string(&env).unwrap();
+    assert!(text.contains(&format!("DB_SOCKET={}", server.socket())), "{text}");
+    let (status, host) = page(web, "/").unwrap();
+    assert_eq!((status, host.as_str()), (200, "localhost"), "the server sees a socket");
+
+    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch()]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert_eq!(Stack::facts(&[&env]), before);
+    assert!(page(web, "/").unwrap().1.contains("127.0.0.1"));
+    for said in [&ended, &undone] {
+        for secret in ["hunter2", "c2VjcmV0"] {
+            assert!(!said.both().contains(secret), "{}", said.both());
+        }
+    }
+}

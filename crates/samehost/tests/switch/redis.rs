@@ -1,0 +1,88 @@
+//! Redis and an application: the server gets a socket and the application's URL follows, in one transaction.
+
+use std::process::Command;
+
+use crate::stack::{Stack, free_port, must, wait_for};
+
+const PASSWORD: &str = "hunter2redis";
+
+fn asked(socket: &[&str], words: &[&str]) -> Option<String> {
+    let output = Command::new("redis-cli")
+        .args(socket)
+        .args(["--no-auth-warning", "-a", PASSWORD])
+        .args(words)
+        .output();
+    let output = output.expect("redis-cli must be installed: cargo xtask test");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// A Redis that is restarted by a script, as one without systemd is.
+struct Server<'a> {
+    stack: &'a Stack,
+    port: String,
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        let _ = asked(&["-p", &self.port], &["shutdown", "nosave"]);
+        let socket = self.stack.path("run/redis.sock").display().to_string();
+        let _ = asked(&["-s", &socket], &["shutdown", "nosave"]);
+    }
+}
+
+#[test]
+fn the_server_and_the_application_move_together() {
+    let stack = Stack::new();
+    let port = free_port().to_string();
+    stack.shared("run");
+    let folder = stack.path("").display().to_string();
+    let conf = stack.write(
+        "redis/redis.conf",
+        &format!(
+            "# Redis of this machine\nbind 127.0.0.1\nport {port}\ndaemonize yes\ndir {folder}\nsave \"\"\npidfile {folder}/pid\nlogfile {folder}/redis.log\nrequirepass {PASSWORD}\n# unixsocket /run/redis/redis-server.sock\n"
+        ),
+    );
+    let name = conf.display().to_string();
+    must("redis-server", &[&name]);
+    let server = Server { stack: &stack, port: port.clone() };
+    wait_for("Redis", || asked(&["-p", &port], &["ping"]));
+    let restart = stack.write(
+        "restart",
+        &format!(
+            "#!/bin/sh\nredis-cli -p {port} -a {PASSWORD} --no-auth-warning shutdown nosave >/dev/null 2>&1\nwhile kill -0 $(cat {folder}/pid 2>/dev/null) 2>/dev/null; do sleep 0.05; done\nexec redis-server {name}\n"
+        ),
+    );
+    must("chmod", &["755", &restart.display().to_string()]);
+    stack.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
+    let env = stack.write(
+        "app/.env",
+        &format!("DJANGO_SETTINGS_MODULE=shop.settings\nREDIS_URL=redis://:{PASSWORD}@127.0.0.1:{port}/0\n"),
+    );
+    let before = Stack::facts(&[&conf, &env]);
+    let socket = stack.path("run/redis.sock").display().to_string();
+    let targets = [env.display().to_string(), name.clone()];
+    let reload = format!("redis={}", restart.display());
+
+    let without = stack.samehost(&["switch", &targets[0], &targets[1], "--socket", &socket, "--yes"]);
+    assert_eq!(without.status, 1, "{}", without.both());
+    assert!(without.stdout.contains("--reload 'redis=COMMAND'"), "{}", without.stdout);
+
+    let arguments = ["switch", &targets[0], &targets[1], "--socket", &socket, "--reload", &reload, "--yes"];
+    let ended = stack.samehost(&arguments);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let text = std::fs::read_to_string(&env).unwrap();
+    assert!(text.contains(&socket) && text.contains(PASSWORD), "{text}");
+    assert_eq!(asked(&["-s", &socket], &["ping"]).as_deref(), Some("PONG"));
+    assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"), "TCP stays open");
+
+    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch()]);
+    assert_eq!(undone.status, 0, "{}", undone.both());
+    assert_eq!(Stack::facts(&[&conf, &env]), before);
+    assert!(asked(&["-s", &socket], &["ping"]).is_none());
+    assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"));
+    for said in [&without, &ended, &undone] {
+        assert!(!said.both().contains("hunter2"), "{}", said.both());
+    }
+    drop(server);
+}

@@ -1,0 +1,46 @@
+//! What is refused before anything is touched, with the one command that helps.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::stack::{Stack, page};
+use crate::wordpress::Site;
+
+fn assert_untouched(
+    site: &Site,
+    before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>,
+) {
+    assert_eq!(&Stack::facts(&[&site.config]), before);
+    assert_eq!(page(site.web, "/").unwrap().0, 200);
+    let list = site.stack.samehost(&["switch", "--list"]);
+    assert!(list.stdout.contains("No switch was made yet"), "{}", list.both());
+}
+
+#[test]
+fn an_account_that_is_only_there_for_tcp_is_seen_before() {
+    let site = Site::make("only_tcp");
+    let before = Stack::facts(&[&site.config]);
+    let refused = site.stack.samehost(&["switch", &site.root(), "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.both());
+    let said = refused.stdout.replace("\n", " ");
+    assert!(said.contains("CREATE USER 'only_tcp'@'localhost'"), "{said}");
+    assert!(!refused.both().contains("hunter2"));
+    assert_untouched(&site, &before);
+}
+
+#[test]
+fn a_directory_that_php_may_not_enter_is_seen_before() {
+    let site = Site::make("app");
+    let before = Stack::facts(&[&site.config]);
+    let socket = site.server.socket();
+    let folder = Path::new(&socket).parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = site.stack.samehost(&["switch", &site.root(), "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.both());
+    let said = refused.stdout.replace("\n", " ");
+    for words in ["may not pass through the directory", "www-data", "chmod"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_untouched(&site, &before);
+}

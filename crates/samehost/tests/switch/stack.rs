@@ -1,0 +1,263 @@
+//! Servers with configurations in a directory of the test's own; gone with the test.
+#![allow(dead_code, reason = "each test uses its own part")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Everything of a file that a switch has to leave, or to bring back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) mode: u32,
+    pub(crate) owner: (u32, u32),
+    pub(crate) attributes: BTreeMap<String, Vec<u8>>,
+    pub(crate) modified: (i64, i64),
+}
+
+/// How a command ended.
+pub(crate) struct Ended {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn of(output: &Output) -> Self {
+        Ended {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub(crate) fn both(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+}
+
+/// A directory with servers. Root makes it below /srv: other users may pass, and a disk keeps extended attributes.
+pub(crate) struct Stack {
+    directory: tempfile::TempDir,
+    servers: Vec<Child>,
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        for server in self.servers.iter_mut().rev() {
+            let _ = kill_process(Pid::from_child(server), Signal::TERM);
+            let _ = server.wait();
+        }
+    }
+}
+
+impl Stack {
+    pub(crate) fn new() -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests start servers of several users: run them as root"
+        );
+        let directory = tempfile::Builder::new().prefix("samehost-switch-").tempdir_in("/srv").unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(directory.path().join("state")).unwrap();
+        Stack { directory, servers: Vec::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A directory that www-data may write to, for sockets.
+    pub(crate) fn shared(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// `samehost` with a state directory of this stack.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
+        command
+            .args(arguments)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("state"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn samehost(&self, arguments: &[&str]) -> Ended {
+        Ended::of(&self.command(arguments).output().unwrap())
+    }
+
+    /// Starts a server in the foreground.
+    pub(crate) fn start(&mut self, program: &str, arguments: &[&str]) -> u32 {
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let server = Command::new(program)
+            .args(arguments)
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}; cargo xtask test installs it"));
+        self.servers.push(server);
+        self.servers.last().unwrap().id()
+    }
+
+    /// What the servers wrote.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Starts nginx with these lines inside `http`; its configuration is `nginx/nginx.conf`.
+    pub(crate) fn nginx(&mut self, http: &str) -> PathBuf {
+        let folder = self.path("nginx");
+        fs::create_dir_all(&folder).unwrap();
+        let at = folder.display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("    {name}_temp_path {at}/{name};\n"))
+            .concat();
+        let file = self.write(
+            "nginx/nginx.conf",
+            &format!(
+                "user www-data;\nworker_processes 1;\ndaemon off;\npid {at}/pid;\nerror_log stderr;\nevents {{ worker_connections 64; }}\nhttp {{\n    access_log off;\n{temporary}{http}\n}}\n"
+            ),
+        );
+        let name = file.display().to_string();
+        self.start("nginx", &["-p", &at.to_string(), "-c", &name, "-e", "stderr"]);
+        file
+    }
+
+    /// Starts PHP-FPM with one pool that listens at `listen`; its configuration is `php/php-fpm.conf`, the pool's
+    /// `php/pool.d/www.conf`.
+    pub(crate) fn fpm(&mut self, listen: &str) -> PathBuf {
+        let pool = self.write(
+            "php/pool.d/www.conf",
+            &format!(
+                "; the pool of this site\n[www]\nuser = www-data\ngroup = www-data\nlisten = {listen}\nlisten.allowed_clients = 127.0.0.1\npm = static\npm.max_children = 2\nping.path = /ping\n"
+            ),
+        );
+        let main = self.write(
+            "php/php-fpm.conf",
+            &format!(
+                "[global]\ndaemonize = no\nerror_log = /proc/self/fd/2\nsystemd_interval = 0\ninclude = {}/*.conf\n",
+                pool.parent().unwrap().display()
+            ),
+        );
+        let name = main.display().to_string();
+        self.start(&php_fpm(), &["--nodaemonize", "--fpm-config", &name]);
+        pool
+    }
+
+    /// Everything of these files.
+    pub(crate) fn facts(paths: &[&Path]) -> BTreeMap<PathBuf, Facts> {
+        paths.iter().map(|path| (path.to_path_buf(), facts(path))).collect()
+    }
+
+    /// Every file below a directory of this stack whose text has these words.
+    pub(crate) fn files_with(&self, words: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.path("state")];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(words) {
+                    found.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    /// The name of the only switch so far.
+    pub(crate) fn only_switch(&self) -> String {
+        let ended = self.samehost(&["switch", "--list", "--json"]);
+        let entries: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
+        entries[0]["id"].as_str().unwrap().to_owned()
+    }
+}
+
+fn facts(path: &Path) -> Facts {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    let mut names = vec![0u8; 4096];
+    let length = rustix::fs::llistxattr(path, &mut names).unwrap();
+    let attributes = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(|name| {
+        let name = String::from_utf8(name.to_vec()).unwrap();
+        let mut value = vec![0u8; 4096];
+        let length = rustix::fs::lgetxattr(path, name.as_str(), &mut value).unwrap();
+        value.truncate(length);
+        (name, value)
+    });
+    Facts {
+        attributes: attributes.collect(),
+        bytes: fs::read(path).unwrap(),
+        mode: metadata.mode(),
+        owner: (metadata.uid(), metadata.gid()),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+    }
+}
+
+/// A port that nobody listens at.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn php_fpm() -> String {
+    let mut found: Vec<PathBuf> =
+        fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")));
+    found.sort();
+    found.pop().expect("PHP-FPM must be installed: cargo xtask test").display().to_string()
+}
+
+/// Status and body of a page; none where nobody answers.
+pub(crate) fn page(port: u16, target: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    write!(stream, "GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let status = text.split(' ').nth(1)?.parse().ok()?;
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
+    Some((status, body))
+}
+
+/// Waits until something holds; polls, for there is nothing to wait on.
+pub(crate) fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = holds() {
+            return found;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn must(program: &str, arguments: &[&str]) -> String {
+    let output =
+        Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
