@@ -56,10 +56,10 @@ pub(super) fn edits(
             return Err(editing.refuse(format!("{other} cannot be written here"), "choose a socket's path"));
         }
     }
-    if let Some(backlog) = goal.backlog.filter(|_| listens) {
-        if editing.value("back-log").and_then(|value| value.parse().ok()) != Some(backlog) {
-            editing.set("back-log", &backlog.to_string())?;
-        }
+    if let Some(backlog) = goal.backlog.filter(|_| listens)
+        && editing.value("back-log").and_then(|value| value.parse().ok()) != Some(backlog)
+    {
+        editing.set("back-log", &backlog.to_string())?;
     }
     editing.hold(editor, file)?;
     Ok(editing.edits)

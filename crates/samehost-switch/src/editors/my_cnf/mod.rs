@@ -256,10 +256,10 @@ fn listening(options: &Options, block: &Block, reading: &mut Reading) {
         let at = options.last(SERVER, "port").or_else(|| options.last(SERVER, "bind-address"));
         reading.settings.push(setting("server, port", endpoint, at));
     }
-    if let Some(entry) = socket(options, SERVER) {
-        if let Some(endpoint) = unix(entry) {
-            reading.settings.push(setting("server, socket", endpoint, Some(entry)));
-        }
+    if let Some(entry) = socket(options, SERVER)
+        && let Some(endpoint) = unix(entry)
+    {
+        reading.settings.push(setting("server, socket", endpoint, Some(entry)));
     }
 }
 

@@ -31,7 +31,7 @@ impl Editor for PgHba {
     }
 
     fn recognises(&self, path: &Path, _: &[u8]) -> bool {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pg_hba") && !name.is_empty())
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pg_hba"))
     }
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
@@ -140,6 +140,30 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
         reading.settings.push(tcp);
         reading.settings.extend(unix.filter(|unix| reading.settings.iter().all(|one| one.name != unix.name)));
     }
+    for record in records.iter().filter(|record| record.kind == "local" && !record.has_options) {
+        let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else { continue };
+        let first = first_local(records, database, user).map(|(first, _)| first.line.number);
+        if first != Some(record.line.number) || !METHODS.contains(&record.method.as_str()) {
+            continue;
+        }
+        let name = format!("local {} {}", record.database.written, record.user.written);
+        if reading.settings.iter().any(|one| one.name == name) {
+            continue;
+        }
+        reading.settings.push(Setting {
+            spelled: format!("{name} {}", record.method),
+            name,
+            role: Role::Listens,
+            protocol: Protocol::Postgres,
+            endpoint: socket.clone(),
+            file: file.to_owned(),
+            line: record.line.number,
+            user: Some(user.to_owned()),
+            password: None,
+            database: Some(database.to_owned()),
+            backlog: None,
+        });
+    }
     reading
 }
 
@@ -179,10 +203,15 @@ fn understood<'a>(
     {
         return stop(format!("line {} may decide about this login before it", earlier.line.number));
     }
-    if let Some((local, Meets::Yes)) =
-        first_local(records, database, user).filter(|(local, _)| local.method == "reject")
-    {
-        return stop(format!("line {} refuses this login on the socket on purpose", local.line.number));
+    if let Some((local, Meets::Yes)) = first_local(records, database, user) {
+        // Programs of the machine may log in by their user's name, which a password would end.
+        let by_name = local.user.name() == Some(user) && matches!(local.method.as_str(), "peer" | "ident");
+        if local.method == "reject" || by_name {
+            return stop(format!(
+                "line {} decides about this login on the socket, on purpose",
+                local.line.number
+            ));
+        }
     }
     Ok((database, user))
 }
@@ -197,48 +226,104 @@ fn edits(
 ) -> Result<Vec<Edit>, Refusal> {
     let records = records(file, text)?;
     let stop = |reason: &str, by_hand: &str| Err(refuse(file, setting.line, reason, by_hand));
-    let (_, socket) = places(file, files);
-    let is_tcp = matches!(setting.endpoint, Endpoint::Tcp { .. });
     if goal.endpoint == setting.endpoint {
         return Ok(Vec::new());
     }
-    if !is_tcp {
-        return stop(
-            "a login on the socket is not taken away: others may use it",
-            "the record for TCP is there; remove the `local` one if nobody needs it",
-        );
-    }
-    if goal.endpoint != socket {
-        let by_hand = format!("use {socket}, or change postgresql.conf first");
-        return stop(&format!("the server's socket is {socket}"), &by_hand);
-    }
-    let found = reading(file, files, &records);
-    let there = found
-        .settings
-        .iter()
-        .any(|one| one.endpoint == socket && one.user == setting.user && one.database == setting.database);
     let Some(record) = records.iter().find(|record| record.line.number == setting.line) else {
         return stop("the record is gone", "look at the file again");
     };
-    let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else {
+    let (Some(database), Some(user)) = (setting.database.as_deref(), setting.user.as_deref()) else {
         return stop("the record is not for one login", "write `local DATABASE USER METHOD`");
     };
-    let mut edits = Vec::new();
-    if !there {
-        let new = |like: &Line| local(&text[like.range.clone()], record);
-        edits.push(match first_local(&records, database, user) {
-            Some((above, _)) => insert_above(file, text, &above.line, &new(&above.line)),
-            None => match records.iter().rfind(|record| record.kind == "local") {
-                Some(last) => insert_below(file, text, &last.line, &new(&last.line)),
-                None => insert_above(file, text, &record.line, &new(&record.line)),
-            },
-        });
+    let own = record.database.name() == Some(database) && record.user.name() == Some(user);
+    if !own || !METHODS.contains(&record.method.as_str()) {
+        let by_hand = "write a record for this login alone, and one for the other transport";
+        return stop("the record is for several logins: others may use it", by_hand);
     }
+    let found = reading(file, files, &records);
+    let there = found.settings.iter().any(|one| {
+        let same = one.user == setting.user && one.database == setting.database;
+        same && one.endpoint == goal.endpoint
+    });
+    let (_, socket) = places(file, files);
+    let new = match &goal.endpoint {
+        Endpoint::Tcp { host, .. } if !there => {
+            Some(to_tcp(file, files, text, &records, record, host, &goal.endpoint)?)
+        }
+        Endpoint::Tcp { .. } => None,
+        to if *to != socket => {
+            let by_hand = format!("use {socket}, or change postgresql.conf first");
+            return stop(&format!("the server's socket is {socket}"), &by_hand);
+        }
+        // A record for all may let it in already; without the one for TCP it needs its own.
+        _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
+    };
+    let mut edits: Vec<Edit> = new.into_iter().collect();
     if !goal.stays {
         let start = record.line.range.start;
         edits.push(Edit::new(file, start..start, "# "));
     }
     Ok(edits)
+}
+
+/// The record that lets a login in on the socket; none where it has one of its own.
+fn to_unix(
+    file: &Path,
+    text: &[u8],
+    records: &[Record],
+    record: &Record,
+    database: &str,
+    user: &str,
+) -> Option<Edit> {
+    let new = |like: &Line| local(&text[like.range.clone()], record);
+    Some(match first_local(records, database, user) {
+        Some((first, _)) if passes(first, &record.method) && first.user.name() == Some(user) => return None,
+        Some((above, _)) => insert_above(file, text, &above.line, &new(&above.line)),
+        None => match records.iter().rfind(|record| record.kind == "local") {
+            Some(last) => insert_below(file, text, &last.line, &new(&last.line)),
+            None => insert_above(file, text, &record.line, &new(&record.line)),
+        },
+    })
+}
+
+/// The record that lets a login of the socket in over TCP from this machine.
+fn to_tcp(
+    file: &Path,
+    files: &dyn Files,
+    text: &[u8],
+    records: &[Record],
+    record: &Record,
+    host: &str,
+    goal: &Endpoint,
+) -> Result<Edit, Refusal> {
+    let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
+    let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
+    let by_hand =
+        format!("write `host {database} {user} {network} {method}` above the first record that fits");
+    let stop = |reason: &str| Err(refuse(file, record.line.number, reason, by_hand.as_str()));
+    if lines::tcp(host, places(file, files).0).as_ref() != Some(goal) || !matches!(host, "127.0.0.1" | "::1")
+    {
+        return stop("the server is not reached there");
+    }
+    let names = (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
+    let first = records
+        .iter()
+        .find(|one| one.loopback(host) != Meets::No && one.meets(names.0, names.1) != Meets::No);
+    if first.is_some_and(|first| first.method == "reject") {
+        return stop("a record refuses this login over TCP on purpose");
+    }
+    let like = &text[first.unwrap_or(record).line.range.clone()];
+    let new = if like.contains(&b'\t') {
+        format!("host\t{database}\t{user}\t{network}\t{method}")
+    } else if like.starts_with(b"local   ") || like.starts_with(b"host    ") {
+        format!("host    {database:<15} {user:<15} {network:<23} {method}")
+    } else {
+        format!("host {database} {user} {network} {method}")
+    };
+    Ok(match first {
+        Some(above) => insert_above(file, text, &above.line, &new),
+        None => insert_below(file, text, &records.last().unwrap_or(record).line, &new),
+    })
 }
 
 /// A record for the socket, in the columns of another line.

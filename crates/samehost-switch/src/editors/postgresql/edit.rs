@@ -32,8 +32,8 @@ pub(super) fn edits(
     let text = lines::read(file, files)?;
     let mut editing = Editing { file, text, listening, setting, goal, edits: Vec::new() };
     match &goal.endpoint {
-        Endpoint::Unix(_) => editing.to_unix()?,
-        Endpoint::Tcp { host, port } => editing.to_tcp(host, *port)?,
+        Endpoint::Unix(_) => editing.listen_unix()?,
+        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
         other => {
             return Err(
                 editing.refuse(format!("the server is not told {other} here"), "choose a socket's path")
@@ -56,7 +56,7 @@ impl Editing<'_> {
         matches!(self.setting.endpoint, Endpoint::Tcp { .. })
     }
 
-    fn to_unix(&mut self) -> Result<(), Refusal> {
+    fn listen_unix(&mut self) -> Result<(), Refusal> {
         let (goal, port) = (self.goal, self.listening.port);
         let by_hand = "add the socket's directory to unix_socket_directories";
         let path = socket_path(&goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
@@ -166,7 +166,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    fn to_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
         let host = listening_host(host);
         let by_hand = format!("write `listen_addresses = '{host}'` and `port = {port}`");
         if self.setting.endpoint == self.goal.endpoint {

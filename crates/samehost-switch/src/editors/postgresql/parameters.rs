@@ -144,7 +144,7 @@ pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static
     }
     let value = utf8(&text[from..at]).ok_or("its value is not UTF-8");
     // Only the connection parameters must be UTF-8; the rest may be in any encoding.
-    let value = value.map_or_else(|_| String::new(), |value| value.to_owned());
+    let value = value.map_or_else(|_| String::new(), ToOwned::to_owned);
     let value = if value.starts_with('\'') { unquoted(&value) } else { value };
     Ok(Some((name, value, from..at)))
 }

@@ -36,8 +36,8 @@ pub(super) fn edits(
     let text = lines::read(file, files)?;
     let mut editing = Editing { file, files, text, configuration, setting, goal, edits: Vec::new() };
     match &goal.endpoint {
-        Endpoint::Unix(_) => editing.to_unix()?,
-        Endpoint::Tcp { host, port } => editing.to_tcp(host, *port)?,
+        Endpoint::Unix(_) => editing.listen_unix()?,
+        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
         other if *other == setting.endpoint => {}
         other => {
             return Err(
@@ -57,7 +57,7 @@ impl Editing<'_> {
         refuse(&self.setting.file, self.setting.line, reason, by_hand)
     }
 
-    fn to_unix(&mut self) -> Result<(), Refusal> {
+    fn listen_unix(&mut self) -> Result<(), Refusal> {
         let goal = self.goal;
         let path = socket_path(&goal.endpoint).map_err(|reason| {
             self.refuse(reason, "choose a path such as /run/redis/redis.sock, and write `unixsocket PATH`")
@@ -154,7 +154,7 @@ impl Editing<'_> {
         }
     }
 
-    fn to_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
         let configuration = self.configuration;
         let present = configuration.port("port", 6379);
         let (hosts, same) = (configuration.hosts(), configuration.host() == lines::listening_host(host));

@@ -346,7 +346,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
         .into_iter()
         .filter(|entry| {
             let name = entry.file_name().unwrap_or_default().to_string_lossy();
-            matches(last.as_bytes(), name.as_bytes()) && !(name.starts_with('.') && !last.starts_with('.'))
+            matches(last.as_bytes(), name.as_bytes()) && (last.starts_with('.') || !name.starts_with('.'))
         })
         .collect())
 }
