@@ -17,6 +17,7 @@ mod observe;
 mod predict;
 mod proc;
 mod service;
+mod shape;
 mod target;
 mod verify;
 
@@ -28,7 +29,8 @@ pub use greet::greet;
 pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
 pub use known::{KNOWN, Known, UnixSocket, known_service};
 pub use observe::{Observer, observe};
-pub use predict::{Costs, Measured, predict};
+pub use predict::{Costs, Measured, predict, predict_one};
+pub use shape::{Shape, shape};
 pub use target::{Target, TargetError, without_password};
 pub use verify::{VerifyError, expect, verify};
 

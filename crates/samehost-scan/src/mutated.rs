@@ -13,7 +13,10 @@ use crate::diag::fuzzed;
 use crate::proc::{fuzzed as proc_fuzzed, net_table, status::Status, users::Names};
 
 /// Cases of each property, where the environment does not say.
-const CASES: u32 = 20_000;
+const CASES: u32 = 5000;
+
+/// The most of a file that is bent.
+const MOST_OF_FILE: usize = 4096;
 
 /// One change to bytes.
 #[derive(Clone, Debug)]
@@ -109,6 +112,10 @@ static CAPTURED: LazyLock<Captured> = LazyLock::new(|| {
     let mut files: Vec<Vec<u8>> =
         names.iter().filter_map(|name| std::fs::read(format!("/proc/self/{name}")).ok()).collect();
     files.push(std::fs::read("/etc/passwd").unwrap_or_default());
+    for file in &mut files {
+        // Tables of a busy machine are long, and each of their lines is like the others.
+        file.truncate(MOST_OF_FILE);
+    }
     drop((server, tcp6, udp, unix, pair));
     Captured { datagrams, files }
 });

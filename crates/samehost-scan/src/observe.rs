@@ -1,6 +1,6 @@
 //! Measures traffic: the counters of every TCP connection at two moments, from the kernel. No packet is captured.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use samehost_model::scan::{Advice, ReadBy, Scan, SocketState, Traffic};
 use crate::advice;
 use crate::diag::{Activity, Counters, Diag};
 use crate::namespaces;
+use crate::proc::cpu_time;
 
 /// How long the kernel keeps a closed connection's socket (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
@@ -24,6 +25,8 @@ type Key = (u64, SocketAddr, SocketAddr);
 struct Look {
     at: Instant,
     counters: HashMap<Key, Counters>,
+    /// CPU time of the processes at either end of advised connections, in seconds.
+    cpu_s: HashMap<u32, f64>,
     /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
     closed: Vec<(Key, u32)>,
 }
@@ -67,11 +70,65 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look) {
         traffic.short_connections_per_s = short.get(&advice.service).copied().unwrap_or(0.0);
         advice.traffic = Some(traffic);
     }
+    add_cpu(scan, &mut all, before, after, seconds);
     scan.advice = all;
 }
 
+/// One end of a connection.
+#[derive(Clone, Copy)]
+enum End {
+    Client,
+    Server,
+}
+
+/// The processes that hold an end of a pair's connections.
+fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
+    let members = advice.members.iter().filter_map(|at| scan.connections.get(*at));
+    let sockets = members.filter_map(|one| {
+        scan.sockets.get(match end {
+            End::Client => one.client,
+            End::Server => one.server,
+        })
+    });
+    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
+}
+
+/// Adds the CPU time of a request at both ends. What a service did is divided by the requests of all its pairs.
+fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
+    let used = |pids: &BTreeSet<u32>| {
+        let one = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);
+        let each: Option<Vec<f64>> = pids.iter().map(one).collect();
+        each.filter(|each| !each.is_empty()).map(|each| each.iter().sum::<f64>())
+    };
+    let rate = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.round_trips_per_s);
+    let mut of_service: HashMap<usize, (f64, BTreeSet<u32>)> = HashMap::new();
+    for advice in all.iter() {
+        let service = of_service.entry(advice.service).or_default();
+        service.0 += rate(advice);
+        service.1.extend(ends(scan, advice, End::Server));
+    }
+    let a_request = |used_s: Option<f64>, per_s: f64| {
+        used_s.filter(|_| per_s > 0.0).map(|used_s| 1e6 * used_s / (per_s * seconds))
+    };
+    for advice in all {
+        let client = a_request(used(&ends(scan, advice, End::Client)), rate(advice));
+        let server = of_service.get(&advice.service).and_then(|(per_s, pids)| a_request(used(pids), *per_s));
+        if let Some(traffic) = &mut advice.traffic {
+            (traffic.client_cpu_us_per_request, traffic.server_cpu_us_per_request) = (client, server);
+        }
+    }
+}
+
 fn look(scan: &Scan) -> Look {
-    let mut look = Look { at: Instant::now(), counters: HashMap::new(), closed: Vec::new() };
+    let mut look =
+        Look { at: Instant::now(), counters: HashMap::new(), cpu_s: HashMap::new(), closed: Vec::new() };
+    let ends = scan
+        .advice
+        .iter()
+        .flat_map(|advice| [ends(scan, advice, End::Client), ends(scan, advice, End::Server)]);
+    for pid in ends.flatten().collect::<BTreeSet<u32>>() {
+        look.cpu_s.extend(cpu_time::read(pid).map(|seconds| (pid, seconds)));
+    }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
         let path = match (&space.pid, &space.name) {
             _ if space.own => None,

@@ -1,7 +1,7 @@
 //! What a switch would save: observed traffic × what a request costs over each transport on this machine. Pure; the
-//! arithmetic is explained in docs/method.md, section 13.
+//! arithmetic is explained in docs/method.md, section 14.
 
-use samehost_model::scan::{Range, Saving, Scan, Traffic};
+use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 
 /// Savings of CPU time below this part of one CPU are not worth a change.
 const CPU_THRESHOLD: f64 = 0.005;
@@ -52,8 +52,13 @@ fn span(measured: &[Measured]) -> Option<Range> {
 /// Predicts for every piece of advice that has traffic and could be followed.
 pub fn predict(scan: &mut Scan, costs: &Costs) {
     for advice in &mut scan.advice {
-        advice.saving = advice.traffic.map(|traffic| saving(&traffic, costs));
+        predict_one(advice, costs);
     }
+}
+
+/// Predicts for one piece of advice, with the costs of traffic of its shape.
+pub fn predict_one(advice: &mut Advice, costs: &Costs) {
+    advice.saving = advice.traffic.map(|traffic| saving(&traffic, costs));
 }
 
 fn saving(traffic: &Traffic, costs: &Costs) -> Saving {

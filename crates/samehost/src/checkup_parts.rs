@@ -14,7 +14,7 @@ pub struct Part {
     /// Name of the workload.
     pub workload: &'static str,
     /// Its parameters that differ from their defaults.
-    pub parameters: &'static [(&'static str, &'static str)],
+    pub parameters: Vec<(&'static str, String)>,
     /// Connections; none for the workload's default.
     pub connections: Vec<u32>,
     /// Size of a message.
@@ -55,6 +55,7 @@ fn part(
 ) -> Part {
     let line = PartLine { label: label.to_owned(), kind, metric, connections: None };
     let connections = connections.into_iter().collect();
+    let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     Part { workload, parameters, connections, size, lines: vec![line], installed: false }
 }
 
@@ -82,7 +83,11 @@ fn server(workload: &'static dyn Workload) -> Part {
     };
     Part {
         workload: workload.name(),
-        parameters: workload.checkup_parameters(),
+        parameters: workload
+            .checkup_parameters()
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect(),
         connections: vec![1, MANY],
         size: None,
         lines: vec![

@@ -338,6 +338,9 @@ pub struct ServeOptions {
     /// Pause after each accept, to play a busy server
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub accept_delay: Option<Duration>,
+    /// CPU time that echo spends on all that it reads, to play a server with work to do
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub work: Option<Duration>,
     /// Serve the one connection handed over on standard input
     #[arg(long, hide = true)]
     pub inherited: Option<Transport>,

@@ -100,6 +100,8 @@ pub struct ServeOptions {
     pub mode: u32,
     /// Pause after each accept, to play a busy server.
     pub accept_delay: Option<Duration>,
+    /// CPU time that echo spends on all that it reads; none for no work.
+    pub work: Option<Duration>,
 }
 
 impl Server {
@@ -126,6 +128,9 @@ impl Server {
     /// # Errors
     /// When accepting fails for good.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
+        if let Some(work) = options.work {
+            responder::set_work(work);
+        }
         if let Some(run) = self.run {
             return run(listening, options);
         }

@@ -85,6 +85,11 @@ pub struct Traffic {
     pub segments_per_s: f64,
     /// Estimated requests with their replies: the smaller number of segments with data of the two directions.
     pub round_trips_per_s: f64,
+    /// CPU time of the client's processes, microseconds a round trip, where it could be seen.
+    pub client_cpu_us_per_request: Option<f64>,
+    /// CPU time of the processes at the server's end, microseconds a round trip of all local TCP clients; too much where
+    /// they also serve others.
+    pub server_cpu_us_per_request: Option<f64>,
     /// Connections that carried data.
     pub busy_connections: u32,
     /// Estimated short connections that came and went, by those the kernel keeps in TIME_WAIT for 60 s.

@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod command_line;
+pub(crate) mod cpu_time;
 pub(crate) mod descriptors;
 pub(crate) mod net_table;
 pub(crate) mod status;
@@ -43,7 +44,7 @@ pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
 pub(crate) fn fuzzed(bytes: &[u8]) {
     let words = command_line::parse(bytes);
     assert!(words.len() <= bytes.len() + 1);
-    let _ = cgroup::parse(bytes);
+    let _ = (cgroup::parse(bytes), cpu_time::parse(bytes));
     let _ = descriptors::inode_of(bytes);
 }
 

@@ -175,7 +175,7 @@ pub(super) fn measure(
         .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
     let mut parameters: Parameters =
         workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
-    parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     let wishes = if part.installed {
         // Two points in a share of time: short trials, and as few blocks as a verdict can do with.
         let trial_time = Some(Duration::from_millis(70));

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_model::Report;
 use samehost_model::scan::Scan;
+use samehost_model::scan::{Possible, Scan};
 use samehost_report::FindingKind;
-use samehost_scan::{Costs, Measured};
+use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 
 use super::checkup::measure;
 use crate::checkup_parts::{Part, PartLine};
@@ -25,6 +26,10 @@ const CALIBRATION: &[(u32, FindingKind, &str, &str)] = &[
 ];
 /// Time for each part of the calibration.
 const CALIBRATION_TIME: Duration = Duration::from_secs(6);
+/// Time for the part that only shows what the transport itself takes.
+const BARE_TIME: Duration = Duration::from_secs(4);
+/// The busiest pairs are measured each in its own shape; the rest is priced by the common calibration.
+const MOST_SHAPES: usize = 3;
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
@@ -33,6 +38,21 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
+    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
+    if options.greet {
+        samehost_scan::greet(&mut scan);
+    }
+    samehost_scan::advise(&mut scan);
+    if let Some(period) = options.observe {
+        samehost_scan::observe(&mut scan, period, &interrupted);
+        if !scan.advice.is_empty()
+            && !interrupted.load(Ordering::Relaxed)
+            && let Some(costs) = calibrate(&interrupted, options.quiet)?
+        {
+            samehost_scan::predict(&mut scan, &costs);
+            price_by_shape(&mut scan, &interrupted, options.quiet)?;
+        }
+    }
     let mut bytes = Vec::new();
     if options.json {
         serde_json::to_writer(&mut bytes, &scan)?;
@@ -75,15 +95,7 @@ pub(super) fn look(
 pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
-        let line = PartLine { label: label.into(), kind, metric, connections: None };
-        let part = Part {
-            workload: "raw",
-            parameters: &[],
-            connections: vec![connections],
-            size: Some(128),
-            lines: vec![line],
-            installed: false,
-        };
+        let part = part(label, kind, connections, 128, Vec::new());
         let report = measure(&part, CALIBRATION_TIME, fresh_seed(), interrupted, quiet)?;
         cpu.extend(measured(&report, "total_cpu_per_op"));
         if kind == FindingKind::RoundTrip {
@@ -91,6 +103,66 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
         }
     }
     Ok(Costs::of(&cpu, &latency))
+}
+
+fn part(
+    label: &str,
+    kind: FindingKind,
+    connections: u32,
+    size: u64,
+    parameters: Vec<(&'static str, String)>,
+) -> Part {
+    let line = PartLine { label: label.into(), kind, metric: "latency_mean", connections: None };
+    let connections = vec![connections];
+    Part { workload: "raw", parameters, connections, size: Some(size), lines: vec![line], installed: false }
+}
+
+/// Prices the busiest pairs each with a measurement of its own shape.
+fn price_by_shape(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<()> {
+    let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
+    for (at, advice) in scan.advice.iter().enumerate() {
+        let rate = advice.traffic.map_or(0.0, |traffic| traffic.round_trips_per_s);
+        if advice.possible != Possible::Cannot {
+            shapes.extend(shape(scan, advice).map(|shape| (at, rate, shape)));
+        }
+    }
+    shapes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    for (at, _, shape) in shapes.into_iter().take(MOST_SHAPES) {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        if let Some(costs) = calibrate_shape(&shape, interrupted, quiet)?
+            && let Some(advice) = scan.advice.get_mut(at)
+        {
+            predict_one(advice, &costs);
+        }
+    }
+    Ok(())
+}
+
+/// Measures requests of this shape: first without work, to see what the transport itself takes, then with the rest of
+/// the pair's CPU time as the server's work. That decides who sleeps, and waking up is most of what a request costs.
+fn calibrate_shape(
+    shape: &Shape,
+    interrupted: &Arc<AtomicBool>,
+    quiet: bool,
+) -> anyhow::Result<Option<Costs>> {
+    let model = ("server", if shape.by_threads { "threads" } else { "epoll" }.to_owned());
+    let run = |label: &str, time, parameters| {
+        let part = part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters);
+        measure(&part, time, fresh_seed(), interrupted, quiet)
+    };
+    let bare = run("what requests of this shape cost here", BARE_TIME, vec![model.clone()])?;
+    let own_us = measured(&bare, "total_cpu_per_op").map_or(0.0, |measured| measured.tcp);
+    let work_us = (shape.cpu_us_per_request - own_us).round();
+    let report = if work_us >= 1.0 {
+        let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
+        run("what they cost beside the service's work", CALIBRATION_TIME, parameters)?
+    } else {
+        bare
+    };
+    let of = |metric: &str| measured(&report, metric).into_iter().collect::<Vec<_>>();
+    Ok(Costs::of(&of("total_cpu_per_op"), &of("latency_mean")))
 }
 
 pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {

@@ -22,6 +22,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
         backlog: options.backlog,
         mode: options.mode,
         accept_delay: options.accept_delay,
+        work: options.work,
     };
     let listening = server.listen(&options.listen, &how)?;
     // Before anyone is told that it listens, and so may stop it.

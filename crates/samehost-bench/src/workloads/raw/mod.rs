@@ -60,6 +60,12 @@ impl Workload for Raw {
                 default: "auto",
                 kind: Kind::Choice(&["auto", "threads", "epoll"]),
             },
+            Parameter {
+                name: "work",
+                help: "CPU time that the server spends on each message, to play one with work to do (20us)",
+                default: "",
+                kind: Kind::Duration,
+            },
         ]
     }
 
@@ -135,7 +141,7 @@ impl Workload for Raw {
         let spec = BuiltInSpec {
             program: start.program.clone(),
             server: if bulk { "sink" } else { "echo" },
-            arguments: if bulk { Vec::new() } else { vec!["--model".into(), model.into()] },
+            arguments: if bulk { Vec::new() } else { echo_arguments(model, &start.parameters["work"]) },
         };
         let own: Vec<Transport> =
             start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
@@ -143,6 +149,14 @@ impl Workload for Raw {
         let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
         Ok(Box::new(RunningRaw { server, endpoints, bulk, foreign_pids, foreign: own.is_empty() }))
     }
+}
+
+fn echo_arguments(model: &str, work: &str) -> Vec<String> {
+    let mut arguments = vec!["--model".to_owned(), model.to_owned()];
+    if !work.is_empty() {
+        arguments.extend(["--work".to_owned(), work.to_owned()]);
+    }
+    arguments
 }
 
 struct RunningRaw {

@@ -53,7 +53,7 @@ fn advice(service: usize, now: &str, connections: u32, bytes_per_s: f64) -> Advi
             segments_per_s: bytes_per_s / 20.0,
             round_trips_per_s: bytes_per_s / 40.0,
             busy_connections: connections,
-            short_connections_per_s: 0.0,
+            ..Traffic::default()
         }),
         saving: None,
     }

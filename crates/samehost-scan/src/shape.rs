@@ -1,0 +1,90 @@
+//! The shape of a pair's traffic: what a measurement must be like to cost what the pair costs. How many requests are
+//! under way at once, how large they are, how the service takes its connections, and what CPU time its work takes. Pure.
+
+use samehost_model::scan::{Advice, Scan};
+
+/// A message smaller or larger than these is measured as one of these.
+const SIZES: std::ops::RangeInclusive<f64> = 16.0..=16_384.0;
+/// More connections at once are measured as so many.
+const MOST_CONNECTIONS: u32 = 64;
+/// Fewer round trips a second show no shape.
+const FEWEST: f64 = 50.0;
+/// One request under way at a time keeps one CPU busy at most, be it at the client's or at the server's end.
+const ONE_AT_A_TIME: f64 = 1.1;
+
+/// Services that give each connection a thread or a process of its own.
+const BY_THREADS: &[&str] =
+    &["mariadb", "mysql", "postgres", "php-fpm", "apache", "gunicorn", "unicorn", "puma", "uwsgi"];
+
+/// What a measurement must be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Connections with a request under way.
+    pub connections: u32,
+    /// Bytes of a message in one direction.
+    pub size_bytes: u64,
+    /// Whether each connection has a thread of its own at the server.
+    pub by_threads: bool,
+    /// CPU time of client and server together, microseconds a request.
+    pub cpu_us_per_request: f64,
+}
+
+/// The shape of a pair that was observed; none where it was too quiet, or its CPU time could not be seen.
+#[must_use]
+pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
+    let traffic = advice.traffic.filter(|traffic| traffic.round_trips_per_s >= FEWEST)?;
+    let cpu_us_per_request = traffic.client_cpu_us_per_request? + traffic.server_cpu_us_per_request?;
+    let cpus = traffic.round_trips_per_s * cpu_us_per_request * 1e-6;
+    let kind = scan.services.get(advice.service).and_then(|service| service.kind);
+    let size = traffic.bytes_per_s / traffic.round_trips_per_s / 2.0;
+    Some(Shape {
+        connections: if cpus < ONE_AT_A_TIME {
+            1
+        } else {
+            traffic.busy_connections.clamp(1, MOST_CONNECTIONS)
+        },
+        size_bytes: size.clamp(*SIZES.start(), *SIZES.end()).round() as u64,
+        by_threads: kind.is_some_and(|kind| BY_THREADS.contains(&kind)),
+        cpu_us_per_request,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::{Possible, Traffic};
+
+    use super::*;
+
+    #[test]
+    fn a_pair_that_keeps_less_than_a_cpu_busy_has_one_request_under_way() {
+        let of = |round_trips_per_s: f64, client: Option<f64>| {
+            let traffic = Traffic {
+                bytes_per_s: round_trips_per_s * 400.0,
+                round_trips_per_s,
+                busy_connections: 8,
+                client_cpu_us_per_request: client,
+                server_cpu_us_per_request: Some(30.0),
+                ..Traffic::default()
+            };
+            let advice = Advice {
+                service: 0,
+                client: String::new(),
+                client_pids: vec![],
+                now: String::new(),
+                members: vec![],
+                connections: 8,
+                socket: None,
+                possible: Possible::Now,
+                obstacles: vec![],
+                traffic: Some(traffic),
+                saving: None,
+            };
+            shape(&Scan::default(), &advice)
+        };
+        let busy = of(50_000.0, Some(10.0)).unwrap();
+        assert_eq!((busy.connections, busy.size_bytes, busy.by_threads), (8, 200, false));
+        assert_eq!(of(10_000.0, Some(10.0)).unwrap().connections, 1);
+        assert!(of(10.0, Some(10.0)).is_none(), "too quiet");
+        assert!(of(50_000.0, None).is_none(), "nothing known of the CPU time");
+    }
+}
