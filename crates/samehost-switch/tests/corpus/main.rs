@@ -19,8 +19,8 @@ mod php_fpm;
 mod postgresql;
 mod redis;
 mod sandbox;
-mod thin_yml;
 mod tear;
+mod thin_yml;
 mod torn;
 mod wp_config;
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use samehost_model::Report;
-use samehost_model::scan::Scan;
 use samehost_model::scan::{Possible, Scan};
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
@@ -38,21 +37,6 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
-    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
-    if options.greet {
-        samehost_scan::greet(&mut scan);
-    }
-    samehost_scan::advise(&mut scan);
-    if let Some(period) = options.observe {
-        samehost_scan::observe(&mut scan, period, &interrupted);
-        if !scan.advice.is_empty()
-            && !interrupted.load(Ordering::Relaxed)
-            && let Some(costs) = calibrate(&interrupted, options.quiet)?
-        {
-            samehost_scan::predict(&mut scan, &costs);
-            price_by_shape(&mut scan, &interrupted, options.quiet)?;
-        }
-    }
     let mut bytes = Vec::new();
     if options.json {
         serde_json::to_writer(&mut bytes, &scan)?;
@@ -83,6 +67,7 @@ pub(super) fn look(
             && let Some(costs) = calibrate(interrupted, quiet)?
         {
             samehost_scan::predict(&mut scan, &costs);
+            price_by_shape(&mut scan, interrupted, quiet)?;
         }
     }
     Ok(scan)
