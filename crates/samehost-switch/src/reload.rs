@@ -3,11 +3,15 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::scan::{Scan, Service};
 
 use crate::Uptake;
+
+/// How long workers are waited for that finish what they have begun.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// A command of the user's for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,11 +135,58 @@ pub fn reload(command: &[String]) -> Result<(), String> {
                 other => return Err(format!("`{other}` is no signal that is sent here")),
             };
             let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is no process"))?;
-            kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))
+            let own = number.unsigned_abs();
+            let before = Before { workers: children(own), stack: stack(own) };
+            kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
+            settle(own, signal, &before);
+            Ok(())
         }
         [program, words @ ..] => run(program, words),
         [] => Ok(()),
     }
+}
+
+/// The processes that a process started, with when they started.
+fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<u32> = lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    pids.into_iter().map(|pid| (pid, start_time(pid))).collect()
+}
+
+/// Waits until the signal was followed: a signal is only a request, and whoever goes on at once takes away what is still
+/// in use. nginx has new workers, and the old ones are gone or say in their title that they are about to go; PHP-FPM,
+/// which starts itself anew, has another stack and new workers.
+fn settle(pid: u32, signal: Signal, before: &Before) {
+    let begun = Instant::now();
+    let works = |(worker, start): &(u32, Option<u64>)| {
+        let title = std::fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+        start_time(*worker) == *start && !String::from_utf8_lossy(&title).contains("shutting down")
+    };
+    let is_settled = || {
+        let is_anew = signal != Signal::USR2 || stack(pid) != before.stack;
+        let has_new =
+            before.workers.is_empty() || children(pid).iter().any(|child| !before.workers.contains(child));
+        is_anew && has_new && !before.workers.iter().any(works)
+    };
+    while begun.elapsed() < SETTLING && start_time(pid).is_some() && !is_settled() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A process before a signal.
+struct Before {
+    workers: Vec<(u32, Option<u64>)>,
+    stack: Option<String>,
+}
+
+/// Where a process' stack begins (proc(5), field 28 of stat): another place after each execve(2).
+fn stack(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(25).map(str::to_owned)
 }
 
 /// Runs a command whose failure matters; what it says is told when it fails.

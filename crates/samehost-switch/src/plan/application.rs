@@ -51,7 +51,15 @@ const PHP: &[&str] = &["php-fpm", "apache", "litespeed", "frankenphp", "php-cgi"
 pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec<Applicant> {
     let processes: Vec<&Process> = match subject.editor.uptake() {
         Uptake::AtOnce => of_kinds(scan, PHP),
-        Uptake::Reload(kind, _) | Uptake::Restart(kind) => of_kinds(scan, &[kind]),
+        Uptake::Reload(kind, _) | Uptake::Restart(kind) => {
+            let all = of_kinds(scan, &[kind]);
+            // Of several such services, the one that this configuration is for.
+            let main = server_files::process_of(scan, subject);
+            let is_its =
+                |process: &&&Process| main.is_some_and(|pid| process.pid == pid || process.parent == pid);
+            let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();
+            if its.is_empty() { all } else { its }
+        }
         Uptake::RestartApplication => {
             let folder = server_files::folder(&subject.file);
             let inside: Vec<&Process> =
@@ -85,10 +93,17 @@ pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec
 
 /// The processes of these programs that do the work: not those that others of them descend from.
 fn of_kinds<'a>(scan: &'a Scan, kinds: &[&str]) -> Vec<&'a Process> {
-    let is_one = |process: &&Process| kinds.iter().any(|kind| process.name.starts_with(kind));
+    let is_one = |process: &&Process| kinds.iter().any(|kind| is_program(&process.name, kind));
     let all: Vec<&Process> = scan.processes.iter().filter(is_one).collect();
     let parents: BTreeSet<u32> = all.iter().map(|process| process.parent).collect();
     all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
+}
+
+/// Whether a name is a program's, a version (`php-fpm8.2`, `apache2`) or `d` and `-server` behind it allowed.
+fn is_program(name: &str, program: &str) -> bool {
+    name.strip_prefix(program).is_some_and(|rest| {
+        matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+    })
 }
 
 /// Whether a process works in a directory or below it.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Process, Scan, Service};
 
+use super::subject::Subject;
+
 /// Usual places, the first that is there counts.
 const USUAL: &[(&str, &[&str])] = &[
     ("mariadb", &["/etc/mysql/my.cnf", "/etc/my.cnf"]),
@@ -62,6 +64,14 @@ fn told(kind: &str, process: &Process) -> Option<PathBuf> {
         _ => None,
     }?;
     if found.is_absolute() { Some(found) } else { Some(directory()?.join(found)) }
+}
+
+/// The process that runs by a configuration.
+pub(crate) fn process_of(scan: &Scan, subject: &Subject) -> Option<u32> {
+    let kind = subject.kind()?;
+    let services = || scan.services.iter().filter(|service| service.kind == Some(kind));
+    let by_file = services().find(|service| of(scan, service).first() == Some(&subject.file));
+    by_file.or_else(|| services().next()).and_then(|service| service.pid)
 }
 
 /// The directory that a file's program would take relative names from.

@@ -173,7 +173,7 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
             }
         }
         if hop.setting.role == Role::Connects {
-            let pid = process_of(scan, &hop.subject);
+            let pid = server_files::process_of(scan, &hop.subject);
             let goal = Goal::client(hop.to.clone());
             sides.push(Side { subject: &hop.subject, setting: &hop.setting, goal, pid, states: client });
         }
@@ -225,14 +225,6 @@ fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mu
         }
     };
     Goal { access: Some(access), ..goal }
-}
-
-/// The process that runs by a configuration.
-fn process_of(scan: &Scan, subject: &Subject) -> Option<u32> {
-    let kind = subject.kind()?;
-    let services = || scan.services.iter().filter(|service| service.kind == Some(kind));
-    let by_file = services().find(|service| server_files::of(scan, service).first() == Some(&subject.file));
-    by_file.or_else(|| services().next()).and_then(|service| service.pid)
 }
 
 /// The files of a configuration after a stage, as far as they differ from those on disk.
