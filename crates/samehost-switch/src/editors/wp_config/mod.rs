@@ -70,7 +70,7 @@ impl Editor for WpConfig {
             Ok(None) => {}
             Err(refusal) => reading.refused.push(refusal),
         }
-        match redis::read(file, &outcome) {
+        match redis::read(&files.real(file), &outcome) {
             Ok(Some(found)) => reading.settings.push(found.setting(&outcome)),
             Ok(None) => {}
             Err(refusal) => reading.refused.push(refusal),
@@ -87,7 +87,7 @@ impl Editor for WpConfig {
     ) -> Result<Vec<Edit>, Refusal> {
         let outcome = follow(file, files)?;
         if setting.name == redis::NAME {
-            let Some(found) = redis::read(file, &outcome)? else { return Ok(Vec::new()) };
+            let Some(found) = redis::read(&files.real(file), &outcome)? else { return Ok(Vec::new()) };
             return redis::edit(&found, &outcome, goal);
         }
         let Some((now, places)) = database(file, files, &outcome)? else { return Ok(Vec::new()) };
