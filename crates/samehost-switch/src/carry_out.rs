@@ -150,7 +150,9 @@ fn proceed(
             (Ok(before), Err(error)) => {
                 return Err(format!("the page answered {before} before, and now: {error}"));
             }
-            (Err(_), Ok(after)) => proofs.push(format!("the page, which did not answer before: {after}")),
+            (Err(_), Ok(after)) => {
+ proofs.push(format!("the page, which did not answer before: {after}"));
+}
             (Err(before), Err(_)) => {
                 proofs.push(format!("the page did not answer before, and does not now: {before}"))
             }
@@ -196,7 +198,8 @@ fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<St
                 proofs.push(format!("{} {spoken} over {} {login}", hop.setting.name, hop.to));
                 hop.login = Some(login);
             }
-            Err((applicant, error)) => {
+            Err(failed) => {
+                let (applicant, error) = *failed;
                 let found = obstacle(hop, &applicant, &error, around.program);
                 let reason = found.found.clone();
                 plan.obstacles.push(found);

@@ -27,7 +27,8 @@ impl Plan {
             }
             match try_hop(hop, program) {
                 Ok(login) => hop.login = Some(login),
-                Err((applicant, error)) => {
+                Err(failed) => {
+                    let (applicant, error) = *failed;
                     all_in = false;
                     let mut obstacle = obstacle(hop, &applicant, &error, program);
                     // What scan saw in the way explains it, and says what to do.
@@ -53,10 +54,10 @@ impl Plan {
 ///
 /// # Errors
 /// Who could not log in, and why.
-pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, (Applicant, LoginError)> {
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, Box<(Applicant, LoginError)>> {
     let mut told = Vec::new();
     for applicant in everyone(hop) {
-        let view = attempt(hop, &hop.to, &applicant, program).map_err(|error| (applicant.clone(), error))?;
+        let view = attempt(hop, &hop.to, &applicant, program).map_err(|error| Box::new((applicant.clone(), error)))?;
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
         told.push(format!("as {}: {says}", applicant.name));
     }

@@ -138,7 +138,7 @@ fn hop(
         None => applicants(scan, &subject, &holders),
     };
     let hop = Hop {
-        service_name: found.map(|found| name_of(found)),
+        service_name: found.map(name_of),
         subject,
         setting,
         to: place.endpoint,
@@ -154,7 +154,7 @@ fn hop(
 }
 
 /// A listener of a configuration that was named without any client: it gets its socket, or its port.
-fn listeners(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, plan: &mut Plan) {
+fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan) {
     let all: Vec<(Subject, Setting)> = configurations
         .iter()
         .flat_map(|read| read.reading.settings.iter().map(|setting| (read.subject.clone(), setting.clone())))

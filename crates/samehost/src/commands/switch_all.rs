@@ -1,7 +1,7 @@
 //! `samehost switch --all`: everything that a scan finds worth it, one transaction each.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use samehost_model::scan::{Advice, Possible, Scan};
 
@@ -55,7 +55,7 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     Ok(worst)
 }
 
-fn path(path: &PathBuf) -> String {
+fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
