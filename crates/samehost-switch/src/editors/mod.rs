@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
+mod compose;
 mod database_yml;
 mod django;
 mod dotenv;
@@ -86,8 +87,14 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] =
-    &[&redis::Redis, &dotenv::Dotenv, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml];
+pub const EDITORS: &[&dyn Editor] = &[
+    &redis::Redis,
+    &dotenv::Dotenv,
+    &database_yml::DatabaseYml,
+    &django::Django,
+    &thin_yml::ThinYml,
+    &compose::Compose,
+];
 
 /// The editor of a name.
 #[must_use]
