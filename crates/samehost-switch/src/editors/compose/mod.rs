@@ -8,7 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::url::{self, Url};
-use super::yaml::Document;
+use super::yaml::{Document, Node};
 use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
 
 mod service;
@@ -133,6 +133,13 @@ impl<'a> Project<'a> {
             if let Some(line) = key.filter(|_| name == "include" || document.root.twice(name)) {
                 return Err(whole(line, format!("{name} makes more of it than stands here")));
             }
+        }
+        let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
+        let again = |(key, _): &&(Node, Node)| {
+            services.iter().filter(|(other, _)| other.text() == key.text()).count() > 1
+        };
+        if let Some((key, _)) = services.iter().find(again) {
+            return Err(whole(key.line, "a service stands in it twice".into()));
         }
         Ok(Project { file, text, document })
     }
