@@ -67,6 +67,24 @@ const LIBRARIES: &[&str] = &[
     "wordpress-theme-twentytwentythree",
     "libpq-dev",
     "libhiredis-dev",
+    // Editors of `switch`, proved by the libraries that read the files.
+    "php-vlucas-phpdotenv",
+    "php-illuminate-database",
+    "php-illuminate-redis",
+    "php-symfony-dotenv",
+    "php-symfony-cache",
+    "php-symfony-redis-messenger",
+    "php-doctrine-dbal",
+    "ruby-dotenv",
+    "ruby-activerecord",
+    "python3-dotenv",
+    "python3-django",
+    "python3-django-environ",
+    "python3-dj-database-url",
+    "python3-django-redis",
+    "python3-kombu",
+    "python3-celery",
+    "docker-compose",
 ];
 
 /// Whether dpkg says that a package is installed; without dpkg nothing can be said, and the tests will.

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
+mod compose;
 mod database_yml;
 mod django;
 mod dotenv;
@@ -100,21 +101,7 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[
-    &redis::Redis,
-    &dotenv::Dotenv,
-    &wp_config::WpConfig,
-    &nginx::Nginx,
-    &my_cnf::MyCnf,
-    &postgresql::Postgresql,
-    &pg_hba::PgHba,
-    &drupal::Drupal,
-    &php_fpm::PhpFpm,
-    &database_yml::DatabaseYml,
-    &django::Django,
-    &thin_yml::ThinYml,
-    &memcached::Memcached,
-];
+pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml, &memcached::Memcached, &compose::Compose];
 
 /// The editor of a name.
 #[must_use]

@@ -278,7 +278,7 @@ impl<'a> Thin<'a> {
             let value = if inside == node.range { value } else { value.trim_matches('"') };
             return Some(Edit::new(self.file, inside, value));
         }
-        let order = ["port", "address", "servers", "socket", "rackup", "chdir", "environment", "pid", "log"];
+        let order = ["port", "address", "servers", "rackup", "chdir", "environment", "pid", "log"];
         order.iter().find_map(|other| {
             let (key, node) = self.get(other).ok()??;
             let line = yaml::line_at(&self.text, key.range.start);
@@ -300,7 +300,7 @@ impl<'a> Thin<'a> {
         // The last line takes the line break before it away.
         let range = match next {
             Some(next) => line.start..next,
-            None => line.start.saturating_sub(1)..line.end,
+            None => yaml::line_at(&self.text, line.start.saturating_sub(1)).end..line.end,
         };
         alone.then(|| Edit::new(self.file, range, ""))
     }

@@ -67,14 +67,18 @@ impl Url {
         text
     }
 
-    /// The text without its password.
+    /// The text without its password, and of the query only what says where it leads: a password may stand there too.
     pub(crate) fn shown(&self) -> String {
+        const PLACES: &[&str] = &["unix_socket", "socket", "host", "db", "virtual_host"];
+        let is_place = |(key, value): &(&str, &str)| PLACES.contains(key) && !value.contains(['@', ':', '?']);
+        let places = self.parameters().filter(is_place).map(|(key, value)| format!("{key}={value}"));
+        let query = Some(places.collect::<Vec<_>>().join("&")).filter(|query| !query.is_empty());
         let login = self.login.as_ref().map(|login| match login.split_once(':') {
             Some((user, _)) => format!("{user}:***"),
             // Symfony's redis://password@host has no user.
             None => "***".to_owned(),
         });
-        Url { login, ..self.clone() }.text()
+        Url { login, query, ..self.clone() }.text()
     }
 
     /// What is spoken there, by the scheme.
@@ -300,6 +304,8 @@ mod tests {
         let url = Url::parse("mysql://user:hunter2@127.0.0.1:3306/app").unwrap();
         assert_eq!(url.shown(), "mysql://user:***@127.0.0.1:3306/app");
         assert_eq!(url.password().unwrap().reveal(), "hunter2");
+        let url = Url::parse("redis://h/0?password=hunter2&db=1").unwrap();
+        assert_eq!(url.shown(), "redis://h/0?db=1");
         assert_eq!(Url::parse("redis://hunter2@h").unwrap().shown(), "redis://***@h");
     }
 }

@@ -157,6 +157,7 @@ impl<'a> Reader<'a> {
         let (anchor, kind, range) = match event {
             Event::Alias(anchor) => (0, Kind::Alias(anchor), range),
             Event::Scalar(text, style, anchor, tag) => {
+                let range = self.quoted(&text, style, range);
                 let kind = self.scalar(text.into_owned(), style, &range, tag.is_some());
                 (anchor, kind, range)
             }
@@ -186,6 +187,18 @@ impl<'a> Reader<'a> {
             _ => return Err((line, "it is not understood".into())),
         };
         Ok(Node { range, line, anchor, kind })
+    }
+
+    /// The bytes of a quoted text: the parser counts what follows in its line in.
+    fn quoted(&self, text: &str, style: ScalarStyle, range: Range<usize>) -> Range<usize> {
+        let quote = match style {
+            ScalarStyle::SingleQuoted => '\'',
+            ScalarStyle::DoubleQuoted => '"',
+            _ => return range,
+        };
+        let written = format!("{quote}{text}{quote}");
+        let is_there = self.text[range.start..].starts_with(&written);
+        if is_there { range.start..range.start + written.len() } else { range }
     }
 
     fn scalar(&self, text: String, style: ScalarStyle, range: &Range<usize>, tagged: bool) -> Kind {

@@ -7,13 +7,16 @@ use samehost_model::{Endpoint, Protocol, Secret};
 use tree_sitter::Node;
 
 use super::spelling::Spelling;
-use super::url::{self, Url, is_plain_path, postgres_path, postgres_socket};
+use super::url::{self, is_plain_path, postgres_path};
 use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
 
+mod cache;
 mod literal;
 mod names;
+mod write;
 
 use literal::{Source, Value, line};
+use write::by_hand;
 
 /// The editor.
 #[derive(Debug)]
@@ -294,90 +297,6 @@ impl<'a> Settings<'a> {
         Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
     }
 
-    fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
-        let name = format!("CACHES {alias}");
-        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let backend = get("BACKEND").and_then(|value| self.text(value)).unwrap_or_default();
-        let Some(location) = get("LOCATION") else { return Ok(None) };
-        let (redis, prefix) = match backend.rsplit('.').next().unwrap_or_default() {
-            "RedisCache" if backend.starts_with("django.core.") || backend.starts_with("django_redis.") => {
-                (true, "")
-            }
-            "PyLibMCCache" => (false, ""),
-            "PyMemcacheCache" | "MemcachedCache" => (false, "unix:"),
-            _ => return Ok(None),
-        };
-        let value = match self.source.value(location) {
-            Value::List(values) => match values.as_slice() {
-                [one] => *one,
-                _ => {
-                    let by_hand = "a LOCATION of one server";
-                    return Err((line(location), format!("{name} has several servers"), by_hand.into()));
-                }
-            },
-            _ => location,
-        };
-        let Value::Text(text, range) = self.source.value(value) else {
-            return self.code(&format!("{name} LOCATION"), value);
-        };
-        if redis {
-            return self.url(&name, &text, range, Spelling::UnixScheme, value);
-        }
-        let path = text.strip_prefix("unix:").unwrap_or(&text);
-        let endpoint = if path.starts_with('/') {
-            is_plain_path(path).then(|| Endpoint::Unix(path.into()))
-        } else {
-            let (host, port) = text.rsplit_once(':').unwrap_or((&text, "11211"));
-            port.parse().ok().and_then(|port| url::tcp(host.trim_matches(['[', ']']), port))
-        };
-        let Some(endpoint) = endpoint else {
-            let by_hand = format!("'LOCATION': '{prefix}/run/memcached/memcached.sock'");
-            return Err((line(value), format!("{name}: its LOCATION is unusual"), by_hand));
-        };
-        let setting = self.setting(&name, Protocol::Memcached, endpoint, text, value);
-        Ok(Some(Found { setting, how: How::Memcached(prefix, range) }))
-    }
-
-    fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
-        match self.source.value(value) {
-            Value::Text(text, range) if text.starts_with("redis") => {
-                self.url(name, &text, range, Spelling::Celery, value)
-            }
-            // RabbitMQ, the database, and so on.
-            Value::Text(..) | Value::Nothing => Ok(None),
-            _ => self.code(name, value),
-        }
-    }
-
-    fn url(
-        &self,
-        name: &str,
-        text: &str,
-        range: std::ops::Range<usize>,
-        spelling: Spelling,
-        at: Node<'_>,
-    ) -> Result<Option<Found>, Refused> {
-        let refused = |why: &str| {
-            let by_hand = match spelling {
-                Spelling::Celery => "'redis+socket:///run/redis/redis-server.sock?virtual_host=0'",
-                _ => "'unix:///run/redis/redis-server.sock?db=0'",
-            };
-            Err((line(at), format!("{name}: {why}"), by_hand.to_owned()))
-        };
-        let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
-        match spelling.read(&parsed) {
-            Ok(said) => {
-                let mut setting = self.setting(name, Protocol::Redis, said.endpoint, parsed.shown(), at);
-                setting.user = parsed.user();
-                setting.password = parsed.password();
-                setting.database = said.database;
-                Ok(Some(Found { setting, how: How::Url(spelling, text.to_owned(), range) }))
-            }
-            Err(why) => refused(why),
-        }
-    }
-
     fn setting(
         &self,
         name: &str,
@@ -406,89 +325,5 @@ impl<'a> Settings<'a> {
             Value::Text(text, _) => Some(text),
             _ => None,
         }
-    }
-
-    fn write(&self, found: &Found, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
-        let path = match to {
-            Endpoint::Unix(path) => {
-                let path = path.to_str().filter(|path| is_plain_path(path));
-                Some(path.ok_or("a path with such characters is not written here")?)
-            }
-            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() => None,
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
-        };
-        let edit = |range: &std::ops::Range<usize>, with: String| Edit::new(self.file, range.clone(), with);
-        match (&found.how, to) {
-            (How::Url(spelling, text, range), _) => {
-                let parsed = Url::parse(text).ok_or("its URL is unusual")?;
-                let written = spelling.write(&parsed, to)?.text();
-                Ok(super::splice::minimal(self.file, range.start, text, &written).into_iter().collect())
-            }
-            (How::Memcached(prefix, range), Endpoint::Tcp { host, port }) if !host.contains(':') => {
-                let _ = prefix;
-                Ok(vec![edit(range, format!("{host}:{port}"))])
-            }
-            (How::Memcached(prefix, range), _) => {
-                let path = path.ok_or("an IPv6 address is not written here")?;
-                Ok(vec![edit(range, format!("{prefix}{path}"))])
-            }
-            (How::Option(range), _) => {
-                let path =
-                    path.ok_or("its socket stands in OPTIONS: 'HOST': '127.0.0.1' would count beside it")?;
-                Ok(vec![edit(range, path.to_owned())])
-            }
-            (How::Host { host, port, after, quote }, _) => {
-                let protocol = found.setting.protocol;
-                let (written, number) = match (to, path) {
-                    (Endpoint::Tcp { host, port }, _) => {
-                        if protocol == Protocol::Mysql && host == "localhost" {
-                            return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
-                        }
-                        (host.clone(), Some(*port))
-                    }
-                    (_, Some(path)) if protocol == Protocol::Postgres => {
-                        let (directory, port) = postgres_socket(path).ok_or(
-                            "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
-                        )?;
-                        (directory.to_owned(), Some(port))
-                    }
-                    (_, Some(path)) => (path.to_owned(), None),
-                    _ => return Err("only a Unix socket or plain TCP can be written here"),
-                };
-                let mut edits = vec![edit(host, written)];
-                let Some(number) = number.map(|number| number.to_string()) else { return Ok(edits) };
-                let usual = url::usual_port(protocol).to_string();
-                match port {
-                    Some(range) => {
-                        let now = self.source.text.get(range.clone()).unwrap_or_default();
-                        let same = now == number.as_bytes() || (now.is_empty() && number == usual);
-                        if !same {
-                            edits.push(edit(range, number));
-                        }
-                    }
-                    None if number != usual => {
-                        let pair = format!(", {quote}PORT{quote}: {quote}{number}{quote}");
-                        edits.push(Edit::new(self.file, *after..*after, pair));
-                    }
-                    None => {}
-                }
-                Ok(edits)
-            }
-        }
-    }
-}
-
-fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
-    match (protocol, to) {
-        (Protocol::Postgres, Endpoint::Unix(path)) => {
-            format!("'HOST': '{}'", path.parent().unwrap_or(path).display())
-        }
-        (Protocol::Mysql, Endpoint::Unix(path)) => format!("'HOST': '{}'", path.display()),
-        (Protocol::Redis, Endpoint::Unix(path)) => format!("'LOCATION': 'unix://{}?db=0'", path.display()),
-        (Protocol::Memcached, Endpoint::Unix(path)) => format!("'LOCATION': 'unix:{}'", path.display()),
-        (_, Endpoint::Tcp { host, port }) => {
-            format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")
-        }
-        _ => "'HOST': '127.0.0.1'".into(),
     }
 }
