@@ -2,6 +2,7 @@
 //! for, and says which bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 mod drupal;
+mod held;
 mod lines;
 mod memcached;
 mod my_cnf;

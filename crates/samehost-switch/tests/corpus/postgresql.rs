@@ -33,6 +33,7 @@ fn expected(fact: &str, case: &Case) -> String {
     let (name, value) = fact.split_once(':').expect("name: value");
     let mut access = case.word("access").unwrap_or("::").splitn(3, ':').skip(1);
     let (group, mode) = (access.next().unwrap_or_default(), access.next().unwrap_or_default());
+    let mode = case.word("mode").unwrap_or(mode);
     let wanted = match (name, to.split_once(':').expect("an endpoint").0) {
         ("listen_addresses", "unix") if from_tcp && !stays => "",
         ("listen_addresses", "tcp") => case.word("tcp").unwrap_or("localhost"),

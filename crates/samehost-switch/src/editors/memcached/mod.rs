@@ -8,6 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use self::options::{Options, options};
+use super::held::held;
 use super::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
 };
@@ -62,7 +63,7 @@ impl Editor for Memcached {
                 return Err(refuse(file, setting.line, reason, "choose a socket's path: -s /PATH"));
             }
         }
-        Ok(edits)
+        held(self, file, files, setting, goal, edits)
     }
 
     fn check(&self, _: &Path) -> Option<Vec<String>> {

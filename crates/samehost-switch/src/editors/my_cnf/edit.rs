@@ -1,14 +1,14 @@
 //! The bytes of an option file that change so that a server listens, or a client connects, elsewhere.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use samehost_model::Endpoint;
 
 use super::options::{Entry, Options, quoted};
 use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networking, socket};
+use crate::editors::held::held;
 use crate::editors::lines::{self, insert_below, is_loopback, listening_host, refuse, socket_path, utf8};
-use crate::{Edit, Editor, Files, Goal, Overlay, Refusal, Role, Setting, apply};
+use crate::{Edit, Files, Goal, Refusal, Role, Setting};
 
 /// A file that is being edited.
 struct Editing<'a> {
@@ -61,8 +61,7 @@ pub(super) fn edits(
     {
         editing.set("back-log", &backlog.to_string())?;
     }
-    editing.hold(editor, file)?;
-    Ok(editing.edits)
+    held(editor, file, files, setting, goal, editing.edits)
 }
 
 impl Editing<'_> {
@@ -258,33 +257,6 @@ impl Editing<'_> {
         };
         self.edits.push(insert_below(file, &text, line, &new));
         Ok(())
-    }
-
-    /// Reads the result: groups and includes may override what was written.
-    fn hold(&self, editor: &MyCnf, file: &Path) -> Result<(), Refusal> {
-        let mut by_file: BTreeMap<PathBuf, Vec<&Edit>> = BTreeMap::new();
-        for edit in &self.edits {
-            by_file.entry(edit.file.clone()).or_default().push(edit);
-        }
-        let mut changed = BTreeMap::new();
-        for (path, edits) in by_file {
-            let text = lines::read(&path, self.files)?;
-            changed.insert(path, apply(&text, &edits).unwrap_or(text));
-        }
-        let before = editor.read(file, self.files)?;
-        let after = editor.read(file, &Overlay::new(self.files, changed))?;
-        let reached = after.settings.iter().any(|one| one.endpoint == self.goal.endpoint);
-        let kept =
-            before.settings.iter().filter(|one| one.name != self.setting.name).all(|one| {
-                after.settings.iter().any(|now| now.name == one.name && now.endpoint == one.endpoint)
-            });
-        if reached && kept {
-            return Ok(());
-        }
-        Err(self.refuse(
-            "groups or included files override each other: one edit here does not do it, or changes another program's connection",
-            format!("write the connection to {} in each group that is read", self.goal.endpoint),
-        ))
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol};
 
 use self::records::{Meets, Record, records};
+use super::held::held;
 use super::lines::{self, Line, insert_above, insert_below, refuse};
 use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
 
@@ -47,7 +48,8 @@ impl Editor for PgHba {
         goal: &Goal,
     ) -> Result<Vec<Edit>, Refusal> {
         let text = lines::read(file, files)?;
-        edits(file, files, &text, setting, goal)
+        let edits = edits(file, files, &text, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 
 use self::parameters::{Parameter, Parameters};
+use super::held::held;
 use super::lines::{self, is_loopback, listening_host, refuse};
 use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
 
@@ -76,7 +77,8 @@ impl Editor for Postgresql {
         setting: &Setting,
         goal: &Goal,
     ) -> Result<Vec<Edit>, Refusal> {
-        edit::edits(file, files, &listening(file, files)?, setting, goal)
+        let edits = edit::edits(file, files, &listening(file, files)?, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use self::words::{Word, words};
+use super::held::held;
 use super::lines::{self, Line, is_loopback, lines, listening_host, refuse, utf8};
 use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
 
@@ -161,7 +162,8 @@ impl Editor for Redis {
         setting: &Setting,
         goal: &Goal,
     ) -> Result<Vec<Edit>, Refusal> {
-        edit::edits(file, files, &configuration(file, files)?, setting, goal)
+        let edits = edit::edits(file, files, &configuration(file, files)?, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {
