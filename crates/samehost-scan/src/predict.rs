@@ -7,6 +7,9 @@ use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 const CPU_THRESHOLD: f64 = 0.005;
 /// Savings of a connection's waiting time below this part are not worth one either.
 const WAIT_THRESHOLD: f64 = 0.01;
+/// By what factor a measurement of the same shape was wrong where it was held against real servers (docs/method.md,
+/// section 14): it is still another program that was measured.
+const OTHER_PROGRAM: f64 = 2.5;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// What TCP costs more than a Unix socket, measured on this machine.
@@ -41,6 +44,19 @@ impl Costs {
     #[must_use]
     pub fn of(cpu: &[Measured], latency: &[Measured]) -> Option<Self> {
         Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)? })
+    }
+
+    /// From one measurement of the shape of a pair. The interval of that says nothing of how like the two programs are,
+    /// so the range of the CPU time is wider by what that was seen to make.
+    #[must_use]
+    pub fn of_shape(cpu: Measured, latency: Measured) -> Self {
+        let Range { low, high } = cpu.saving();
+        let down = |bound: f64| if bound > 0.0 { bound / OTHER_PROGRAM } else { bound * OTHER_PROGRAM };
+        let up = |bound: f64| if bound > 0.0 { bound * OTHER_PROGRAM } else { bound / OTHER_PROGRAM };
+        Costs {
+            cpu_us_per_request: Range { low: down(low), high: up(high) },
+            us_per_round_trip: latency.saving(),
+        }
     }
 }
 
@@ -109,5 +125,10 @@ mod tests {
         let doubtful = super::saving(&traffic, &costs);
         assert!(!doubtful.worth_it && doubtful.undecided);
         assert!(Costs::of(&[], &[]).is_none());
+        let wide = Costs::of_shape(one, Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 });
+        assert!((wide.cpu_us_per_request.low - 8.0 / 2.5).abs() < 1e-9);
+        assert!((wide.cpu_us_per_request.high - 25.0).abs() < 1e-9);
+        let none = Costs::of_shape(Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 }, one);
+        assert!((none.cpu_us_per_request.low + 2.5).abs() < 1e-9, "a loss is as uncertain as a gain");
     }
 }

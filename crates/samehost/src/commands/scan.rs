@@ -146,8 +146,8 @@ fn calibrate_shape(
     } else {
         bare
     };
-    let of = |metric: &str| measured(&report, metric).into_iter().collect::<Vec<_>>();
-    Ok(Costs::of(&of("total_cpu_per_op"), &of("latency_mean")))
+    let (cpu, latency) = (measured(&report, "total_cpu_per_op"), measured(&report, "latency_mean"));
+    Ok(cpu.zip(latency).map(|(cpu, latency)| Costs::of_shape(cpu, latency)))
 }
 
 pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {
