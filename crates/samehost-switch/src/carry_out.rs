@@ -142,7 +142,7 @@ fn proceed(
         let after = page();
         match (before, after) {
             (Ok(before), Ok(after)) if before == after => {
-                proofs.push(format!("the page answers as before: {after}"))
+                proofs.push(format!("the page answers as before: {after}"));
             }
             (Ok(before), Ok(after)) => {
                 return Err(format!("the page answered {before} before, and {after} now"));
@@ -151,10 +151,10 @@ fn proceed(
                 return Err(format!("the page answered {before} before, and now: {error}"));
             }
             (Err(_), Ok(after)) => {
- proofs.push(format!("the page, which did not answer before: {after}"));
-}
+                proofs.push(format!("the page, which did not answer before: {after}"));
+            }
             (Err(before), Err(_)) => {
-                proofs.push(format!("the page did not answer before, and does not now: {before}"))
+                proofs.push(format!("the page did not answer before, and does not now: {before}"));
             }
         }
     }

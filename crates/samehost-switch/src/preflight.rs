@@ -57,7 +57,8 @@ impl Plan {
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, Box<(Applicant, LoginError)>> {
     let mut told = Vec::new();
     for applicant in everyone(hop) {
-        let view = attempt(hop, &hop.to, &applicant, program).map_err(|error| Box::new((applicant.clone(), error)))?;
+        let view = attempt(hop, &hop.to, &applicant, program)
+            .map_err(|error| Box::new((applicant.clone(), error)))?;
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
         told.push(format!("as {}: {says}", applicant.name));
     }

@@ -3,6 +3,7 @@
 
 mod find;
 mod reproduce;
+mod stored;
 mod switch;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 
 pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
+pub use stored::{CompareOptions, HistoryOptions, ReportOptions};
 pub use switch::SwitchOptions;
 
 use crate::output::OutputOptions;
@@ -351,45 +353,6 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("rights in octal are needed, such as 600 or 660".into()),
     }
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct ReportOptions {
-    /// Stored results: reports (--json) or samples files; the newest samples file by default
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Exit with 1 unless this holds
-    #[arg(long, value_name = "CLAIM", value_parser = parse_claim)]
-    pub assert: Vec<samehost_stats::Claim>,
-    #[command(flatten)]
-    pub output: OutputOptions,
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct CompareOptions {
-    /// The earlier result
-    pub old: PathBuf,
-    /// The later result
-    pub new: PathBuf,
-    /// Exit with 1 when any metric of any arm became slower
-    #[arg(long)]
-    pub fail_on_slower: bool,
-    /// Write the changes as JSON to this file (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct HistoryOptions {
-    /// Stored results: reports (--json) or samples files; all stored samples files by default
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Exit with 1 when any metric of any arm became slower from one run to the next
-    #[arg(long)]
-    pub fail_on_slower: bool,
-    /// Write the list as JSON to this file (`-`: standard output, and nothing else there)
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -102,7 +102,22 @@ pub trait Editor: Sync {
 }
 
 /// Every editor. The first that recognises a file counts.
-pub const EDITORS: &[&dyn Editor] = &[&redis::Redis, &dotenv::Dotenv, &wp_config::WpConfig, &nginx::Nginx, &my_cnf::MyCnf, &postgresql::Postgresql, &pg_hba::PgHba, &drupal::Drupal, &php_fpm::PhpFpm, &database_yml::DatabaseYml, &django::Django, &thin_yml::ThinYml, &memcached::Memcached, &compose::Compose];
+pub const EDITORS: &[&dyn Editor] = &[
+    &redis::Redis,
+    &dotenv::Dotenv,
+    &wp_config::WpConfig,
+    &nginx::Nginx,
+    &my_cnf::MyCnf,
+    &postgresql::Postgresql,
+    &pg_hba::PgHba,
+    &drupal::Drupal,
+    &php_fpm::PhpFpm,
+    &database_yml::DatabaseYml,
+    &django::Django,
+    &thin_yml::ThinYml,
+    &memcached::Memcached,
+    &compose::Compose,
+];
 
 /// The editor of a name.
 #[must_use]
