@@ -133,7 +133,7 @@ impl Url {
         };
         let is_it = |one: &&str| one.split('=').next() == Some(name);
         let mut pairs: Vec<&str> = query.split('&').collect();
-        match pairs.iter_mut().find(|one| is_it(&&**one)) {
+        match pairs.iter_mut().find(|one| is_it(one)) {
             Some(one) => *one = &pair,
             None => pairs.push(&pair),
         }

@@ -180,7 +180,10 @@ impl<'a> Project<'a> {
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        let value = variable.value.as_deref()?;
+        // `DB_CONNECTION: mysql` names no service, though one may be called so.
+        let leads = ["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
+        let value =
+            variable.value.as_deref().filter(|_| leads.iter().any(|word| variable.name.contains(word)))?;
         let host = host_of(value)?;
         let others = || services.iter().filter(|one| one.name != client.name);
         let target = if host.starts_with('/') {
@@ -280,11 +283,11 @@ impl<'a> Project<'a> {
                 edits.push(edit(variable, format!("localhost:{}", path.display())));
             }
             (Words::WordPress, Endpoint::Tcp { host, port }) => {
-                edits.push(edit(variable, format!("{host}:{port}")))
+                edits.push(edit(variable, format!("{host}:{port}")));
             }
             (Words::Laravel, Endpoint::Unix(path)) => match client.variable("DB_SOCKET") {
                 Some(socket) if !socket.range.is_empty() => {
-                    edits.push(edit(&socket, path.display().to_string()))
+                    edits.push(edit(&socket, path.display().to_string()));
                 }
                 Some(_) => return Err("its DB_SOCKET is empty: take that line away"),
                 None => edits.push(text.variable(variable.at, "DB_SOCKET", server.socket, list)?),
@@ -303,7 +306,7 @@ impl<'a> Project<'a> {
                 edits.push(edit(variable, host.clone()));
                 match client.variable(port_name) {
                     Some(now) if now.value.as_deref() != Some(&port.to_string()) => {
-                        edits.push(edit(&now, port.to_string()))
+                        edits.push(edit(&now, port.to_string()));
                     }
                     None if *port != url::usual_port(Protocol::Postgres) => {
                         return Err("its port is not the usual one, and no variable has it");

@@ -268,7 +268,7 @@ impl<'a> Settings<'a> {
             return Ok(Some(Found { setting, how: How::Option(range) }));
         }
         let Some(host) =
-            host.filter(|_| !written.is_empty() && !(protocol == Protocol::Mysql && written == "localhost"))
+            host.filter(|_| !written.is_empty() && (protocol != Protocol::Mysql || written != "localhost"))
         else {
             let reason =
                 "without a host (or with `localhost` for MySQL) it is the library's own socket already";

@@ -165,7 +165,7 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let skip = |from: usize| from + body[from..].iter().take_while(|byte| blank(byte)).count();
     let mut start = skip(0);
-    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(|byte| blank(byte)) {
+    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(&blank) {
         start = skip(start + 6);
     }
     let length =
@@ -195,9 +195,7 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
             if inside.is_none() {
                 range = value..body.len();
                 opens = Some(quote);
-            } else if !(tail.is_empty()
-                || (tail.starts_with(b"#") && after.first().is_some_and(|byte| blank(byte))))
-            {
+            } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(&blank))) {
                 unclear = unclear.or(Some("something stands behind its closing quote"));
             }
         }
@@ -211,7 +209,7 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
             commented = comment.is_some();
             let text = rest[..comment.unwrap_or(rest.len())].trim_ascii_end();
             range = value..value + text.len();
-            if text.iter().any(|byte| blank(byte)) {
+            if text.iter().any(blank) {
                 unclear = unclear.or(Some("its value has spaces and no quotes"));
             } else if text.iter().any(|byte| b"#\"'`".contains(byte)) {
                 unclear = unclear.or(Some("its value has a # or a quote inside, and no quotes around it"));
