@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::scan::Scan;
 
-use super::server_files;
+use super::{discover, server_files};
 use crate::Uptake;
 use crate::editors::{EDITORS, Editor, recognise};
 
@@ -47,7 +47,7 @@ pub enum SubjectError {
     Unknown(String),
     /// A service whose configuration was not found.
     #[error(
-        "the configuration of {service} was not found where it usually is ({looked}); name the file: samehost switch FILE"
+        "no configuration of {service}, or of a program that talks to it over TCP, was found ({looked}); name the file: samehost switch FILE"
     )]
     NoFile {
         /// Which service.
@@ -143,13 +143,29 @@ fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
         return Err(SubjectError::Unknown(name.to_owned()));
     };
     let candidates = server_files::of(scan, found);
-    match candidates.iter().find(|path| path.exists()) {
-        Some(path) => Ok(vec![file(path.clone())?]),
-        None => {
-            let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-            Err(SubjectError::NoFile { service: found.name.clone(), looked: looked.join(", ") })
+    let mut subjects = Vec::new();
+    if let Some(path) = candidates.iter().find(|path| path.exists()) {
+        subjects.push(file(path.clone())?);
+    }
+    // Whoever talks to it over TCP has the address in a configuration of their own.
+    let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
+    let over_tcp = scan.connections.iter().filter(|one| one.service == at && one.kind.is_tcp());
+    let pids: Vec<u32> =
+        over_tcp.filter_map(|one| scan.sockets.get(one.client)?.pids.first().copied()).collect();
+    for path in discover::configurations(scan, &pids) {
+        for subject in self::subjects(&path.display().to_string(), scan)? {
+            if subjects.iter().all(|other: &Subject| other.file != subject.file) {
+                subjects.push(subject);
+            }
         }
     }
+    if subjects.is_empty() {
+        let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+        let looked =
+            if looked.is_empty() { "nothing is known of its files".into() } else { looked.join(", ") };
+        return Err(SubjectError::NoFile { service: found.name.clone(), looked });
+    }
+    Ok(subjects)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! kill -9 at every step that writes, two switches at once, files that cannot be changed, a full disk: nothing is lost.
 
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 
 use crate::nginx_fpm::hop;
-use crate::stack::{Stack, page, wait_for};
+use crate::stack::{Ended, Stack, must, page, wait_for};
 
 #[test]
 fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
@@ -53,4 +55,88 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
         }
     }
     assert!(killed >= 20, "only {killed} points were passed");
+}
+
+fn untouched(
+    hop: &crate::nginx_fpm::Hop,
+    before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>,
+) {
+    assert_eq!(&Stack::facts(&[&hop.nginx, &hop.pool]), before);
+    assert_eq!(page(hop.web, "/x").unwrap().0, 200);
+}
+
+#[test]
+fn a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_touched() {
+    let hop = hop();
+    let before = Stack::facts(&[&hop.nginx, &hop.pool]);
+    let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
+    let nginx = hop.nginx.display().to_string();
+    let arguments = ["switch", nginx.as_str(), "--socket", socket.as_str(), "--yes"];
+
+    must("chattr", &["+i", &nginx]);
+    let immutable = hop.stack.samehost(&arguments);
+    must("chattr", &["-i", &nginx]);
+    assert_eq!(immutable.status, 3, "{}", immutable.both());
+    assert!(
+        immutable.stderr.contains("chattr -i") && immutable.stderr.contains(&nginx),
+        "{}",
+        immutable.stderr
+    );
+    untouched(&hop, &before);
+
+    // A state directory without room for a backup.
+    let state = hop.stack.path("state").display().to_string();
+    let script = format!("mount -t tmpfs -o size=8k none {state} && exec \"$@\"");
+    let program = env!("CARGO_BIN_EXE_samehost");
+    let mut full = std::process::Command::new("unshare");
+    full.args(["--mount", "sh", "-c", &script, "sh", program]).args(arguments).env("XDG_STATE_HOME", &state);
+    let full = Ended::of(&full.output().unwrap());
+    assert_eq!(full.status, 3, "{}", full.both());
+    assert!(full.stderr.contains("No space left"), "{}", full.stderr);
+    untouched(&hop, &before);
+}
+
+#[test]
+fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
+    let hop = hop();
+    let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
+    let command =
+        format!("{} switch {} --socket {socket}", env!("CARGO_BIN_EXE_samehost"), hop.nginx.display());
+    let talk = |answer: &str, meanwhile: &dyn Fn()| {
+        let mut child = std::process::Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("XDG_STATE_HOME", hop.stack.path("state"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = Vec::new();
+        let mut output = child.stdout.take().unwrap();
+        let mut byte = [0];
+        while !String::from_utf8_lossy(&said).contains("[y/N]") {
+            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        meanwhile();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{answer}").unwrap();
+        output.read_to_end(&mut said).unwrap();
+        let status = child.wait().unwrap().code().unwrap();
+        (status, String::from_utf8_lossy(&said).into_owned())
+    };
+    let before = Stack::facts(&[&hop.nginx, &hop.pool]);
+    let (status, said) = talk("n", &|| {});
+    assert_eq!(status, 1, "{said}");
+    assert!(said.contains("nothing was touched"), "{said}");
+    untouched(&hop, &before);
+
+    let theirs = format!("{}# someone else\n", std::fs::read_to_string(&hop.nginx).unwrap());
+    let (status, said) = talk("y", &|| std::fs::write(&hop.nginx, &theirs).unwrap());
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("nginx.conf") && said.contains("changed"), "{said}");
+    assert_eq!(std::fs::read_to_string(&hop.nginx).unwrap(), theirs);
+
+    let nobody = hop.stack.samehost(&["switch", &hop.nginx.display().to_string(), "--socket", &socket]);
+    assert_eq!(nobody.status, 2, "{}", nobody.both());
+    assert!(nobody.stderr.contains("--yes") && nobody.stderr.contains("--dry-run"), "{}", nobody.stderr);
 }
