@@ -28,10 +28,10 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
                 targets.extend(found);
             }
             Possible::Now | Possible::AfterSetting => {
-                output::complain(&format!(
-                    "{who}: not worth it, with the traffic of the last {:?}",
-                    options.observe
-                ));
+                let undecided = advice.saving.is_some_and(|saving| saving.undecided);
+                let why =
+                    if undecided { "undecided: measure it with samehost bench" } else { "not worth it" };
+                output::complain(&format!("{who}: {why}, by the traffic of the last {:?}", options.observe));
             }
             Possible::Unknown | Possible::Cannot => {
                 output::complain(&format!("{who}: cannot switch; samehost scan says why"));
