@@ -39,19 +39,31 @@ impl Files for Memory {
 type Torn = (&'static dyn Editor, PathBuf, BTreeMap<PathBuf, Vec<u8>>);
 
 /// A proposal; none where the editor refuses. Anything else is the editor's mistake.
-fn proposal(
-    editor: &dyn Editor,
-    file: &Path,
-    files: &dyn Files,
-    setting: &Setting,
-    to: &Endpoint,
-) -> Option<Vec<Proposal>> {
-    let moves = [Move { setting: setting.clone(), goal: Goal::client(to.clone()) }];
-    match propose(editor, file, files, &moves) {
+fn proposal(editor: &dyn Editor, file: &Path, files: &dyn Files, moves: &[Move]) -> Option<Vec<Proposal>> {
+    match propose(editor, file, files, moves) {
         Ok(proposals) => Some(proposals),
         Err(ProposalError::Refused(_)) => None,
-        Err(error) => panic!("{}: {} to {to}: {error}", editor.name(), setting.name),
+        Err(error) => panic!("{}: {moves:?}: {error}", editor.name()),
     }
+}
+
+/// The moves that take a setting to an endpoint: of itself, or of the whole row where servers number their sockets, as
+/// the planner moves them. None where the row has no place there.
+fn moves(editor: &dyn Editor, row: &[Setting], setting: &Setting, to: &Endpoint) -> Option<Vec<Move>> {
+    let client = |setting: &Setting, to: Endpoint| Move { setting: setting.clone(), goal: Goal::client(to) };
+    let path = Path::new("/run/samehost/row.sock");
+    if editor.socket(setting, path) == path {
+        return Some(vec![client(setting, to.clone())]);
+    }
+    let place = |number: usize, one: &Setting| match to {
+        Endpoint::Unix(path) => Some(client(one, Endpoint::Unix(editor.socket(one, path)))),
+        Endpoint::Tcp { host, port } => {
+            let port = port.checked_add(u16::try_from(number).ok()?)?;
+            Some(client(one, Endpoint::Tcp { host: host.clone(), port }))
+        }
+        _ => None,
+    };
+    row.iter().enumerate().map(|(number, one)| place(number, one)).collect()
 }
 
 /// Holds an editor to its promises on some files.
@@ -65,13 +77,21 @@ fn hold(editor: &dyn Editor, file: &Path, files: &Memory) {
         }
         for to in ["unix:/run/samehost/.s.PGSQL.5432", "tcp:127.0.0.1:4711"] {
             let to: Endpoint = to.parse().unwrap();
-            let Some(there) = proposal(editor, file, files, setting, &to) else { continue };
-            let changed = there.into_iter().map(|one| (one.file, one.after)).collect();
+            let Some(there) = moves(editor, &reading.settings, setting, &to) else { continue };
+            let Some(proposals) = proposal(editor, file, files, &there) else { continue };
+            let changed = proposals.into_iter().map(|one| (one.file, one.after)).collect();
             let moved = Overlay::new(files, changed);
             let after = editor.read(file, &moved).unwrap();
-            let same = |one: &&Setting| one.name == setting.name && one.endpoint == to;
-            let Some(now) = after.settings.iter().find(same) else { continue };
-            proposal(editor, file, &moved, now, &setting.endpoint);
+            let back: Option<Vec<Move>> = there
+                .iter()
+                .map(|one| {
+                    let (name, to) = (&one.setting.name, &one.goal.endpoint);
+                    let now = after.settings.iter().find(|now| now.name == *name && now.endpoint == *to)?;
+                    Some(Move { setting: now.clone(), goal: Goal::client(one.setting.endpoint.clone()) })
+                })
+                .collect();
+            let Some(back) = back else { continue };
+            proposal(editor, file, &moved, &back);
         }
     }
 }
