@@ -20,7 +20,7 @@ use samehost_model::Endpoint;
 use samehost_switch::{
     EDITORS, Editor, Files, Goal, Move, Overlay, Proposal, ProposalError, Setting, propose,
 };
-use tear::{tear, tears};
+use tear::{drawn, tear, tears};
 
 /// Files in memory.
 struct Memory(BTreeMap<PathBuf, Vec<u8>>);
@@ -116,7 +116,7 @@ fn editors_keep_their_promises_on_torn_files() {
         }
     }
     let strategy = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), tears());
-    let config = ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() };
+    let config = drawn(3000);
     proptest!(config, |((which, part, tears) in strategy)| {
         let (editor, file, mut files) = which.get(&all).clone();
         let names: Vec<PathBuf> = files.keys().cloned().collect();
@@ -129,7 +129,7 @@ fn editors_keep_their_promises_on_torn_files() {
 
 #[test]
 fn editors_survive_any_bytes() {
-    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+    let config = drawn(500);
     proptest!(config, |(text in proptest::collection::vec(any::<u8>(), 0..400))| {
         for editor in EDITORS {
             let name = editor.names().first().copied().unwrap_or("configuration");

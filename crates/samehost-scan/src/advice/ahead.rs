@@ -26,7 +26,13 @@ pub fn service_at(scan: &Scan, endpoint: &Endpoint) -> Option<usize> {
                         })
                     })
             }
-            Endpoint::Unix(path) => socket.local.path() == Some(path),
+            // /var/run is a link to /run, and the kernel knows the name that the server bound.
+            Endpoint::Unix(path) => socket.local.path().is_some_and(|local| {
+                local == path
+                    || local
+                        .canonicalize()
+                        .is_ok_and(|local| path.canonicalize().is_ok_and(|path| path == local))
+            }),
             _ => false,
         }
     };

@@ -1,15 +1,14 @@
 //! The connections that move: each setting of a client with the service that it reaches, where that listens or could
 //! listen, and who will connect.
 
-use std::path::PathBuf;
-
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service, Weight};
 use samehost_model::switch::SwitchObstacle;
-use samehost_scan::{Identity, UnixSocket, known_service, obstacles, service_at, socket_of};
+use samehost_scan::{Identity, obstacles, service_at};
 
 use super::application::{Applicant, applicants};
-use super::place::{is_local, said, same_port, unfit};
+use super::destination::{tcp_place, unix_place};
+use super::place::{is_local, said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
 use crate::editors::recognise;
@@ -121,7 +120,7 @@ fn hop(
     }
     let place = match wish.to {
         Direction::Unix => unix_place(wish, scan, service, &setting, named.as_ref(), plan)?,
-        Direction::Tcp => tcp_place(scan, service, plan, &setting)?,
+        Direction::Tcp => tcp_place(wish, scan, service, plan, &setting)?,
     };
     let server = match place.listens {
         true => None,
@@ -187,89 +186,6 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
 
 fn name_of(service: &Service) -> String {
     service.pid.map_or_else(|| service.name.clone(), |pid| format!("{} {pid}", service.name))
-}
-
-struct Place {
-    endpoint: Endpoint,
-    /// Whether the service listens there now.
-    listens: bool,
-}
-
-fn unix_place(
-    wish: &Wish,
-    scan: &Scan,
-    service: Option<usize>,
-    setting: &Setting,
-    named: Option<&(Subject, Setting)>,
-    plan: &mut Plan,
-) -> Option<Place> {
-    let port = match &setting.endpoint {
-        Endpoint::Tcp { port, .. } => Some(*port),
-        _ => None,
-    };
-    let present = service.and_then(|at| socket_of(scan, at, port));
-    if let Some(path) = present.filter(|path| wish.socket.as_ref().is_none_or(|wanted| wanted == path)) {
-        return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
-    }
-    let kind = service.and_then(|at| scan.services.get(at)?.kind);
-    let known = kind.or_else(|| named.and_then(|(subject, _)| subject.kind())).and_then(known_service);
-    if let Some(UnixSocket::Never(why)) = known.map(|known| known.unix) {
-        plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
-        return None;
-    }
-    let usual = known.map(|known| PathBuf::from(known.path)).filter(|path| path.is_absolute());
-    let Some(path) = wish.socket.clone().or(usual) else {
-        plan.bar(
-            "server",
-            format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
-            "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
-        );
-        return None;
-    };
-    // Two servers of one kind need two sockets.
-    let taken = |path: &PathBuf| {
-        plan.hops
-            .iter()
-            .any(|hop| hop.to.path() == Some(path) && !same_port(&hop.setting.endpoint, &setting.endpoint))
-    };
-    let path = named.map_or(path.clone(), |(subject, setting)| subject.editor.socket(setting, &path));
-    let path = if taken(&path) {
-        let stem = path.with_extension("");
-        PathBuf::from(format!("{}.{}.sock", stem.display(), port.unwrap_or_default()))
-    } else {
-        path
-    };
-    if let Some((found, remedy)) = unfit(&path) {
-        plan.bar("socket-path", found, remedy);
-        return None;
-    }
-    Some(Place { endpoint: Endpoint::Unix(path), listens: false })
-}
-
-fn tcp_place(scan: &Scan, service: Option<usize>, plan: &mut Plan, setting: &Setting) -> Option<Place> {
-    let found = service.and_then(|at| scan.services.get(at));
-    let sockets =
-        found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
-    let mut addresses: Vec<std::net::SocketAddr> =
-        sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
-    // The usual port first; IPv4 first, as most clients have it.
-    let usual =
-        found.and_then(|service| service.kind).and_then(known_service).map_or(&[][..], |known| known.ports);
-    addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
-    let Some(address) = addresses.first() else {
-        plan.bar(
-            "server",
-            format!("what listens at {} has no TCP port", setting.endpoint),
-            "Have it listen on 127.0.0.1 first, then switch: samehost how SERVICE says how",
-        );
-        return None;
-    };
-    let host = match address.ip() {
-        ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
-        ip if ip.is_unspecified() => "::1".to_owned(),
-        ip => ip.to_canonical().to_string(),
-    };
-    Some(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
 }
 
 /// The listener of a configuration that stands for an endpoint.

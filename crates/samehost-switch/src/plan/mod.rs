@@ -2,6 +2,7 @@
 //! machine, and changes nothing.
 
 mod application;
+mod destination;
 mod discover;
 mod hop;
 mod place;
@@ -11,9 +12,9 @@ mod subject;
 
 use std::path::PathBuf;
 
-use samehost_model::Secret;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, Secret};
 
 pub(crate) use application::Applicant;
 pub use discover::configurations;
@@ -54,6 +55,8 @@ pub struct Wish {
     pub to: Direction,
     /// The socket to use, in place of the one that the server has or usually has.
     pub socket: Option<PathBuf>,
+    /// The TCP address to use, where the server has none.
+    pub address: Option<Endpoint>,
     /// Whether servers stop listening on TCP.
     pub close_tcp: bool,
     /// The application's user, where it cannot be seen.

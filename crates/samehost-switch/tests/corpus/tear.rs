@@ -83,3 +83,13 @@ pub(crate) fn tear(mut text: Vec<u8>, tears: &[Tear]) -> Vec<u8> {
     }
     text
 }
+
+/// So many cases, drawn the same way each time, so that whoever sees a failure sees it again. `PROPTEST_RNG_SEED=N` draws
+/// others, `PROPTEST_CASES=N` more.
+pub(crate) fn drawn(cases: u32) -> ProptestConfig {
+    let told = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let seed = told("PROPTEST_RNG_SEED").unwrap_or(20_261_121);
+    let cases = told("PROPTEST_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(cases);
+    let rng_seed = proptest::test_runner::RngSeed::Fixed(seed);
+    ProptestConfig { cases, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
+}

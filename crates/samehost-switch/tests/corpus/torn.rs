@@ -10,7 +10,7 @@ use samehost_switch::{Disk, Goal, Move, editor, propose};
 
 use crate::Ask;
 use crate::case::Case;
-use crate::tear::{tear, tears};
+use crate::tear::{drawn, tear, tears};
 
 /// Holds an editor against its program on torn files. A fact `NAME means ENDPOINT` says where a setting of this name
 /// leads; files for which the program shows no such fact say nothing.
@@ -18,7 +18,7 @@ pub(crate) fn hold(name: &str, cases: u32, ask: Ask) {
     let all = Case::all(name);
     let all: Vec<&Case> = all.iter().filter(|case| case.is_edited()).collect();
     let strategy = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), tears());
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let config = drawn(cases);
     proptest!(config, |((which, part, tears) in strategy)| {
         let case = which.get(&all);
         let root = case.materialise();

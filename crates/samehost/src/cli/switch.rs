@@ -25,6 +25,9 @@ pub struct SwitchOptions {
     /// The socket to use, where the server has none yet or another than usual
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// With --to tcp: the address to use, where the server has none: 127.0.0.1:9000
+    #[arg(long, value_name = "HOST:PORT")]
+    pub address: Option<String>,
     /// Have the server stop listening on TCP
     #[arg(long)]
     pub close_tcp: bool,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
+use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_switch::transaction::Store;
@@ -40,7 +41,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
         ))
         .into());
     }
-    let wish = wish(options, targets);
+    let wish = wish(options, targets)?;
     let scan = look()?;
     let mut plan = plan(&wish, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let program = std::env::current_exe().context("the path of this program")?;
@@ -96,15 +97,18 @@ pub(super) fn look() -> anyhow::Result<Scan> {
     Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
 }
 
-pub(super) fn wish(options: &SwitchOptions, targets: &[String]) -> Wish {
-    Wish {
+fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
+    let endpoint = |text: &String| format!("tcp:{text}").parse::<Endpoint>();
+    let address = options.address.as_ref().map(endpoint).transpose();
+    Ok(Wish {
+        address: address.map_err(|error| WrongUse(error.to_string()))?,
         targets: targets.to_vec(),
         to: if options.to == "tcp" { Direction::Tcp } else { Direction::Unix },
         socket: options.socket.clone(),
         close_tcp: options.close_tcp,
         user: options.user.clone(),
         reloads: options.reload.iter().map(|text| ReloadWords::parse(text)).collect(),
-    }
+    })
 }
 
 /// The user's words for the journal.

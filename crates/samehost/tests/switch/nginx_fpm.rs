@@ -61,4 +61,24 @@ fn both_files_move_and_come_back() {
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));
+
+    // And the other way, from a socket that is there to a port that is not.
+    let again = hop.stack.samehost(&["switch", &nginx, "--socket", &socket, "--yes"]);
+    assert_eq!(again.status, 0, "{}", again.both());
+    let address = format!("127.0.0.1:{}", hop.fpm);
+    let back = hop.stack.samehost(&[
+        "switch",
+        &nginx,
+        "--to",
+        "tcp",
+        "--address",
+        &address,
+        "--page",
+        &url,
+        "--yes",
+    ]);
+    assert_eq!(back.status, 0, "{}\n{}", back.both(), hop.stack.log());
+    assert!(text(&hop.nginx).contains(&format!("fastcgi_pass {address};")), "{}", text(&hop.nginx));
+    assert!(text(&hop.pool).contains(&format!("listen = {address}")), "{}", text(&hop.pool));
+    assert_eq!(page(hop.web, "/e"), Some((200, "served by /e".into())));
 }

@@ -1,0 +1,127 @@
+//! Where a connection goes: the endpoint at which its service listens already, else the one that it is to have.
+
+use std::path::PathBuf;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Scan, Service};
+use samehost_scan::{UnixSocket, known_service, service_at, socket_of};
+
+use super::place::{same_port, unfit};
+use super::subject::Subject;
+use super::{Plan, Wish};
+use crate::Setting;
+
+/// Where a connection goes.
+pub(crate) struct Place {
+    /// The endpoint.
+    pub(crate) endpoint: Endpoint,
+    /// Whether the service listens there now.
+    pub(crate) listens: bool,
+}
+
+/// The socket that stands for a port, or that the server is to have.
+pub(crate) fn unix_place(
+    wish: &Wish,
+    scan: &Scan,
+    service: Option<usize>,
+    setting: &Setting,
+    named: Option<&(Subject, Setting)>,
+    plan: &mut Plan,
+) -> Option<Place> {
+    let port = match &setting.endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        _ => None,
+    };
+    let present = service.and_then(|at| socket_of(scan, at, port));
+    if let Some(path) = present.filter(|path| wish.socket.as_ref().is_none_or(|wanted| wanted == path)) {
+        return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
+    }
+    let kind = service.and_then(|at| scan.services.get(at)?.kind);
+    let known = kind.or_else(|| named.and_then(|(subject, _)| subject.kind())).and_then(known_service);
+    if let Some(UnixSocket::Never(why)) = known.map(|known| known.unix) {
+        plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
+        return None;
+    }
+    let usual = known.map(|known| PathBuf::from(known.path)).filter(|path| path.is_absolute());
+    let Some(path) = wish.socket.clone().or(usual) else {
+        plan.bar(
+            "server",
+            format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
+            "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
+        );
+        return None;
+    };
+    // Two servers of one kind need two sockets.
+    let taken = |path: &PathBuf| {
+        plan.hops
+            .iter()
+            .any(|hop| hop.to.path() == Some(path) && !same_port(&hop.setting.endpoint, &setting.endpoint))
+    };
+    let path = named.map_or(path.clone(), |(subject, setting)| subject.editor.socket(setting, &path));
+    let path = if taken(&path) {
+        let stem = path.with_extension("");
+        PathBuf::from(format!("{}.{}.sock", stem.display(), port.unwrap_or_default()))
+    } else {
+        path
+    };
+    if let Some((found, remedy)) = unfit(&path) {
+        plan.bar("socket-path", found, remedy);
+        return None;
+    }
+    Some(Place { endpoint: Endpoint::Unix(path), listens: false })
+}
+
+/// The port that stands for a socket, or that the server is to have.
+pub(crate) fn tcp_place(
+    wish: &Wish,
+    scan: &Scan,
+    service: Option<usize>,
+    plan: &mut Plan,
+    setting: &Setting,
+) -> Option<Place> {
+    let found = service.and_then(|at| scan.services.get(at));
+    let sockets =
+        found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
+    let mut addresses: Vec<std::net::SocketAddr> =
+        sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
+    // The usual port first; IPv4 first, as most clients have it.
+    let usual =
+        found.and_then(|service| service.kind).and_then(known_service).map_or(&[][..], |known| known.ports);
+    addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
+    let Some(address) = addresses.first() else {
+        return new_port(wish, scan, found, plan, setting);
+    };
+    let host = match address.ip() {
+        ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
+        ip if ip.is_unspecified() => "::1".to_owned(),
+        ip => ip.to_canonical().to_string(),
+    };
+    Some(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
+}
+
+/// The port that the user names, or the usual one, of a service that listens on none: its own configuration has to say so
+/// then.
+fn new_port(
+    wish: &Wish,
+    scan: &Scan,
+    service: Option<&Service>,
+    plan: &mut Plan,
+    setting: &Setting,
+) -> Option<Place> {
+    let known = service.and_then(|service| service.kind).and_then(known_service);
+    let usual = known.and_then(|known| known.ports.first().copied());
+    let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
+    let found = match wish.address.clone().or(usual) {
+        Some(endpoint) if service_at(scan, &endpoint).is_none() => {
+            return Some(Place { endpoint, listens: false });
+        }
+        Some(endpoint) => format!("another program listens at {endpoint}"),
+        None => "no usual port is known for it".to_owned(),
+    };
+    plan.bar(
+        "server",
+        format!("what listens at {} has no TCP port, and {found}", setting.endpoint),
+        "Name a free one: --address 127.0.0.1:PORT",
+    );
+    None
+}
