@@ -23,6 +23,8 @@ SYSTEMD_LOG_LEVEL=debug systemd-analyze --root="$2" --man=no verify "$name" >/ru
 # Of this unit alone; what the drop-ins are called is no fact.
 awk -v unit="-> Unit $name:" '/-> Unit / { ours = ($0 ~ unit) } ours' /run/dump |
     grep -vE 'DropIn Path|Command Line|Environment:|-> ExecStart:|CGroup|[Tt]imestamp|Memory|Tasks' |
+    # A path has a mount below it.
+    grep -vE 'origin-path|RequiresMountsFor' |
     sed -E 's/^[[:space:]]*/systemd: /'
 grep -E '^[[:space:]]*(Command Line|Environment):' /run/dump | sed -E 's/^[[:space:]]*//'
 line="$(sed -nE 's/^[[:space:]]*Command Line: //p' /run/dump)"
@@ -60,15 +62,20 @@ fn ask(file: &Path, root: &Path) -> BTreeSet<String> {
     let text = sandbox::run(SCRIPT, file, root);
     let is_listener = |line: &&str| line.starts_with("tcp ") || line.starts_with("unix ");
     let mut facts: BTreeSet<String> = BTreeSet::new();
-    let mut environment: BTreeSet<&str> = BTreeSet::new();
+    let (mut environment, mut login) = (BTreeSet::new(), BTreeSet::new());
     for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !is_listener(line)) {
-        match line.strip_prefix("Environment: ") {
-            Some(variable) => drop(environment.insert(variable)),
-            None => drop(facts.insert(line.to_owned())),
+        if let Some(variable) = line.strip_prefix("Environment: ") {
+            environment.insert(variable);
+        } else if line.starts_with("systemd: SocketUser:") || line.starts_with("systemd: SocketGroup:") {
+            login.insert(line);
+        } else {
+            facts.insert(line.to_owned());
         }
     }
     assert!(facts.iter().any(|fact| fact.starts_with("systemd: Fragment Path")), "systemd says {text}");
-    facts.insert(format!("Environment: {}", environment.into_iter().collect::<Vec<_>>().join(" | ")));
+    let joined = |lines: BTreeSet<&str>| lines.into_iter().collect::<Vec<_>>().join(" | ");
+    facts.insert(format!("Environment: {}", joined(environment)));
+    facts.insert(format!("login of the socket: {}.", joined(login)));
     if facts.iter().any(|fact| fact.starts_with("mode: ")) {
         facts.extend(sandbox::listeners(text.lines()));
     }
