@@ -2,7 +2,8 @@
 
 use super::drop_in;
 use super::environment::Environment;
-use super::servers::{Listens, base, server};
+use super::options::Listens;
+use super::servers::{base, server};
 use super::unit::{Assignment, OURS, Unit, under};
 use super::words::{Word, command};
 use crate::editors::lines::refuse;

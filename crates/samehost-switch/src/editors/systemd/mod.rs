@@ -5,6 +5,8 @@
 mod command;
 mod drop_in;
 mod environment;
+mod listens;
+mod options;
 mod servers;
 mod socket;
 mod unit;
