@@ -38,6 +38,12 @@ const NEEDED: &[Needed] = &[
     Needed { program: "thin", package: "thin", why: "stands behind nginx in the proxy workload" },
     Needed { program: "puma", package: "puma", why: "stands behind nginx in the proxy workload" },
     Needed { program: "gunicorn", package: "gunicorn", why: "stands behind nginx in the proxy workload" },
+    Needed { program: "uvicorn", package: "uvicorn", why: "is started by a unit that switch edits" },
+    Needed {
+        program: "systemd-analyze",
+        package: "systemd",
+        why: "says what it understands of units that switch edits",
+    },
     Needed { program: "wrk", package: "wrk", why: "is a yardstick of the http workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },

@@ -40,7 +40,12 @@ pub enum EditError {
 pub fn apply(text: &[u8], edits: &[&Edit]) -> Result<Vec<u8>, EditError> {
     let mut sorted: Vec<&Edit> = edits.to_vec();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
-    sorted.dedup();
+    let given = sorted.clone();
+    let mut number = 0;
+    sorted.retain(|edit| {
+        number += 1;
+        !given[..number - 1].contains(edit)
+    });
     let mut out = Vec::with_capacity(text.len() + 64);
     let mut at = 0;
     for edit in sorted {
@@ -70,6 +75,9 @@ mod tests {
         let (a, b) = (edit(1..2, "XY"), edit(4..4, "!"));
         assert_eq!(apply(b"abcd", &[&b, &a, &a]).unwrap(), b"aXYcd!");
         assert_eq!(apply(b"abcd", &[]).unwrap(), b"abcd");
+        // Two that begin alike, at the end of a file that is not there yet.
+        let (title, one, two) = (edit(0..0, "t"), edit(0..0, "1"), edit(0..0, "2"));
+        assert_eq!(apply(b"", &[&title, &one, &title, &two]).unwrap(), b"t12");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod dotenv;
 mod erb;
 mod spelling;
 mod splice;
+mod systemd;
 mod thin_yml;
 mod url;
 mod yaml;
@@ -117,6 +118,7 @@ pub const EDITORS: &[&dyn Editor] = &[
     &thin_yml::ThinYml,
     &memcached::Memcached,
     &compose::Compose,
+    &systemd::Systemd,
 ];
 
 /// The editor of a name.

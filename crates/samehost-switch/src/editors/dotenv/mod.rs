@@ -121,6 +121,13 @@ impl Editor for Dotenv {
     }
 }
 
+/// The variables of a text and what they say, the last of each name; none where it is not understood.
+pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
+    let lines = Lines::parse(text).ok()?;
+    let counts = |entry: &&Entry| lines.last(&entry.name).is_some_and(|last| last.line == entry.line);
+    Some(lines.entries.iter().filter(counts).map(|entry| (entry.name.clone(), entry.text.clone())).collect())
+}
+
 /// A file with what reads it.
 struct Reader<'a> {
     file: &'a Path,
