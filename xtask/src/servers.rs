@@ -48,6 +48,12 @@ const NEEDED: &[Needed] = &[
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
     Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
+    Needed { program: "java", package: "default-jdk-headless", why: "runs clients that `how` knows" },
+    Needed { program: "mvn", package: "maven", why: "fetches clients that `how` knows" },
+    Needed { program: "setfacl", package: "acl", why: "gives the files that switch edits an access list" },
+    Needed { program: "chattr", package: "e2fsprogs", why: "makes a file that switch cannot edit" },
+    Needed { program: "script", package: "bsdutils", why: "gives switch a terminal to ask on" },
+    Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
 ];
 
 /// Libraries of clients that `how` knows, which no program of their own shows, and what has its version in the name.
