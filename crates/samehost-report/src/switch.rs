@@ -139,9 +139,6 @@ fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
 fn next(report: &SwitchReport) -> Option<String> {
     match (report.outcome, &report.id) {
         (SwitchOutcome::Committed, Some(id)) => Some(format!("To put it back: samehost switch --undo {id}")),
-        (SwitchOutcome::Planned, _) => {
-            Some("Nothing was touched. Without --dry-run it asks before it does this.".into())
-        }
         _ => None,
     }
 }

@@ -62,8 +62,15 @@ pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec
         }
         Uptake::RestartApplication => {
             let folder = server_files::folder(&subject.file);
-            let inside: Vec<&Process> =
-                scan.processes.iter().filter(|process| works_in(process, folder)).collect();
+            // Not every shell that stands in the directory: who talks to the service, or serves itself.
+            let serves = |process: &Process| {
+                let own = [process.pid, process.parent];
+                scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
+            };
+            let is_its = |process: &&Process| {
+                (holders.contains(&process.pid) || serves(process)) && works_in(process, folder)
+            };
+            let inside: Vec<&Process> = scan.processes.iter().filter(is_its).collect();
             if inside.is_empty() && folder.join("composer.json").exists() {
                 of_kinds(scan, PHP)
             } else {

@@ -64,7 +64,7 @@ pub enum SubjectError {
         looked: String,
     },
     /// A file of no known format.
-    #[error("{file} is no configuration that samehost can edit; it knows {known}")]
+    #[error("{file} is no configuration that samehost can edit, by its name and its text; it knows {known}")]
     Format {
         /// The file.
         file: PathBuf,
@@ -102,7 +102,7 @@ fn file(path: PathBuf) -> Result<Subject, SubjectError> {
     match recognise(&path, &text) {
         Some(editor) => Ok(Subject { file: path, editor }),
         None => {
-            let known: Vec<&str> = EDITORS.iter().map(|editor| editor.about()).collect();
+            let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
             Err(SubjectError::Format { file: path, known: known.join(", ") })
         }
     }

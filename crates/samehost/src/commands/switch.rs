@@ -49,8 +49,15 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
         plan.try_logins(&program);
     }
     let mut report = plan.report(&wish);
-    if report.outcome != SwitchOutcome::Planned || options.dry_run {
+    if report.outcome != SwitchOutcome::Planned {
         return end(options, &report);
+    }
+    if options.dry_run {
+        let ending = end(options, &report)?;
+        if !options.json {
+            writeln!(io::stdout(), "\nNothing was touched. Without --dry-run it asks before it does this.")?;
+        }
+        return Ok(ending);
     }
     if !options.yes {
         if !may_ask(options)? {
