@@ -20,11 +20,12 @@ pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String])
     let at = text.len();
     let header = if text.is_empty() { HEADER } else { "" };
     let gap = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
-    let title = format!("{gap}{header}[{section}]\n");
+    let name = if is_in(&text, section) { String::new() } else { format!("[{section}]\n") };
+    let title = format!("{gap}{header}{name}");
     let body: String = new.iter().map(|line| format!("{line}\n")).collect();
     let mut edits = Vec::new();
     // Several moves at once say the same title once.
-    if !is_in(&text, section) || !gap.is_empty() {
+    if !title.is_empty() {
         edits.push(Edit::new(&file, at..at, title));
     }
     edits.push(Edit::new(&file, at..at, body));

@@ -41,6 +41,7 @@ impl Editor for Systemd {
     }
 
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let has =
             |title: &str| text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == title.as_bytes());
         match path.extension().and_then(|end| end.to_str()) {
