@@ -16,7 +16,7 @@ const TORN: u32 = 100;
 const SCRIPT: &str = r#"
 # Where Gunicorn and memcached would listen, as their manuals have it.
 meaning() {
-    host=127.0.0.1 port=11211 path='' bind='' program="$1"
+    host=0.0.0.0 port=11211 path='' bind='' program="$1"
     shift
     while [ $# -gt 0 ]; do
         case "$program $1" in
@@ -32,7 +32,7 @@ meaning() {
         shift
     done
     case "$program $path$bind" in
-    'memcached ') echo "ExecStart means tcp:$host:$port" ;;
+    'memcached ') echo "ExecStart means tcp:$(echo "$host" | sed 's/^localhost$/127.0.0.1/'):$port" ;;
     'memcached '*) echo "ExecStart means unix:$path" ;;
     'gunicorn unix:///'*) echo "ExecStart means unix:${bind#unix://}" ;;
     'gunicorn unix:'*) echo "ExecStart means $bind" ;;
