@@ -20,12 +20,12 @@ meaning() {
     shift
     while [ $# -gt 0 ]; do
         case "$program $1" in
-        'gunicorn -b' | 'gunicorn --bind') bind="$2"; shift ;;
+        'gunicorn -b' | 'gunicorn --bind') bind="${2:-}"; [ $# -lt 2 ] || shift ;;
         'gunicorn --bind='*) bind="${1#--bind=}" ;;
         'gunicorn -b'*) bind="${1#-b}" ;;
-        'memcached -s') path="$2"; shift ;;
-        'memcached -l') host="$2"; shift ;;
-        'memcached -p') port="$2"; shift ;;
+        'memcached -s') path="${2:-}"; [ $# -lt 2 ] || shift ;;
+        'memcached -l') host="${2:-}"; [ $# -lt 2 ] || shift ;;
+        'memcached -p') port="${2:-}"; [ $# -lt 2 ] || shift ;;
         'memcached -l'*) host="${1#-l}" ;;
         'memcached -p'*) port="${1#-p}" ;;
         esac
@@ -56,6 +56,7 @@ awk -v unit="-> Unit $name:" '/-> Unit / { ours = ($0 ~ unit) } ours' /run/dump 
 grep -E '^[[:space:]]*(Command Line|Environment):' /run/dump | sed -E 's/^[[:space:]]*//'
 sed -nE 's/^[[:space:]]*ListenStream: ([^/].*)/ListenStream means tcp:\1/p;s/^[[:space:]]*ListenStream: (\/.*)/ListenStream means unix:\1/p' /run/dump
 line="$(sed -nE 's/^[[:space:]]*Command Line: //p' /run/dump)"
+[ "$(echo "$line" | wc -l)" = 1 ] || exit 0
 eval "set -- $line"
 while [ $# -gt 0 ]; do
     case "$(basename "$1")" in gunicorn | uvicorn | puma | thin | memcached | redis-server) break ;; esac
