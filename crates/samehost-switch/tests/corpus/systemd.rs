@@ -16,23 +16,23 @@ const TORN: u32 = 100;
 const SCRIPT: &str = r#"
 # Where Gunicorn and memcached would listen, as their manuals have it.
 meaning() {
-    host=127.0.0.1 port=11211 path='' bind='' program="$1"
+    host=0.0.0.0 port=11211 path='' bind='' program="$1"
     shift
     while [ $# -gt 0 ]; do
         case "$program $1" in
-        'gunicorn -b' | 'gunicorn --bind') bind="$2"; shift ;;
+        'gunicorn -b' | 'gunicorn --bind') bind="${2:-}"; [ $# -lt 2 ] || shift ;;
         'gunicorn --bind='*) bind="${1#--bind=}" ;;
         'gunicorn -b'*) bind="${1#-b}" ;;
-        'memcached -s') path="$2"; shift ;;
-        'memcached -l') host="$2"; shift ;;
-        'memcached -p') port="$2"; shift ;;
+        'memcached -s') path="${2:-}"; [ $# -lt 2 ] || shift ;;
+        'memcached -l') host="${2:-}"; [ $# -lt 2 ] || shift ;;
+        'memcached -p') port="${2:-}"; [ $# -lt 2 ] || shift ;;
         'memcached -l'*) host="${1#-l}" ;;
         'memcached -p'*) port="${1#-p}" ;;
         esac
         shift
     done
     case "$program $path$bind" in
-    'memcached ') echo "ExecStart means tcp:$host:$port" ;;
+    'memcached ') echo "ExecStart means tcp:$(echo "$host" | sed 's/^localhost$/127.0.0.1/'):$port" ;;
     'memcached '*) echo "ExecStart means unix:$path" ;;
     'gunicorn unix:///'*) echo "ExecStart means unix:${bind#unix://}" ;;
     'gunicorn unix:'*) echo "ExecStart means $bind" ;;
@@ -56,6 +56,7 @@ awk -v unit="-> Unit $name:" '/-> Unit / { ours = ($0 ~ unit) } ours' /run/dump 
 grep -E '^[[:space:]]*(Command Line|Environment):' /run/dump | sed -E 's/^[[:space:]]*//'
 sed -nE 's/^[[:space:]]*ListenStream: ([^/].*)/ListenStream means tcp:\1/p;s/^[[:space:]]*ListenStream: (\/.*)/ListenStream means unix:\1/p' /run/dump
 line="$(sed -nE 's/^[[:space:]]*Command Line: //p' /run/dump)"
+[ "$(echo "$line" | wc -l)" = 1 ] || exit 0
 eval "set -- $line"
 while [ $# -gt 0 ]; do
     case "$(basename "$1")" in gunicorn | uvicorn | puma | thin | memcached | redis-server) break ;; esac

@@ -46,12 +46,18 @@ fn one(name: &str, file: &Path, root: &Path, ask: Ask) -> Result<(), String> {
         let moves = [Move { setting: setting.clone(), goal: Goal::client(to.clone()) }];
         let Ok(proposals) = propose(editor, file, &Disk, &moves) else { continue };
         for proposal in &proposals {
+            if let Some(directory) = proposal.file.parent() {
+                std::fs::create_dir_all(directory).map_err(|error| error.to_string())?;
+            }
             std::fs::write(&proposal.file, &proposal.after).map_err(|error| error.to_string())?;
         }
         let after = ask(file, root);
         for proposal in proposals {
-            std::fs::write(&proposal.file, proposal.before.unwrap_or_default())
-                .map_err(|error| error.to_string())?;
+            match proposal.before {
+                Some(before) => std::fs::write(&proposal.file, before),
+                None => std::fs::remove_file(&proposal.file),
+            }
+            .map_err(|error| error.to_string())?;
         }
         let moved =
             |fact: &String| if fact.starts_with(&start) { format!("{start}{to}") } else { fact.clone() };
