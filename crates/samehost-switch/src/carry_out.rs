@@ -76,6 +76,7 @@ fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
                 path: change.path.clone(),
                 before: change.before.clone(),
                 after: change.after.clone(),
+                like: change.like.clone(),
             })
             .collect(),
         reloads: stage

@@ -105,6 +105,7 @@ mod tests {
             path: "/x".into(),
             before: Some(b"a\nurl=mysql://u:secret@127.0.0.1/d\nDB_PASSWORD=secret\n".to_vec()),
             after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),
+            like: None,
         };
         let told = diff(&change, &[]);
         assert_eq!(told.lines.len(), 2);

@@ -33,6 +33,8 @@ pub(crate) struct Replacement {
     pub(crate) before: Option<Vec<u8>>,
     /// As it is afterwards.
     pub(crate) after: Option<Vec<u8>>,
+    /// Where it is made: the file whose text it takes.
+    pub(crate) like: Option<PathBuf>,
 }
 
 /// A stage: everything serves after it.
@@ -267,7 +269,7 @@ fn advance(now: &mut Texts, mut after: Texts, stage: &mut PlannedStage) -> bool 
         let before = now.get(path).cloned().unwrap_or_else(|| Disk.read(path).ok());
         if before != *after {
             any = true;
-            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone() });
+            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone(), like: None });
         }
     }
     *now = after;

@@ -1,6 +1,7 @@
 //! How a transaction begins: everything that can fail before a file is touched fails here, and leaves nothing behind.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::directory::Held;
@@ -22,7 +23,11 @@ pub(super) fn begin(store: &Store, intent: &Intent) -> Result<Transaction, Trans
     let mut files = BTreeMap::new();
     for step in &steps {
         if !files.contains_key(&step.path) {
-            files.insert(step.path.clone(), check(&held, step)?);
+            let mut kept = check(&held, step)?;
+            if step.before.is_none() {
+                kept.permissions.no_wider_than(readable_by(intent, &step.path)?);
+            }
+            files.insert(step.path.clone(), kept);
         }
     }
     let (id, journal) = store.add()?;
@@ -138,6 +143,14 @@ fn check(held: &Held, step: &Step) -> Result<Kept, TransactionError> {
         }
         _ => Err(stale()),
     }
+}
+
+/// The mode of the file that a made one takes its text from: it may hold a password.
+fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
+    let mut changes = intent.stages.iter().flat_map(|stage| &stage.changes);
+    let like = changes.find_map(|change| change.like.as_ref().filter(|_| change.path == path));
+    let Some(like) = like else { return Ok(0o777) };
+    std::fs::metadata(like).map(|found| found.mode()).map_err(at(like, "look at it"))
 }
 
 /// What a file that is not there yet will carry.

@@ -55,6 +55,11 @@ impl Permissions {
         Permissions { mode: 0o600 | (directory.st_mode & 0o044), owner, attributes: None }
     }
 
+    /// Takes from others what a file of this mode does not give them.
+    pub(super) fn no_wider_than(&mut self, mode: u32) {
+        self.mode &= 0o700 | (mode & 0o077);
+    }
+
     /// Gives them to a file. The mode comes last: only then may others read.
     pub(super) fn give(&self, file: impl AsFd) -> Result<(), GiveError> {
         let file = file.as_fd();

@@ -52,6 +52,8 @@ pub struct FileChange {
     pub before: Option<Vec<u8>>,
     /// Its bytes afterwards; none where the switch removes it.
     pub after: Option<Vec<u8>>,
+    /// Where the switch makes it: a file that it takes its text from, and is never more readable than.
+    pub like: Option<PathBuf>,
 }
 
 /// What makes running programs take the files of a stage. Data to this module: the caller runs it.

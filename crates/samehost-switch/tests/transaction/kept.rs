@@ -30,6 +30,7 @@ fn there_and_back(scene: &Scene, path: &Path) {
             path: path.into(),
             before: Some(pair[0].into()),
             after: Some(pair[1].into()),
+            like: None,
         }],
         reloads: vec![],
     };
@@ -53,6 +54,25 @@ fn there_and_back(scene: &Scene, path: &Path) {
         assert_eq!(times(path), then);
         assert_eq!(Seen::of(path).unwrap(), before);
         rustix::fs::utimensat(CWD, path, &THEN, AtFlags::empty()).unwrap();
+    }
+}
+
+#[test]
+fn a_made_file_is_never_more_readable_than_the_one_it_takes_its_text_from() {
+    let scene = Scene::new();
+    let (like, made) = (scene.path("one"), scene.path("made"));
+    fs::write(&like, "password = x\n").unwrap();
+    fs::set_permissions(like.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (mode, wanted) in [(0o600, 0o600), (0o640, 0o640), (0o644, 0o644), (0o400, 0o600)] {
+        fs::set_permissions(&like, fs::Permissions::from_mode(mode)).unwrap();
+        let after = Some(b"password = x\nlisten = y\n".to_vec());
+        let change = FileChange { path: made.clone(), before: None, after, like: Some(like.clone()) };
+        let intent =
+            Intent { stages: vec![Stage { changes: vec![change], reloads: vec![] }], ..Intent::default() };
+        let mut transaction = Transaction::begin(&scene.store(), &intent).unwrap();
+        transaction.write(0).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, wanted, "like {mode:o}");
+        assert!(transaction.roll_back(&mut |_| Ok(())).is_complete());
     }
 }
 

@@ -40,6 +40,7 @@ fn intent(scene: &Scene, trees: &[Tree]) -> Intent {
                 path: path(scene, file),
                 before: pair[0].get(&file).cloned(),
                 after: pair[1].get(&file).cloned(),
+                like: None,
             })
             .collect();
         changes.retain(|change| change.before != change.after);

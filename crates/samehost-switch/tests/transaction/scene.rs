@@ -85,6 +85,7 @@ impl Scene {
             path: self.path(name),
             before: before.map(|text| text.as_bytes().to_vec()),
             after: after.map(|text| text.as_bytes().to_vec()),
+            like: None,
         };
         let reload = |name: &str| Reload { what: name.into(), command: vec!["reload".into(), name.into()] };
         Intent {
@@ -215,6 +216,6 @@ pub fn as_nobody(what: impl FnOnce() + Send) {
 /// One stage that changes one file.
 pub fn intent(path: &Path, before: Option<&str>, after: Option<&str>) -> Intent {
     let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
-    let change = FileChange { path: path.into(), before: bytes(before), after: bytes(after) };
+    let change = FileChange { path: path.into(), before: bytes(before), after: bytes(after), like: None };
     Intent { stages: vec![Stage { changes: vec![change], reloads: vec![] }], ..Intent::default() }
 }
