@@ -1,14 +1,14 @@
 //! The connections that move: each setting of a client with the service that it reaches, where that listens or could
 //! listen, and who will connect.
 
-use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service, Weight};
 use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{Identity, obstacles, service_at};
 
 use super::application::{Applicant, applicants};
 use super::destination::{tcp_place, unix_place};
-use super::place::{is_local, said, same_port};
+use super::place::{is_local, is_loopback, said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
 use crate::editors::recognise;
@@ -166,6 +166,14 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
             Direction::Tcp => false,
         };
         if !is_wanted {
+            continue;
+        }
+        // A web server's port is for browsers: who should use a socket in its place is to be named.
+        if setting.protocol == Protocol::Http && !is_loopback(&setting.endpoint) {
+            plan.notes.push(format!(
+                "{} listens at {}, for other machines: it stays. Name the configuration of what connects from here",
+                setting.name, setting.endpoint
+            ));
             continue;
         }
         let service = service_at(scan, &setting.endpoint);

@@ -89,12 +89,11 @@ impl Plan {
     }
 
     pub(crate) fn bar(&mut self, code: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        self.obstacles.push(SwitchObstacle {
-            code: code.to_owned(),
-            bars: true,
-            found: found.into(),
-            remedy: remedy.into(),
-        });
+        let obstacle =
+            SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() };
+        if !self.obstacles.contains(&obstacle) {
+            self.obstacles.push(obstacle);
+        }
     }
 }
 

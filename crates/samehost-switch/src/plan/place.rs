@@ -24,6 +24,12 @@ pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
     !found.is_empty() && found.iter().all(|ip| ip.to_canonical().is_loopback())
 }
 
+/// Whether a listener takes connections of this machine only.
+pub(crate) fn is_loopback(endpoint: &Endpoint) -> bool {
+    let any = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    is_local(endpoint) && !matches!(endpoint, Endpoint::Tcp { host, .. } if any(host))
+}
+
 /// Whether two TCP endpoints may be the same listener: the same port, and hosts that loopback reaches.
 pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
@@ -81,6 +87,13 @@ mod tests {
         for other in ["tcp:192.0.2.1:1", "unix:/x"] {
             assert!(!is_local(&other.parse().unwrap()), "{other}");
         }
+    }
+
+    #[test]
+    fn a_listener_for_everybody_is_not_for_loopback_alone() {
+        let endpoint = |text: &str| text.parse::<Endpoint>().unwrap();
+        assert!(is_loopback(&endpoint("tcp:127.0.0.1:80")) && is_loopback(&endpoint("tcp:[::1]:80")));
+        assert!(!is_loopback(&endpoint("tcp:0.0.0.0:80")) && !is_loopback(&endpoint("tcp:[::]:80")));
     }
 
     #[test]
