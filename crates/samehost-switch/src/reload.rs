@@ -46,13 +46,13 @@ pub(crate) enum Way {
     Missing { found: String, remedy: String },
 }
 
-/// How the program of a configuration takes a change.
-pub(crate) fn way(scan: &Scan, uptake: Uptake, pid: Option<u32>, words: &[ReloadWords]) -> Way {
+/// How the program of a configuration, at this path, takes a change.
+pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, words: &[ReloadWords]) -> Way {
     let (kind, signal) = match uptake {
         Uptake::AtOnce => return Way::Nothing(None),
         Uptake::Reload(kind, signal) => (kind, Some(signal)),
         Uptake::Restart(kind) => (kind, None),
-        Uptake::RestartApplication => ("", None),
+        Uptake::RestartUnit | Uptake::RestartApplication => ("", None),
     };
     let given = words
         .iter()
@@ -62,11 +62,14 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, pid: Option<u32>, words: &[Reload
         let command = vec!["sh".to_owned(), "-c".to_owned(), words.command.clone()];
         return Way::Words { what: format!("run `{}`", words.command), command };
     }
+    if uptake == Uptake::RestartUnit {
+        return restart_unit(&file.file_name().unwrap_or_default().to_string_lossy());
+    }
     let service = scan.services.iter().find(|service| is_service(service, kind, pid));
     let pid = pid.or_else(|| service.and_then(|service| service.pid));
     let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
     let verb = if signal.is_some() { "reload" } else { "restart" };
-    if let Some(unit) = unit.filter(|_| Path::new("/run/systemd/system").exists()) {
+    if let Some(unit) = unit.filter(|_| systemd_runs()) {
         let command = ["systemctl", verb, &unit].map(str::to_owned).to_vec();
         return Way::Words { what: format!("systemctl {verb} {unit}"), command };
     }
@@ -89,6 +92,19 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, pid: Option<u32>, words: &[Reload
             remedy: format!("Say how: --reload '{kind}=COMMAND'"),
         },
     }
+}
+
+/// Whether systemd is the init system (sd_booted(3)).
+fn systemd_runs() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+fn restart_unit(unit: &str) -> Way {
+    let words = format!("systemctl daemon-reload && systemctl restart '{unit}'");
+    if !systemd_runs() || unit.contains('\'') {
+        return Way::Nothing(Some(format!("it takes effect after {words}")));
+    }
+    Way::Words { what: words.clone(), command: vec!["sh".into(), "-c".into(), words] }
 }
 
 fn is_service(service: &Service, kind: &str, pid: Option<u32>) -> bool {

@@ -62,6 +62,8 @@ pub enum Uptake {
     Reload(&'static str, &'static str),
     /// The running service of this kind must be restarted.
     Restart(&'static str),
+    /// systemd has to read its units again, and to restart the one that the file is of.
+    RestartUnit,
     /// The application that reads the file must be restarted; which one that is, the file does not say.
     RestartApplication,
 }

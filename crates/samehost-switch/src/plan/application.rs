@@ -60,6 +60,10 @@ pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec
             let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();
             if its.is_empty() { all } else { its }
         }
+        Uptake::RestartUnit => {
+            let unit = subject.file.file_name().unwrap_or_default().to_string_lossy();
+            scan.processes.iter().filter(|process| process.unit.as_deref() == Some(&*unit)).collect()
+        }
         Uptake::RestartApplication => {
             let folder = server_files::folder(&subject.file);
             // Not every shell that stands in the directory: who talks to the service, or serves itself.

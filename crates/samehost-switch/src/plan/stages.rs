@@ -288,7 +288,7 @@ fn finish(
 ) {
     stage.checks.extend(subject.editor.check(&subject.file));
     let pid = sides.iter().find_map(|side| side.pid);
-    match way(scan, subject.editor.uptake(), pid, &wish.reloads) {
+    match way(scan, subject.editor.uptake(), &subject.file, pid, &wish.reloads) {
         Way::Nothing(note) => {
             let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
             plan.notes.extend(note.filter(|_| !known));

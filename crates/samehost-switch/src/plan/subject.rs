@@ -25,7 +25,7 @@ impl Subject {
     pub(crate) fn kind(&self) -> Option<&'static str> {
         match self.editor.uptake() {
             Uptake::Reload(kind, _) | Uptake::Restart(kind) => Some(kind),
-            Uptake::AtOnce | Uptake::RestartApplication => None,
+            Uptake::AtOnce | Uptake::RestartUnit | Uptake::RestartApplication => None,
         }
     }
 }

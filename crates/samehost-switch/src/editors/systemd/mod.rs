@@ -107,7 +107,7 @@ impl Editor for Systemd {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::RestartApplication
+        Uptake::RestartUnit
     }
 }
 
