@@ -5,10 +5,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use crate::nginx_fpm::hop;
-use crate::stack::{Ended, Stack, must, page, wait_for};
+use crate::stack::{Ended, Stack, is_root, must, page, wait_for};
 
 #[test]
 fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
+    if !is_root("a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it") {
+        return;
+    }
     let hop = hop();
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
@@ -67,6 +70,9 @@ fn untouched(
 
 #[test]
 fn a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_touched() {
+    if !is_root("a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_touched") {
+        return;
+    }
     let hop = hop();
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
@@ -98,6 +104,9 @@ fn a_file_that_cannot_be_changed_and_a_full_disk_are_told_before_anything_is_tou
 
 #[test]
 fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
+    if !is_root("it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile") {
+        return;
+    }
     let hop = hop();
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();
     let command =

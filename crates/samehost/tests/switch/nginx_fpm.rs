@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::stack::{Stack, free_port, page, wait_for};
+use crate::stack::{Stack, free_port, is_root, page, wait_for};
 
 pub(crate) struct Hop {
     pub(crate) stack: Stack,
@@ -33,6 +33,9 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn both_files_move_and_come_back() {
+    if !is_root("both_files_move_and_come_back") {
+        return;
+    }
     let hop = hop();
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let socket = hop.stack.shared("sockets").join("fpm.sock").display().to_string();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::stack::{Stack, free_port, must, wait_for};
+use crate::stack::{Stack, free_port, is_root, must, wait_for};
 
 const PASSWORD: &str = "hunter2redis";
 
@@ -33,6 +33,9 @@ impl Drop for Server<'_> {
 
 #[test]
 fn the_server_and_the_application_move_together() {
+    if !is_root("the_server_and_the_application_move_together") {
+        return;
+    }
     let stack = Stack::new();
     let port = free_port().to_string();
     stack.shared("run");

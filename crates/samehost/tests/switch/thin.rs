@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::stack::{Stack, free_port, must, page, wait_for};
+use crate::stack::{Stack, free_port, is_root, must, page, wait_for};
 
 struct Thin(String);
 
@@ -23,6 +23,9 @@ fn two_ports() -> u16 {
 
 #[test]
 fn both_backends_move_and_come_back() {
+    if !is_root("both_backends_move_and_come_back") {
+        return;
+    }
     let mut stack = Stack::new();
     let (web, first) = (free_port(), two_ports());
     stack.write(
