@@ -126,7 +126,12 @@ fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(),
         NLMSG_DONE => Some(Ok(())),
         NLMSG_ERROR => {
             let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
-            Some(if code == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(code)) })
+            // Numbers of errors end at 4095 (MAX_ERRNO); another is no reply of the kernel's.
+            Some(match code {
+                0 => Ok(()),
+                1..4096 => Err(Errno::from_raw_os_error(code)),
+                _ => Err(Errno::BADMSG),
+            })
         }
         SOCK_DIAG_BY_FAMILY => {
             each(message.payload);
