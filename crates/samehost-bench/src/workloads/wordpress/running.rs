@@ -111,9 +111,6 @@ impl RunningWordPress {
             }
             return Ok(body);
         }
-        if head.status >= 500 && self.web.is_going() {
-            return Err(self.web.lost());
-        }
         let answer = match refusal(head.status) {
             Some(kind) => format!("{kind}, status {}", head.status),
             None => format!("status {}", head.status),
@@ -128,7 +125,11 @@ impl RunningWordPress {
         Err(self.refused(endpoint, &answer, try_next))
     }
 
-    fn refused(&self, endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
+    /// The error of an answer that cannot count; that PHP-FPM is gone, where that is why.
+    fn refused(&mut self, endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
+        if self.web.is_going() {
+            return self.web.lost();
+        }
         let said = self.web.said();
         let said = said.trim();
         let separator = if said.is_empty() { "" } else { "; the servers said: " };
