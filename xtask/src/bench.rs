@@ -4,6 +4,7 @@
 mod http;
 mod mysql;
 mod postgres;
+mod predict;
 mod redis;
 mod scan;
 
@@ -55,6 +56,11 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "scan",
         about: "a host with 10,000 sockets, against ss -tuxp (at most half of it) and lsof (a quarter); memory",
         run: scan::scan,
+    },
+    Yardstick {
+        name: "predict",
+        about: "what scan --observe predicts of a load, against what bench measures of it (a factor of 1.5 at most)",
+        run: predict::predict,
     },
     Yardstick {
         name: "open-loop",

@@ -98,6 +98,10 @@ fn traffic_in_words(traffic: &Traffic) -> String {
     );
     if traffic.short_connections_per_s >= 0.5 {
         text.push_str(&format!(", about {:.0} short connections/s", traffic.short_connections_per_s));
+        if let Some(short) = traffic.short {
+            let each = short.round_trips_per_s / traffic.short_connections_per_s;
+            text.push_str(&format!(" of {each:.0} round trips each"));
+        }
     }
     text
 }
@@ -124,6 +128,9 @@ fn saving_in_words(saving: &Saving) -> String {
             100.0 * saving.waiting_part.low,
             100.0 * saving.waiting_part.high
         ));
+    }
+    if let Some(us) = saving.us_per_short_connection.filter(|us| us.low > 0.0) {
+        parts.push(format!("{} of each short connection's time", range(us, "us")));
     }
     format!("could save {}; a prediction, to be held against samehost bench", parts.join("; "))
 }

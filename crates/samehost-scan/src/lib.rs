@@ -5,6 +5,7 @@
 mod advice;
 mod collect;
 mod diag;
+mod ended;
 mod error;
 mod greet;
 mod how;

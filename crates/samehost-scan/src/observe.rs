@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use samehost_model::scan::{Advice, ReadBy, Scan, SocketState, Traffic};
+use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traffic};
 
 use crate::advice;
 use crate::diag::{Activity, Counters, Diag};
+use crate::ended::{Door, Ended, Sum, Sums, door};
+use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::cpu_time;
 
@@ -34,7 +35,7 @@ struct Look {
 /// Watches connections over scan after scan: the traffic of each is what came since the look before.
 #[derive(Default)]
 pub struct Observer {
-    before: Option<Look>,
+    before: Option<(Look, Ended)>,
 }
 
 impl Observer {
@@ -42,32 +43,51 @@ impl Observer {
     /// nothing to compare with and fills in nothing.
     pub fn measure(&mut self, scan: &mut Scan) {
         let after = look(scan);
-        if let Some(before) = &self.before {
-            fill(scan, before, &after);
-        }
-        self.before = Some(after);
+        let ended = match self.before.take() {
+            Some((before, mut ended)) => {
+                before.hear(&mut ended, &Listeners::of(&scan.sockets));
+                fill(scan, &before, &after, ended.take());
+                ended
+            }
+            None => Ended::open(&scan.network_namespaces),
+        };
+        self.before = Some((after, ended));
     }
 }
 
 /// Watches the connections of a scan for a while and fills in the traffic of each piece of advice. Ends early when
 /// `stop` becomes true; what was seen until then counts.
 pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
+    let mut ended = Ended::open(&scan.network_namespaces);
+    let listeners = Listeners::of(&scan.sockets);
     let before = look(scan);
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
+        before.hear(&mut ended, &listeners);
     }
     let after = look(scan);
-    fill(scan, &before, &after);
+    fill(scan, &before, &after, ended.take());
 }
 
-fn fill(scan: &mut Scan, before: &Look, after: &Look) {
+/// The short connections to a service.
+#[derive(Clone, Copy, Debug, Default)]
+struct Short {
+    per_s: f64,
+    traffic: Option<ShortTraffic>,
+}
+
+fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: (Sums, bool)) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let short = short_connections(scan, after, seconds);
-    advice::add_short_lived(scan, &short);
+    let short = short_connections(scan, after, ended, seconds);
+    advice::add_short_lived(scan, short.keys().copied());
     let mut all = std::mem::take(&mut scan.advice);
-    for advice in &mut all {
+    let of_most = with_most_connections(&all);
+    for (at, advice) in all.iter_mut().enumerate() {
         let mut traffic = traffic(scan, advice, before, after, seconds);
-        traffic.short_connections_per_s = short.get(&advice.service).copied().unwrap_or(0.0);
+        if let Some(short) = short.get(&advice.service).filter(|_| of_most.get(&advice.service) == Some(&at))
+        {
+            (traffic.short_connections_per_s, traffic.short) = (short.per_s, short.traffic);
+        }
         advice.traffic = Some(traffic);
     }
     add_cpu(scan, &mut all, before, after, seconds);
@@ -100,7 +120,7 @@ fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds
         let each: Option<Vec<f64>> = pids.iter().map(one).collect();
         each.filter(|each| !each.is_empty()).map(|each| each.iter().sum::<f64>())
     };
-    let rate = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.round_trips_per_s);
+    let rate = |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
     let mut of_service: HashMap<usize, (f64, BTreeSet<u32>)> = HashMap::new();
     for advice in all.iter() {
         let service = of_service.entry(advice.service).or_default();
@@ -130,15 +150,10 @@ fn look(scan: &Scan) -> Look {
         look.cpu_s.extend(cpu_time::read(pid).map(|seconds| (pid, seconds)));
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-        let path = match (&space.pid, &space.name) {
-            _ if space.own => None,
-            (Some(pid), _) => Some(PathBuf::from(format!("/proc/{pid}/ns/net"))),
-            (None, Some(name)) => namespaces::named(name),
-            (None, None) => continue,
-        };
-        let activity = match path {
-            None => Diag::open().and_then(|mut diag| diag.activity()),
-            Some(path) => namespaces::inside(&path, Diag::activity),
+        let activity = match door(space) {
+            Some(Door::Here) => Diag::open().and_then(|mut diag| diag.activity()),
+            Some(Door::File(path)) => namespaces::inside(&path, Diag::activity),
+            None => continue,
         };
         // A namespace that is gone by now has no traffic.
         for one in activity.unwrap_or_default() {
@@ -158,6 +173,23 @@ impl Look {
             self.counters.insert(key, counters);
         }
     }
+
+    /// Takes in the connections that began and ended since this look.
+    fn hear(&self, ended: &mut Ended, listeners: &Listeners) {
+        ended.hear(listeners, |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)));
+    }
+}
+
+/// The piece of advice of each service that has the most connections, by its index.
+fn with_most_connections(all: &[Advice]) -> HashMap<usize, usize> {
+    let mut most: HashMap<usize, usize> = HashMap::new();
+    for (at, advice) in all.iter().enumerate() {
+        let best = most.entry(advice.service).or_insert(at);
+        if all.get(*best).is_some_and(|best| best.connections < advice.connections) {
+            *best = at;
+        }
+    }
+    most
 }
 
 fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f64) -> Traffic {
@@ -191,23 +223,47 @@ fn wrapped(was: u32, is: u32) -> f64 {
     f64::from(is.wrapping_sub(was))
 }
 
-/// Connections a second that came to an end, by service: those that entered TIME_WAIT while we watched.
-fn short_connections(scan: &Scan, after: &Look, seconds: f64) -> HashMap<usize, f64> {
-    let listeners = crate::join::Listeners::of(&scan.sockets);
+/// The short connections to each service: those heard of as they ended, or else those that entered TIME_WAIT meanwhile.
+fn short_connections(
+    scan: &Scan,
+    after: &Look,
+    (heard, is_all): (Sums, bool),
+    seconds: f64,
+) -> HashMap<usize, Short> {
+    let listeners = Listeners::of(&scan.sockets);
     let mut service_of = HashMap::new();
     for (index, service) in scan.services.iter().enumerate() {
         service_of.extend(service.listeners.iter().map(|at| (*at, index)));
     }
-    let mut found: HashMap<usize, f64> = HashMap::new();
+    let service = |namespace, ends: &[SocketAddr]| {
+        let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end));
+        listener.and_then(|at| service_of.get(&at).copied())
+    };
+    let mut found: HashMap<usize, Short> = HashMap::new();
     for ((namespace, local, peer), left_ms) in &after.closed {
-        if f64::from(*left_ms) < TIME_WAIT_MS - 1000.0 * seconds {
-            continue;
-        }
         // The end that closed first is kept; the service may be that one or the other.
-        let listener = [local, peer].into_iter().find_map(|end| listeners.accepts(*namespace, *end));
-        if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
-            *found.entry(*service).or_default() += 1.0 / seconds;
+        if !is_all
+            && f64::from(*left_ms) >= TIME_WAIT_MS - 1000.0 * seconds
+            && let Some(service) = service(*namespace, &[*local, *peer])
+        {
+            found.entry(service).or_default().per_s += 1.0 / seconds;
         }
+    }
+    let mut of_service: HashMap<usize, Sum> = HashMap::new();
+    for ((namespace, server), sum) in heard {
+        if let Some(service) = service(namespace, &[server]) {
+            of_service.entry(service).or_default().merge(sum);
+        }
+    }
+    for (service, sum) in of_service {
+        let short = found.entry(service).or_default();
+        short.per_s = short.per_s.max(sum.connections as f64 / seconds);
+        // Where some were missed they were like those that were heard of.
+        let per_connection = |total: u64| short.per_s * total as f64 / sum.connections.max(1) as f64;
+        short.traffic = Some(ShortTraffic {
+            round_trips_per_s: per_connection(sum.round_trips),
+            bytes_per_s: per_connection(sum.bytes),
+        });
     }
     found
 }

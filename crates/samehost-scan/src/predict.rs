@@ -7,9 +7,9 @@ use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 const CPU_THRESHOLD: f64 = 0.005;
 /// Savings of a connection's waiting time below this part are not worth one either.
 const WAIT_THRESHOLD: f64 = 0.01;
-/// By what factor a measurement of the same shape was wrong where it was held against real servers (docs/method.md,
-/// section 14): it is still another program that was measured.
-const OTHER_PROGRAM: f64 = 2.5;
+/// By what factor a measurement of the same shape may be wrong, by what was seen of real servers (docs/method.md, section
+/// 14): it is still another program that was measured.
+const OTHER_PROGRAM: f64 = 1.5;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// What TCP costs more than a Unix socket, measured on this machine.
@@ -19,6 +19,15 @@ pub struct Costs {
     pub cpu_us_per_request: Range,
     /// Time until the reply, microseconds a round trip.
     pub us_per_round_trip: Range,
+    /// The same for a connection with one round trip, from connecting to closing; none where it was not measured.
+    pub connection: Option<ConnectionCosts>,
+}
+
+/// What a connection with one round trip costs more over TCP than over a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConnectionCosts {
+    cpu_us: Range,
+    us: Range,
 }
 
 /// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
@@ -43,19 +52,27 @@ impl Costs {
     /// None without any measurement.
     #[must_use]
     pub fn of(cpu: &[Measured], latency: &[Measured]) -> Option<Self> {
-        Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)? })
+        Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)?, connection: None })
+    }
+
+    /// With what a connection costs: its CPU time and its time.
+    #[must_use]
+    pub fn with_connection(self, cpu: Measured, latency: Measured) -> Self {
+        let connection = ConnectionCosts { cpu_us: cpu.saving(), us: latency.saving() };
+        Costs { connection: Some(connection), ..self }
     }
 
     /// From one measurement of the shape of a pair. The interval of that says nothing of how like the two programs are,
     /// so the range of the CPU time is wider by what that was seen to make.
     #[must_use]
-    pub fn of_shape(cpu: Measured, latency: Measured) -> Self {
+    pub fn of_shape(self, cpu: Measured, latency: Measured) -> Self {
         let Range { low, high } = cpu.saving();
         let down = |bound: f64| if bound > 0.0 { bound / OTHER_PROGRAM } else { bound * OTHER_PROGRAM };
         let up = |bound: f64| if bound > 0.0 { bound * OTHER_PROGRAM } else { bound / OTHER_PROGRAM };
         Costs {
             cpu_us_per_request: Range { low: down(low), high: up(high) },
             us_per_round_trip: latency.saving(),
+            ..self
         }
     }
 }
@@ -74,22 +91,49 @@ pub fn predict(scan: &mut Scan, costs: &Costs) {
 
 /// Predicts for one piece of advice, with the costs of traffic of its shape.
 pub fn predict_one(advice: &mut Advice, costs: &Costs) {
-    advice.saving = advice.traffic.map(|traffic| saving(&traffic, costs));
+    let connections = advice.connections;
+    advice.saving = advice.traffic.map(|traffic| saving(&traffic, connections, costs));
 }
 
-fn saving(traffic: &Traffic, costs: &Costs) -> Saving {
-    let scale = |range: Range, factor: f64| Range { low: range.low * factor, high: range.high * factor };
-    let busy = f64::from(traffic.busy_connections.max(1));
+fn scale(range: Range, factor: f64) -> Range {
+    Range { low: range.low * factor, high: range.high * factor }
+}
+
+fn add(a: Range, b: Range) -> Range {
+    Range { low: a.low + b.low, high: a.high + b.high }
+}
+
+/// What a short connection of so many round trips saves: CPU time and time.
+fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
+    let (cpu, us) = (costs.cpu_us_per_request, costs.us_per_round_trip);
+    match costs.connection {
+        Some(connection) => {
+            let more = (round_trips - 1.0).max(0.0);
+            (add(connection.cpu_us, scale(cpu, more)), add(connection.us, scale(us, more)))
+        }
+        None => (scale(cpu, round_trips), scale(us, round_trips)),
+    }
+}
+
+fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
+    let (long, short) = (traffic.round_trips_per_s, traffic.short_connections_per_s);
     // A short connection has one round trip at least.
-    let requests_per_s = traffic.round_trips_per_s + traffic.short_connections_per_s;
-    let cpu_part = scale(costs.cpu_us_per_request, requests_per_s * 1e-6);
-    let waiting_part = scale(costs.us_per_round_trip, traffic.round_trips_per_s / busy * 1e-6);
+    let each = traffic.short.map_or(1.0, |all| if short > 0.0 { all.round_trips_per_s / short } else { 1.0 });
+    let (short_cpu, short_us) = of_short(costs, each.max(1.0));
+    let busy = f64::from(traffic.busy_connections.max(1));
+    let at_once = f64::from(connections.max(traffic.busy_connections).max(1));
+    let cpu_part = add(scale(costs.cpu_us_per_request, long * 1e-6), scale(short_cpu, short * 1e-6));
+    let waiting_part =
+        add(scale(costs.us_per_round_trip, long / busy * 1e-6), scale(short_us, short / at_once * 1e-6));
+    let known = traffic.short.is_some() && short > 0.0;
     let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
     let worth_it = reaches.iter().any(|(part, threshold)| part.high >= *threshold && part.low > 0.0);
     Saving {
         cpu_us_per_request: costs.cpu_us_per_request,
         cpu_s_per_day: scale(cpu_part, SECONDS_PER_DAY),
         us_per_round_trip: costs.us_per_round_trip,
+        cpu_us_per_short_connection: known.then_some(short_cpu),
+        us_per_short_connection: known.then_some(short_us),
         waiting_part,
         undecided: !worth_it && reaches.iter().any(|(part, threshold)| part.high >= *threshold),
         worth_it,
@@ -109,26 +153,27 @@ mod tests {
         assert!((costs.cpu_us_per_request.low - 2.0).abs() < 1e-9);
         assert!((costs.cpu_us_per_request.high - 10.0).abs() < 1e-9);
         let traffic = Traffic { round_trips_per_s: 10_000.0, busy_connections: 10, ..Traffic::default() };
-        let saving = saving(&traffic, &costs);
+        let saving = saving(&traffic, 1, &costs);
         // 10,000/s × 2 µs = 2 % of a CPU: 1728 s a day.
         assert!((saving.cpu_s_per_day.low - 1728.0).abs() < 1e-6);
         // 1,000/s on each connection × 3 to 6 µs.
         assert!((saving.waiting_part.high - 0.006).abs() < 1e-9);
         assert!(saving.worth_it);
         let idle = Traffic { round_trips_per_s: 10.0, busy_connections: 1, ..Traffic::default() };
-        let idle = super::saving(&idle, &costs);
+        let idle = super::saving(&idle, 1, &costs);
         assert!(!idle.worth_it && !idle.undecided);
         let short = Traffic { short_connections_per_s: 5_000.0, ..Traffic::default() };
-        assert!(super::saving(&short, &costs).worth_it, "a short connection counts as one round trip");
+        assert!(super::saving(&short, 1, &costs).worth_it, "a short connection counts as one round trip");
         let around_zero = Range { low: -1.0, high: 9.0 };
-        let costs = Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero };
-        let doubtful = super::saving(&traffic, &costs);
+        let costs =
+            Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, connection: None };
+        let doubtful = super::saving(&traffic, 1, &costs);
         assert!(!doubtful.worth_it && doubtful.undecided);
         assert!(Costs::of(&[], &[]).is_none());
-        let wide = Costs::of_shape(one, Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 });
-        assert!((wide.cpu_us_per_request.low - 8.0 / 2.5).abs() < 1e-9);
-        assert!((wide.cpu_us_per_request.high - 25.0).abs() < 1e-9);
-        let none = Costs::of_shape(Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 }, one);
-        assert!((none.cpu_us_per_request.low + 2.5).abs() < 1e-9, "a loss is as uncertain as a gain");
+        let wide = costs.of_shape(one, Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 });
+        assert!((wide.cpu_us_per_request.low - 8.0 / 1.5).abs() < 1e-9);
+        assert!((wide.cpu_us_per_request.high - 15.0).abs() < 1e-9);
+        let none = costs.of_shape(Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 }, one);
+        assert!((none.cpu_us_per_request.low + 1.5).abs() < 1e-9, "a loss is as uncertain as a gain");
     }
 }

@@ -59,9 +59,7 @@ fn rank(advice: &Advice) -> Option<u8> {
     if matches!(advice.possible, Possible::Cannot | Possible::Unknown) {
         return None;
     }
-    let is_quiet = advice
-        .traffic
-        .is_none_or(|traffic| traffic.round_trips_per_s + traffic.short_connections_per_s < AT_WORK);
+    let is_quiet = advice.traffic.is_none_or(|traffic| traffic.all_round_trips_per_s() < AT_WORK);
     match advice.saving {
         Some(saving) if saving.worth_it => Some(0),
         Some(saving) if saving.undecided || is_quiet => Some(1),
@@ -126,6 +124,8 @@ mod tests {
                 cpu_us_per_request: range(1.0),
                 cpu_s_per_day: range(seconds),
                 us_per_round_trip: range(1.0),
+                cpu_us_per_short_connection: None,
+                us_per_short_connection: None,
                 waiting_part: range(0.01),
                 undecided: false,
                 worth_it: seconds > 0.0,

@@ -328,8 +328,10 @@ pub struct ServeOptions {
     /// Where to listen; may be given several times (tcp:127.0.0.1:7000, unix:/run/app.sock, abstract:name, …)
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "inherited")]
     pub listen: Vec<Endpoint>,
-    /// One thread for all connections by epoll, or one for each
-    #[arg(long, default_value = "threads", value_parser = ["threads", "epoll"])]
+    /// A thread for each connection, or one for all by epoll that replies at once (epoll) or after each round (rounds, as
+    /// Redis does)
+    #[arg(long, default_value = "threads", value_parser = clap::builder::PossibleValuesParser::new(
+        samehost_bench::servers::Model::ALL.iter().map(|(name, _)| *name)))]
     pub model: String,
     /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]

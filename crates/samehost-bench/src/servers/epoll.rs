@@ -1,5 +1,6 @@
 //! A server with one thread for all connections, by epoll, as event-driven servers do it. Bytes that the other side
-//! does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile.
+//! does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile. Replies go out at once,
+//! or all at the end of a round, as Redis sends them.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -23,8 +24,17 @@ struct Peer<R> {
     ends: bool,
 }
 
+/// When a reply is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    /// As soon as it is known.
+    AtOnce,
+    /// When everyone that was ready has been read from (Redis: `handleClientsWithPendingWrites` before it sleeps).
+    AfterTheRound,
+}
+
 /// Serves until stopped.
-pub(super) fn serve<R: Responder>(listening: &Listening) -> Result<(), BenchError> {
+pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Result<(), BenchError> {
     let failed = |error: io::Error| BenchError::io("epoll", error);
     let listeners = &listening.listeners;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
@@ -53,9 +63,23 @@ pub(super) fn serve<R: Responder>(listening: &Listening) -> Result<(), BenchErro
             }
             let index = token - listeners.len();
             let Some(peer) = peers[index].as_mut() else { continue };
-            if !matches!(step(peer, &epoll, event, &mut buffer), Ok(true)) {
+            let stepped = match replies {
+                Replies::AtOnce => step(peer, &epoll, event, &mut buffer),
+                Replies::AfterTheRound => take(peer, &mut buffer),
+            };
+            if !matches!(stepped, Ok(true)) {
                 peers[index] = None;
                 free.push(index);
+            }
+        }
+        if replies == Replies::AfterTheRound {
+            for event in &events {
+                let Some(index) = (event.data.u64() as usize).checked_sub(listeners.len()) else { continue };
+                let Some(peer) = peers[index].as_mut() else { continue };
+                if !matches!(answer(peer, &epoll, event.data), Ok(true)) {
+                    peers[index] = None;
+                    free.push(index);
+                }
             }
         }
     }
@@ -104,8 +128,7 @@ fn step<R: Responder>(
 ) -> io::Result<bool> {
     let flags = event.flags;
     if flags.contains(epoll::EventFlags::OUT) {
-        let waiting = std::mem::take(&mut peer.unsent);
-        send(&mut peer.stream, &mut peer.unsent, &waiting)?;
+        send_unsent(peer)?;
     }
     while peer.unsent.is_empty() {
         if peer.ends {
@@ -128,13 +151,54 @@ fn step<R: Responder>(
             break;
         }
     }
+    watch(peer, epoll, event.data)?;
+    Ok(true)
+}
+
+/// Reads once and keeps the reply, unless an earlier one still waits; false when the connection has ended.
+fn take<R: Responder>(peer: &mut Peer<R>, buffer: &mut [u8]) -> io::Result<bool> {
+    if !peer.unsent.is_empty() || peer.ends {
+        return Ok(true);
+    }
+    match peer.stream.read(buffer) {
+        Ok(0) => Ok(false),
+        Ok(read) => {
+            let (reply, goes_on) = peer.responder.respond(&buffer[..read]);
+            peer.ends = !goes_on;
+            peer.unsent.extend_from_slice(reply);
+            Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends what a round left; false when the connection has ended.
+fn answer<R: Responder>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<bool> {
+    send_unsent(peer)?;
+    watch(peer, epoll, token)?;
+    Ok(!(peer.ends && peer.unsent.is_empty()))
+}
+
+fn send_unsent<R>(peer: &mut Peer<R>) -> io::Result<()> {
+    let mut waiting = std::mem::take(&mut peer.unsent);
+    send(&mut peer.stream, &mut peer.unsent, &waiting)?;
+    if peer.unsent.is_empty() {
+        waiting.clear();
+        peer.unsent = waiting;
+    }
+    Ok(())
+}
+
+/// Waits to write while something is unsent, else to read.
+fn watch<R>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<()> {
     let blocked = !peer.unsent.is_empty() || peer.stream.wants_write();
     if blocked != peer.waits_to_write {
         peer.waits_to_write = blocked;
         let flags = if blocked { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-        epoll::modify(epoll, &peer.stream, event.data, flags)?;
+        epoll::modify(epoll, &peer.stream, token, flags)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 fn send(stream: &mut Stream, unsent: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod listeners;
 mod responder;
 pub(crate) mod rpc;
 mod threads;
+mod work;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::BenchError;
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
 
 /// Serves all connections in one thread.
-type ServeEpoll = fn(&Listening) -> Result<(), BenchError>;
+type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 
 /// A built-in server.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,32 @@ pub enum Model {
     Threads,
     /// One thread for all connections, epoll.
     Epoll,
+    /// One thread for all connections, epoll, replies at the end of each round, as Redis does.
+    Rounds,
+}
+
+impl Model {
+    /// Every model with its name on the command line.
+    pub const ALL: &[(&str, Model)] =
+        &[("threads", Model::Threads), ("epoll", Model::Epoll), ("rounds", Model::Rounds)];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Model::ALL.iter().find(|(_, model)| *model == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl std::str::FromStr for Model {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Model::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, model)| *model).ok_or_else(|| {
+            let names: Vec<&str> = Model::ALL.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is none of {}", names.join(", "))
+        })
+    }
 }
 
 /// How to serve.
@@ -134,12 +161,17 @@ impl Server {
         if let Some(run) = self.run {
             return run(listening, options);
         }
-        match options.model {
-            Model::Epoll => match self.epoll {
-                Some(serve) => serve(listening),
-                None => Err(BenchError::Usage(format!("`serve {}` has no --model epoll", self.name))),
-            },
-            Model::Threads => listeners::serve(listening, self.converse, options.accept_delay),
+        let replies = match options.model {
+            Model::Threads => return listeners::serve(listening, self.converse, options.accept_delay),
+            Model::Epoll => epoll::Replies::AtOnce,
+            Model::Rounds => epoll::Replies::AfterTheRound,
+        };
+        match self.epoll {
+            Some(serve) => serve(listening, replies),
+            None => {
+                let model = options.model.name();
+                Err(BenchError::Usage(format!("`serve {}` has no --model {model}", self.name)))
+            }
         }
     }
 

@@ -2,15 +2,17 @@
 //! its own, or a thousand by epoll.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// CPU time that this process spends on all that it reads, to play a server that has work to do.
-static WORK: OnceLock<Duration> = OnceLock::new();
+use super::work::{self, Memory};
+
+/// Steps of work with each message that this process has; unset for none.
+static STEPS: OnceLock<u64> = OnceLock::new();
 
 /// Sets, before any connection is served, how much work there is.
-pub(super) fn set_work(work: Duration) {
+pub(super) fn set_work(time: Duration) {
     // Whoever served first has said it.
-    let _ = WORK.set(work);
+    let _ = STEPS.set(work::steps(time));
 }
 
 /// One connection's server.
@@ -19,19 +21,15 @@ pub(super) trait Responder: Default {
     fn respond<'a>(&'a mut self, input: &'a [u8]) -> (&'a [u8], bool);
 }
 
-/// Sends back what comes.
+/// Sends back what comes, after the work that it has with it.
 #[derive(Debug, Default)]
-pub(super) struct Echo;
+pub(super) struct Echo {
+    memory: Memory,
+}
 
 impl Responder for Echo {
     fn respond<'a>(&'a mut self, input: &'a [u8]) -> (&'a [u8], bool) {
-        if let Some(work) = WORK.get().filter(|work| !work.is_zero()) {
-            // Burnt, not slept: a server that works keeps its CPU, and that is what decides who has to be woken.
-            let begun = Instant::now();
-            while begun.elapsed() < *work {
-                std::hint::spin_loop();
-            }
-        }
+        self.memory.walk(STEPS.get().copied().unwrap_or(0));
         (input, true)
     }
 }

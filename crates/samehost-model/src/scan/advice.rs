@@ -92,8 +92,30 @@ pub struct Traffic {
     pub server_cpu_us_per_request: Option<f64>,
     /// Connections that carried data.
     pub busy_connections: u32,
-    /// Estimated short connections that came and went, by those the kernel keeps in TIME_WAIT for 60 s.
+    /// Short connections to the service that came and went: counted as they ended, or else estimated by those that the
+    /// kernel keeps in TIME_WAIT for 60 s. Of a service's pairs the one with the most connections has them.
     pub short_connections_per_s: f64,
+    /// What they did; none where the kernel does not tell (it tells root).
+    pub short: Option<ShortTraffic>,
+}
+
+/// What connections did that began and ended while it was observed, by the kernel's last word on each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ShortTraffic {
+    /// Estimated requests with their replies, as in [`Traffic`].
+    pub round_trips_per_s: f64,
+    /// Payload in both directions.
+    pub bytes_per_s: f64,
+}
+
+impl Traffic {
+    /// Requests with their replies of all its connections; a short one that nothing is known of has had one at least.
+    #[must_use]
+    pub fn all_round_trips_per_s(&self) -> f64 {
+        self.round_trips_per_s
+            + self.short.map_or(self.short_connections_per_s, |short| short.round_trips_per_s)
+    }
 }
 
 /// Two bounds.
@@ -116,6 +138,10 @@ pub struct Saving {
     pub cpu_s_per_day: Range,
     /// Time until the reply, microseconds a round trip.
     pub us_per_round_trip: Range,
+    /// CPU time of client and server together, microseconds a short connection: connecting and its round trips.
+    pub cpu_us_per_short_connection: Option<Range>,
+    /// Time that a short connection's client waits less, microseconds.
+    pub us_per_short_connection: Option<Range>,
     /// Part of the observed time that a busy connection would wait less, 0 to 1.
     pub waiting_part: Range,
     /// An upper bound is above its threshold, but its lower one is not above zero: the measurement decides nothing.

@@ -10,7 +10,7 @@ mod verification;
 
 use serde::{Serialize, Serializer};
 
-pub use advice::{Advice, Obstacle, Possible, Range, Saving, Traffic, Weight};
+pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};

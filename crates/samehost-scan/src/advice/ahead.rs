@@ -71,12 +71,16 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
             && connection.kind.is_tcp()
             && pids.unwrap_or_default().iter().any(|pid| clients.contains(pid))
     };
-    let connections = scan.connections.iter().filter(is_theirs).collect();
-    let pair = Pair::ahead(scan, found, clients, connections, port);
+    let connections: Vec<&Connection> = scan.connections.iter().filter(is_theirs).collect();
+    // What one client may do, another may not: each is asked about. Nobody may be there yet, too.
+    let each: Vec<&[u32]> = if clients.is_empty() { vec![&[]] } else { clients.chunks(1).collect() };
+    let pairs: Vec<Pair<'_>> =
+        each.iter().map(|one| Pair::ahead(scan, found, one, connections.clone(), port)).collect();
     let mut obstacles: Vec<Obstacle> = BLOCKERS
         .iter()
         .filter_map(|blocker| {
-            let (weight, found, remedy) = (blocker.check)(&pair)?;
+            let found = pairs.iter().filter_map(|pair| (blocker.check)(pair));
+            let (weight, found, remedy) = found.max_by_key(|(weight, _, _)| *weight)?;
             Some(Obstacle { code: blocker.code, weight, found, remedy })
         })
         .collect();

@@ -19,7 +19,7 @@ mod stale;
 mod tls;
 mod walk;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 
@@ -118,8 +118,8 @@ fn program(scan: &Scan, connection: &Connection) -> Option<Program> {
 }
 
 /// Adds a piece of advice for each service whose clients connect anew each time and were gone when we looked.
-pub(crate) fn add_short_lived(scan: &mut Scan, per_s: &HashMap<usize, f64>) {
-    let mut services: Vec<usize> = per_s.keys().copied().collect();
+pub(crate) fn add_short_lived(scan: &mut Scan, services: impl Iterator<Item = usize>) {
+    let mut services: Vec<usize> = services.collect();
     services.sort_unstable();
     services.retain(|service| scan.advice.iter().all(|advice| advice.service != *service));
     for service in services {

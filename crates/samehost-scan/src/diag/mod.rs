@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
@@ -24,6 +25,11 @@ const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_DUMP: u16 = 0x300;
 /// The kernel puts at most 32 KiB into one datagram of a dump.
 const DATAGRAM: usize = 64 * 1024;
+
+/// `1 << (SKNLGRP_INET_TCP_DESTROY - 1) | 1 << (SKNLGRP_INET6_TCP_DESTROY - 1)` (`linux/sock_diag.h`).
+const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
+/// Room for the endings that were not yet asked for: some 8,000.
+const ROOM: usize = 8 * 1024 * 1024;
 
 /// A connection to the kernel's socket listing.
 pub(crate) struct Diag {
@@ -48,14 +54,7 @@ pub(crate) struct Activity {
 impl Diag {
     /// Opens the listing of the calling thread's network namespace.
     pub(crate) fn open() -> Result<Self, Errno> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            Some(SOCK_DIAG),
-        )?;
-        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Diag { socket, buffer: vec![0; DATAGRAM] })
+        Ok(Diag { socket: netlink(0)?, buffer: vec![0; DATAGRAM] })
     }
 
     /// Every TCP, UDP and Unix socket of the namespace whose inode is given.
@@ -79,18 +78,7 @@ impl Diag {
         let mut found = Vec::new();
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
             let Some(request) = inet::request(kind, Wanted::Traffic) else { continue };
-            self.dump(&request, |payload| {
-                if let Some(socket) = inet::parse(payload, kind, 0) {
-                    let counters = inet::counters(payload);
-                    found.push(Activity {
-                        local: socket.local,
-                        peer: socket.peer,
-                        state: socket.state,
-                        expires_ms: inet::expires_ms(payload),
-                        counters,
-                    });
-                }
-            })?;
+            self.dump(&request, |payload| found.extend(activity(payload, kind)))?;
         }
         Ok(found)
     }
@@ -117,6 +105,69 @@ impl Diag {
             }
         }
     }
+}
+
+/// Hears of every TCP socket of a network namespace as it ends, with what it sent and received. Needs CAP_NET_ADMIN, and
+/// Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
+pub(crate) struct Endings {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Endings {
+    /// Begins to listen in the calling thread's network namespace.
+    pub(crate) fn open() -> Result<Self, Errno> {
+        let socket = netlink(TCP_ENDS)?;
+        // Less room only means that a busy machine's endings are missed sooner, which is noticed.
+        let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
+        Ok(Endings { socket, buffer: vec![0; DATAGRAM] })
+    }
+
+    /// Hands over those that ended since the last call.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when some were missed; the next call goes on.
+    pub(crate) fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
+        loop {
+            let received =
+                rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT);
+            let (_, length) = match received {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(()),
+                other => other?,
+            };
+            for message in messages(self.buffer.get(..length).ok_or(Errno::MSGSIZE)?) {
+                if message.kind == SOCK_DIAG_BY_FAMILY
+                    && let Some(activity) = activity(message.payload, SocketKind::Tcp)
+                {
+                    each(activity);
+                }
+            }
+        }
+    }
+}
+
+/// A socket for questions to sock_diag, which also hears what is sent to these groups.
+fn netlink(groups: u32) -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
+    let socket = inet::parse(payload, kind, 0)?;
+    Some(Activity {
+        local: socket.local,
+        peer: socket.peer,
+        state: socket.state,
+        expires_ms: inet::expires_ms(payload),
+        counters: inet::counters(payload),
+    })
 }
 
 /// Handles one message; the end of the dump if it was the last.
@@ -179,7 +230,7 @@ pub(crate) mod fuzzed {
                 let is_udp = payload.get(1) == Some(&7);
                 let kind = if is_udp { SocketKind::Udp } else { SocketKind::Tcp };
                 sockets.extend(inet::parse(payload, kind, 1));
-                let _ = (inet::counters(payload), inet::expires_ms(payload));
+                let _ = activity(payload, kind);
             });
             if end.is_some() {
                 break;
@@ -225,5 +276,40 @@ mod tests {
         let counters = activity.iter().filter(|one| one.local == local).find_map(|one| one.counters).unwrap();
         assert_eq!(counters.bytes_acked, 1000 + 1, "with the SYN");
         assert_eq!((counters.bytes_received, counters.data_segments_out), (10, 1));
+    }
+
+    #[test]
+    fn hears_of_a_connection_that_ends() {
+        use std::io::{Read, Write};
+        let mut endings = match Endings::open() {
+            Ok(endings) => endings,
+            // Only with CAP_NET_ADMIN, and the error says so.
+            Err(errno) => {
+                assert_eq!(errno, Errno::PERM);
+                return;
+            }
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        client.write_all(&[7; 100]).unwrap();
+        server.read_exact(&mut [0; 100]).unwrap();
+        server.write_all(&[7; 10]).unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        let local = Address::Inet(client.local_addr().unwrap());
+        drop(client);
+        drop(server);
+        let begun = std::time::Instant::now();
+        let mut found = None;
+        while found.is_none() && begun.elapsed() < std::time::Duration::from_secs(30) {
+            let heard = endings.hear(|one| {
+                if one.local == local {
+                    found = one.counters;
+                }
+            });
+            assert!(matches!(heard, Ok(()) | Err(Errno::NOBUFS)));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(found.expect("it was told").bytes_received, 10 + 1, "with the FIN");
     }
 }

@@ -40,7 +40,7 @@ PATH="$PATH:$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n1)"
 data="$(cat "$2/.data")"
 rm -f "$data/postmaster.pid"
 unshare --user postgres -D "$data" -c hba_file="$1" >/run/log 2>&1 &
-for turn in $(seq 400); do
+for turn in $(seq 2000); do
     grep -q 'ready to accept' /run/log && break
     grep -q FATAL /run/log && break
     sleep 0.01

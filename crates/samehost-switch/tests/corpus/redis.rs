@@ -12,7 +12,7 @@ const LEAST_CASES: usize = 60;
 /// Starts the server, asks the kernel, then the server for everything that its configuration says.
 const SCRIPT: &str = r#"
 redis-server "$1" --daemonize no --logfile "" --dir "$2" --save "" >/run/log 2>&1 &
-for turn in $(seq 400); do
+for turn in $(seq 2000); do
     grep -qi 'ready to accept' /run/log && break
     sleep 0.01
 done

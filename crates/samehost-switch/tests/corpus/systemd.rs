@@ -79,7 +79,7 @@ cp app.py mysite/wsgi.py
 echo 'run lambda { |_| [200, {}, ["ok"]] }' >config.ru
 : >config/puma.rb
 "$program" "$@" >/run/log 2>&1 </dev/null &
-for turn in $(seq 1000); do
+for turn in $(seq 2000); do
     [ -n "$(ss -Hlntx)" ] && break
     sleep 0.01
 done

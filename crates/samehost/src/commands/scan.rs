@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use samehost_model::Report;
-use samehost_model::scan::{Possible, Scan};
+use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 
@@ -25,6 +25,8 @@ const CALIBRATION: &[(u32, FindingKind, &str, &str)] = &[
 ];
 /// Time for each part of the calibration.
 const CALIBRATION_TIME: Duration = Duration::from_secs(6);
+/// From so many short connections a second on it is measured what a connection costs.
+const FEW_CONNECTIONS: f64 = 1.0;
 /// Time for the part that only shows what the transport itself takes.
 const BARE_TIME: Duration = Duration::from_secs(4);
 /// The busiest pairs are measured each in its own shape; the rest is priced by the common calibration.
@@ -64,10 +66,15 @@ pub(super) fn look(
         samehost_scan::observe(&mut scan, period, interrupted);
         if !scan.advice.is_empty()
             && !interrupted.load(Ordering::Relaxed)
-            && let Some(costs) = calibrate(interrupted, quiet)?
+            && let Some(mut costs) = calibrate(interrupted, quiet)?
         {
+            let short =
+                |advice: &Advice| advice.traffic.map_or(0.0, |traffic| traffic.short_connections_per_s);
+            if scan.advice.iter().any(|advice| short(advice) >= FEW_CONNECTIONS) {
+                costs = calibrate_connection(costs, interrupted, quiet)?;
+            }
             samehost_scan::predict(&mut scan, &costs);
-            price_by_shape(&mut scan, interrupted, quiet)?;
+            price_by_shape(&mut scan, costs, interrupted, quiet)?;
         }
     }
     Ok(scan)
@@ -102,11 +109,25 @@ fn part(
     Part { workload: "raw", parameters, connections, size: Some(size), lines: vec![line], installed: false }
 }
 
+/// Adds what a connection with one round trip costs.
+fn calibrate_connection(costs: Costs, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Costs> {
+    let label = "what a connection costs here";
+    let part = Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
+    let report = measure(&part, CALIBRATION_TIME, fresh_seed(), interrupted, quiet)?;
+    let (cpu, latency) = (measured(&report, "total_cpu_per_op"), measured(&report, "latency_mean"));
+    Ok(cpu.zip(latency).map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
+}
+
 /// Prices the busiest pairs each with a measurement of its own shape.
-fn price_by_shape(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<()> {
+fn price_by_shape(
+    scan: &mut Scan,
+    costs: Costs,
+    interrupted: &Arc<AtomicBool>,
+    quiet: bool,
+) -> anyhow::Result<()> {
     let mut shapes: Vec<(usize, f64, Shape)> = Vec::new();
     for (at, advice) in scan.advice.iter().enumerate() {
-        let rate = advice.traffic.map_or(0.0, |traffic| traffic.round_trips_per_s);
+        let rate = advice.traffic.map_or(0.0, |traffic| traffic.all_round_trips_per_s());
         if advice.possible != Possible::Cannot {
             shapes.extend(shape(scan, advice).map(|shape| (at, rate, shape)));
         }
@@ -116,7 +137,7 @@ fn price_by_shape(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        if let Some(costs) = calibrate_shape(&shape, interrupted, quiet)?
+        if let Some(costs) = calibrate_shape(costs, &shape, interrupted, quiet)?
             && let Some(advice) = scan.advice.get_mut(at)
         {
             predict_one(advice, &costs);
@@ -125,29 +146,33 @@ fn price_by_shape(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -
     Ok(())
 }
 
-/// Measures requests of this shape: first without work, to see what the transport itself takes, then with the rest of
-/// the pair's CPU time as the server's work. That decides who sleeps, and waking up is most of what a request costs.
+/// Measures requests of this shape. One at a time without any work: both ends sleep at each request whatever the work is.
+/// Several at once first without, to see what the transport itself takes, then with the rest of the service's CPU time as
+/// work: that decides who sleeps, and waking up is most of what a request costs.
 fn calibrate_shape(
+    costs: Costs,
     shape: &Shape,
     interrupted: &Arc<AtomicBool>,
     quiet: bool,
 ) -> anyhow::Result<Option<Costs>> {
-    let model = ("server", if shape.by_threads { "threads" } else { "epoll" }.to_owned());
+    let model = ("server", shape.server.to_owned());
     let run = |label: &str, time, parameters| {
         let part = part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters);
         measure(&part, time, fresh_seed(), interrupted, quiet)
     };
-    let bare = run("what requests of this shape cost here", BARE_TIME, vec![model.clone()])?;
-    let own_us = measured(&bare, "total_cpu_per_op").map_or(0.0, |measured| measured.tcp);
-    let work_us = (shape.cpu_us_per_request - own_us).round();
-    let report = if work_us >= 1.0 {
+    let alone = shape.connections == 1;
+    let time = if alone { CALIBRATION_TIME } else { BARE_TIME };
+    let bare = run("what requests of this shape cost here", time, vec![model.clone()])?;
+    let own_us = measured(&bare, "server_cpu_per_op").map_or(0.0, |measured| measured.tcp);
+    let work_us = (shape.server_cpu_us_per_request - own_us).round();
+    let report = if work_us >= 1.0 && !alone {
         let parameters = vec![model, ("work", format!("{work_us:.0}us"))];
         run("what they cost beside the service's work", CALIBRATION_TIME, parameters)?
     } else {
         bare
     };
     let (cpu, latency) = (measured(&report, "total_cpu_per_op"), measured(&report, "latency_mean"));
-    Ok(cpu.zip(latency).map(|(cpu, latency)| Costs::of_shape(cpu, latency)))
+    Ok(cpu.zip(latency).map(|(cpu, latency)| costs.of_shape(cpu, latency)))
 }
 
 pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use samehost_bench::servers::{Model, ServeOptions as Options, server};
+use samehost_bench::servers::{ServeOptions as Options, server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -18,7 +18,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
         return Ok(Ending::Done);
     }
     let how = Options {
-        model: if options.model == "epoll" { Model::Epoll } else { Model::Threads },
+        model: options.model.parse().map_err(WrongUse)?,
         backlog: options.backlog,
         mode: options.mode,
         accept_delay: options.accept_delay,

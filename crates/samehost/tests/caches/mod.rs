@@ -20,7 +20,7 @@ pub const TINY: &[&str] = &[
     "--trial-time",
     "50ms",
     "--budget",
-    "3s",
+    "60s",
     "--quiet",
     "--json",
     "-",
@@ -133,7 +133,7 @@ impl Here {
             if files.is_empty() && processes.is_empty() {
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(10), "left behind: {files:?} {processes:?}");
+            assert!(begun.elapsed() < Duration::from_secs(30), "left behind: {files:?} {processes:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -354,7 +354,7 @@ fn transport(home: &Home, child: &mut Child, place: &Place) -> Result<String, St
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let result = if line.trim() == "ready" {
         let pid = child.id();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         loop {
             let ended = home.run(&["verify", &pid.to_string(), "--json"]);
             let found: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{Home, comparison, trials};
 
 const FEW: &[&str] =
-    &["--min-blocks", "6", "--max-blocks", "6", "--budget", "20s", "--seed", "3", "--json", "-"];
+    &["--min-blocks", "6", "--max-blocks", "6", "--budget", "60s", "--seed", "3", "--json", "-"];
 
 fn measure(home: &Home, arguments: &[&str]) -> Value {
     let ended = home.run(&[&["bench", "command"], arguments, FEW].concat());

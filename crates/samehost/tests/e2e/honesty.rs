@@ -91,8 +91,18 @@ impl Drop for BusyLoop {
 fn a_busy_neighbour_is_named_and_no_winner_is_called() {
     let home = Home::new();
     let busy = BusyLoop::start();
-    let arguments =
-        ["bench", "raw", "--trial-time", "100ms", "--min-blocks", "6", "--max-blocks", "6", "--budget", "3s"];
+    let arguments = [
+        "bench",
+        "raw",
+        "--trial-time",
+        "100ms",
+        "--min-blocks",
+        "6",
+        "--max-blocks",
+        "6",
+        "--budget",
+        "30s",
+    ];
     let ended = home.run(&[&arguments[..], &["--json", "-"]].concat());
     drop(busy);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
@@ -120,7 +130,7 @@ fn a_client_that_shares_its_only_cpu_with_the_server_is_not_believed() {
         "--max-blocks",
         "6",
         "--budget",
-        "3s",
+        "30s",
         "--json",
         "-",
     ];
@@ -149,7 +159,7 @@ fn a_client_that_shares_its_only_cpu_with_the_server_is_not_believed() {
         "--max-blocks",
         "2",
         "--budget",
-        "2s",
+        "30s",
         "--json",
         "-",
     ]);

@@ -16,7 +16,7 @@ use crate::scan::Held;
 use crate::support::{SAMEHOST, not_tested, wait_for};
 
 /// Patience that no login needs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A user who is not the one that runs the tests, as passwd(5) has it.
 fn www_data() -> As {

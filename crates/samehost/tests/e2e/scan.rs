@@ -334,3 +334,49 @@ fn observed_traffic_is_counted_and_priced() {
     let day = number(&saving["cpu_us_per_request"]["high"]) * number(&traffic["round_trips_per_s"]) * 0.0864;
     assert!((number(&saving["cpu_s_per_day"]["high"]) / day - 1.0).abs() < 1e-6, "{saving}");
 }
+
+#[test]
+fn short_connections_are_heard_of_as_they_end() {
+    const ROUND_TRIPS: u32 = 3;
+    let home = Home::new();
+    let server = home.serve("echo", &[]);
+    let address = server.tcp.trim_start_matches("tcp:").to_owned();
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut reply = [0; 100];
+            while !stop.load(Ordering::Relaxed) {
+                let mut stream = TcpStream::connect(&address).unwrap();
+                for _ in 0..ROUND_TRIPS {
+                    stream.write_all(&[7; 100]).unwrap();
+                    stream.read_exact(&mut reply).unwrap();
+                }
+                drop(stream);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        }
+    });
+    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    crate::schemas::assert_valid(&found);
+    let found =
+        found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server.tcp.as_str()).unwrap();
+    let (traffic, saving) = (&found["traffic"], &found["saving"]);
+    let connections = traffic["short_connections_per_s"].as_f64().unwrap();
+    assert!(connections > 1.0, "{traffic}");
+    if !is_root() {
+        assert!(traffic["short"].is_null(), "the kernel tells root only: {traffic}");
+        not_tested("without root: what short connections did");
+        return;
+    }
+    let each = traffic["short"]["round_trips_per_s"].as_f64().unwrap() / connections;
+    assert!((each - f64::from(ROUND_TRIPS)).abs() < 0.2, "{traffic}");
+    let bytes = traffic["short"]["bytes_per_s"].as_f64().unwrap() / connections;
+    assert!((600.0..610.0).contains(&bytes), "the SYN and the FIN count as bytes: {traffic}");
+    let saved = &saving["us_per_short_connection"];
+    assert!(saved["high"].as_f64().unwrap() >= saved["low"].as_f64().unwrap(), "{saving}");
+}

@@ -11,7 +11,7 @@ use crate::support::Home;
 
 #[test]
 fn echoes_on_both_transports_and_cleans_up_after_itself() {
-    for model in ["threads", "epoll"] {
+    for model in ["threads", "epoll", "rounds"] {
         let home = Home::new();
         let mut server = home.serve("echo", &["--model", model, "--mode", "660"]);
         let path = home.path("echo.sock");

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Options of a measurement that is over soon and proves nothing but that it works.
 pub(crate) const QUICK: &[&str] =
-    &["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "30ms", "--budget", "1s", "--seed", "7"];
+    &["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "30ms", "--budget", "30s", "--seed", "7"];
 
 /// The binary under test.
 pub(crate) const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");

@@ -25,8 +25,9 @@ const HANDED_OVER: usize = 1024;
 
 /// Serves until stopped; then connections are cut.
 pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
-    if options.model == Model::Epoll {
-        return Err(BenchError::Usage("`serve rpc` has no --model epoll".into()));
+    if options.model != Model::Threads {
+        let model = options.model.name();
+        return Err(BenchError::Usage(format!("`serve rpc` has no --model {model}")));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -56,9 +56,9 @@ impl Workload for Raw {
             },
             Parameter {
                 name: "server",
-                help: "A thread for each connection, or one for all by epoll; auto: threads for 1 connection",
+                help: "A thread for each connection, or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
                 default: "auto",
-                kind: Kind::Choice(&["auto", "threads", "epoll"]),
+                kind: Kind::Choice(&["auto", "threads", "epoll", "rounds"]),
             },
             Parameter {
                 name: "work",

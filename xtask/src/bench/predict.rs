@@ -1,0 +1,128 @@
+//! The yardstick of `scan --observe`: what it predicts of a load that runs, against what `bench` measures of the same
+//! program on the same server, one after the other, round after round.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::Tools;
+
+/// Rounds of all loads.
+const ROUNDS: u32 = 2;
+
+/// A load, and where prediction and measurement of it stand.
+struct Load {
+    arguments: &'static [&'static str],
+    /// Until its first measured trial, with servers that have to be started.
+    warm: Duration,
+    /// The saving in the scan.
+    predicted: &'static str,
+    /// The metric of the report that it is held against.
+    measured: &'static str,
+    budget: &'static str,
+}
+
+const fn cpu(arguments: &'static [&'static str]) -> Load {
+    Load {
+        arguments,
+        warm: Duration::from_secs(5),
+        predicted: "cpu_us_per_request",
+        measured: "total_cpu_per_op",
+        budget: "15s",
+    }
+}
+
+const LOADS: &[Load] = &[
+    Load {
+        arguments: &["wordpress"],
+        warm: Duration::from_secs(8),
+        predicted: "us_per_short_connection",
+        measured: "database_ms",
+        budget: "90s",
+    },
+    cpu(&["mysql", "--connections", "8"]),
+    cpu(&["mysql", "--connections", "1"]),
+    cpu(&["postgres", "--connections", "8"]),
+    cpu(&["memcached", "--connections", "8"]),
+    cpu(&["redis", "--connections", "4"]),
+];
+
+/// A load over TCP; it is stopped when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // As Ctrl-C does it, so that its servers end with it.
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Prints prediction and measurement of each load in microseconds.
+pub(super) fn predict(tools: &Tools) -> anyhow::Result<()> {
+    println!("µs saved; the middle of a prediction is the geometric one\n");
+    println!("{:<28} {:>22} {:>24} {:>10}", "load", "predicted (middle)", "measured (95 %)", "factor");
+    for _ in 0..ROUNDS {
+        for load in LOADS {
+            let predicted = scanned(tools, load)?;
+            let (value, low, high) = measured(tools, load)?;
+            let words = format!("{:.1} ({:.1}–{:.1})", value, low, high);
+            match predicted {
+                Some((low, high)) => {
+                    let middle = (low * high).sqrt();
+                    let factor = (middle / value).max(value / middle);
+                    let text = format!("{low:.1}–{high:.1} ({middle:.1})");
+                    println!("{:<28} {text:>22} {words:>24} {factor:>10.2}", load.arguments.join(" "));
+                }
+                None => println!("{:<28} {:>22} {words:>24}", load.arguments.join(" "), "undecided"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The range that a scan predicts while the load runs; none when it does not decide.
+fn scanned(tools: &Tools, load: &Load) -> anyhow::Result<Option<(f64, f64)>> {
+    let mut child = Command::new(&tools.samehost);
+    child.arg("bench").args(load.arguments).args(["--transports", "tcp", "--trial-time", "30s"]);
+    let running =
+        Running(child.args(["--budget", "90s"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    std::thread::sleep(load.warm);
+    let mut scan = Command::new(&tools.samehost);
+    scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let scan = scan.spawn()?;
+    // The scan looks for four seconds, and then measures on a machine that should be its own.
+    std::thread::sleep(Duration::from_millis(4700));
+    drop(running);
+    let scanned = scan.wait_with_output()?;
+    let scanned: Value = serde_json::from_slice(&scanned.stdout).context("the scan")?;
+    let rate = |one: &Value| one["saving"]["cpu_s_per_day"]["high"].as_f64().unwrap_or(0.0);
+    let all = scanned["advice"].as_array().context("no advice")?;
+    let busiest = all
+        .iter()
+        .filter(|one| {
+            one["traffic"]["round_trips_per_s"].as_f64() > Some(50.0) || !one["traffic"]["short"].is_null()
+        })
+        .max_by(|a, b| rate(a).total_cmp(&rate(b)))
+        .context("the scan did not see the load")?;
+    let range = &busiest["saving"][load.predicted];
+    let bounds = range["low"].as_f64().zip(range["high"].as_f64()).context("nothing was predicted")?;
+    Ok((bounds.0 > 0.0).then_some(bounds))
+}
+
+/// What `bench` measures: the saving with the ends of its interval.
+fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
+    let mut command = Command::new(&tools.samehost);
+    command.arg("bench").args(load.arguments).args(["--budget", load.budget, "--quiet", "--json", "-"]);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the measurement ended with {}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let all = report["comparisons"].as_array().context("no comparisons")?;
+    let found = all.iter().find(|one| one["metric"] == load.measured).context("no such metric")?;
+    let number = |name: &str| found[name].as_f64().with_context(|| format!("no {name} in {found}"));
+    let unit = if load.measured.ends_with("_ms") { 1000.0 } else { 1.0 };
+    let tcp = unit * number("baseline_value")?;
+    Ok((tcp * (1.0 - number("ratio")?), tcp * (1.0 - number("ci_high")?), tcp * (1.0 - number("ci_low")?)))
+}
