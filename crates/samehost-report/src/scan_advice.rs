@@ -89,21 +89,27 @@ fn verdict(advice: &Advice) -> Span {
 }
 
 fn traffic_in_words(traffic: &Traffic) -> String {
-    let mut text = format!(
-        "{}, {:.0} segments/s, about {:.0} round trips/s on {}",
-        format_value(traffic.bytes_per_s, "bytes_per_s"),
-        traffic.segments_per_s,
-        traffic.round_trips_per_s,
-        count(traffic.busy_connections as usize, "busy connection"),
-    );
-    if traffic.short_connections_per_s >= 0.5 {
-        text.push_str(&format!(", about {:.0} short connections/s", traffic.short_connections_per_s));
+    let has_short = traffic.short_connections_per_s >= 0.5;
+    let mut parts = Vec::new();
+    if traffic.busy_connections > 0 || !has_short {
+        parts.push(format!(
+            "{}, {:.0} segments/s, about {:.0} round trips/s on {}",
+            format_value(traffic.bytes_per_s, "bytes_per_s"),
+            traffic.segments_per_s,
+            traffic.round_trips_per_s,
+            count(traffic.busy_connections as usize, "busy connection"),
+        ));
+    }
+    if has_short {
+        let mut text = format!("about {:.0} short connections/s", traffic.short_connections_per_s);
         if let Some(short) = traffic.short {
             let each = short.round_trips_per_s / traffic.short_connections_per_s;
-            text.push_str(&format!(" of {each:.0} round trips each"));
+            let bytes = format_value(short.bytes_per_s, "bytes_per_s");
+            text.push_str(&format!(" of {each:.0} round trips each, {bytes}"));
         }
+        parts.push(text);
     }
-    text
+    parts.join("; ")
 }
 
 fn saving_in_words(saving: &Saving) -> String {
@@ -122,15 +128,15 @@ fn saving_in_words(saving: &Saving) -> String {
         ));
     }
     if saving.us_per_round_trip.low > 0.0 {
-        parts.push(format!(
-            "{} a round trip, {:.0}–{:.0} % of a busy connection's time",
-            range(saving.us_per_round_trip, "us"),
-            100.0 * saving.waiting_part.low,
-            100.0 * saving.waiting_part.high
-        ));
-    }
-    if let Some(us) = saving.us_per_short_connection.filter(|us| us.low > 0.0) {
-        parts.push(format!("{} of each short connection's time", range(us, "us")));
+        let trip = format!("{} a round trip", range(saving.us_per_round_trip, "us"));
+        parts.push(match saving.us_per_short_connection {
+            Some(us) => format!("{trip}, {} of each short connection's time", range(us, "us")),
+            None => format!(
+                "{trip}, {:.0}–{:.0} % of a busy connection's time",
+                100.0 * saving.waiting_part.low,
+                100.0 * saving.waiting_part.high
+            ),
+        });
     }
     format!("could save {}; a prediction, to be held against samehost bench", parts.join("; "))
 }
@@ -143,4 +149,34 @@ fn span_of_time(seconds: Range) -> String {
     let minutes = seconds.high >= 600.0;
     let (scale, unit) = if minutes { (60.0, "min") } else { (1.0, "s") };
     format!("{:.0} to {:.0} {unit}", seconds.low / scale, seconds.high / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::ShortTraffic;
+
+    use super::*;
+
+    #[test]
+    fn connections_that_stay_and_those_that_go_are_told_apart() {
+        let stay = Traffic {
+            bytes_per_s: 3e6,
+            round_trips_per_s: 7_000.0,
+            busy_connections: 2,
+            ..Traffic::default()
+        };
+        assert_eq!(
+            traffic_in_words(&stay),
+            "3.00 MB/s, 0 segments/s, about 7000 round trips/s on 2 busy connections"
+        );
+        let go = Traffic {
+            short_connections_per_s: 16.0,
+            short: Some(ShortTraffic { round_trips_per_s: 976.0, bytes_per_s: 1.5e6 }),
+            ..Traffic::default()
+        };
+        assert_eq!(traffic_in_words(&go), "about 16 short connections/s of 61 round trips each, 1.50 MB/s");
+        let both = Traffic { short_connections_per_s: 16.0, ..stay };
+        assert!(traffic_in_words(&both).ends_with("busy connections; about 16 short connections/s"));
+        assert!(traffic_in_words(&Traffic::default()).contains("0 round trips/s"));
+    }
 }

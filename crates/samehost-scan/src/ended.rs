@@ -63,6 +63,13 @@ impl Ended {
         ended
     }
 
+    /// Whether every namespace of a scan is listened to that can be.
+    pub(crate) fn covers(&self, namespaces: &[NetworkNamespace]) -> bool {
+        let heard = |inode| self.spaces.iter().any(|space| space.inode == inode);
+        let mut readable = namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag);
+        self.deaf || readable.all(|space| heard(space.inode))
+    }
+
     /// Takes in what ended since the last call, but what was there `before` has another beginning than we saw.
     pub(crate) fn hear(
         &mut self,

@@ -47,10 +47,11 @@ impl Observer {
             Some((before, mut ended)) => {
                 before.hear(&mut ended, &Listeners::of(&scan.sockets));
                 fill(scan, &before, &after, ended.take());
-                ended
+                Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
-            None => Ended::open(&scan.network_namespaces),
+            None => None,
         };
+        let ended = ended.unwrap_or_else(|| Ended::open(&scan.network_namespaces));
         self.before = Some((after, ended));
     }
 }

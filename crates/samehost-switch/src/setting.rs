@@ -43,6 +43,18 @@ pub struct Setting {
     pub backlog: Option<u32>,
 }
 
+impl Setting {
+    /// The refusal of an edit of what is no longer in the file.
+    pub(crate) fn gone(&self) -> Refusal {
+        Refusal {
+            file: self.file.clone(),
+            line: self.line,
+            reason: "it is not there any more".into(),
+            by_hand: "look at the file, and switch again".into(),
+        }
+    }
+}
+
 /// What an editor understood of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
@@ -50,6 +62,19 @@ pub struct Reading {
     pub settings: Vec<Setting>,
     /// Connections that it names in a way that cannot be changed safely: one refusal each. The rest can be.
     pub refused: Vec<Refusal>,
+}
+
+impl FromIterator<Result<Setting, Refusal>> for Reading {
+    fn from_iter<T: IntoIterator<Item = Result<Setting, Refusal>>>(found: T) -> Self {
+        let mut reading = Reading::default();
+        for one in found {
+            match one {
+                Ok(setting) => reading.settings.push(setting),
+                Err(refusal) => reading.refused.push(refusal),
+            }
+        }
+        reading
+    }
 }
 
 /// How a program takes a changed configuration.

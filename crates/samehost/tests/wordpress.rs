@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod caches;
+#[path = "databases/wordpress.rs"]
+mod installer;
 #[path = "databases/mariadb.rs"]
 mod mariadb;
 
@@ -114,22 +116,7 @@ impl TestSite {
         let copied = Command::new("cp").args(["-rL", "/usr/share/wordpress"]).arg(site.root()).status();
         assert!(copied.unwrap().success(), "WordPress must be installed: cargo xtask servers");
         site.set("by_native", "");
-        let install = format!(
-            r#"$_SERVER = ['HTTP_HOST' => 'blog.example', 'SERVER_NAME' => 'blog.example', 'REQUEST_URI' => '/',
-                'REQUEST_METHOD' => 'GET', 'PHP_SELF' => '/index.php', 'SERVER_PROTOCOL' => 'HTTP/1.1'] + $_SERVER;
-            define('WP_INSTALLING', true);
-            require '{root}/wp-load.php';
-            require ABSPATH . 'wp-admin/includes/upgrade.php';
-            add_filter('pre_wp_mail', '__return_true');
-            add_filter('pre_http_request', fn () => new WP_Error('blocked', 'blocked'));
-            wp_install('A blog', 'admin', 'admin@example.invalid', true, '', 'never used');
-            update_option('home', 'http://blog.example');
-            update_option('siteurl', 'http://blog.example');
-            echo 'done';"#,
-            root = site.root().display()
-        );
-        let output = Command::new("php").args(["-d", "display_errors=0", "-r", &install]).output().unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).ends_with("done"), "{output:?}");
+        installer::install(&site.root(), "blog.example");
         site
     }
 

@@ -96,7 +96,9 @@ pub trait Editor: Sync {
     }
 
     /// The command, program first, that says whether the file on disk is well formed; none where there is none.
-    fn check(&self, file: &Path) -> Option<Vec<String>>;
+    fn check(&self, _file: &Path) -> Option<Vec<String>> {
+        None
+    }
 
     /// How the program takes a change.
     fn uptake(&self) -> Uptake;

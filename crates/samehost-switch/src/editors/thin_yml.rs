@@ -63,11 +63,7 @@ impl Editor for ThinYml {
         let settings = thin.settings()?;
         let number = settings.iter().position(|one| one.name == setting.name);
         let Some((number, now)) = number.and_then(|number| Some((number, settings.get(number)?))) else {
-            return Err(thin.refusal(
-                setting.line,
-                "it is not there any more",
-                "look at the file, and switch again",
-            ));
+            return Err(setting.gone());
         };
         if now.endpoint == goal.endpoint {
             return Ok(Vec::new());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use samehost_model::{Endpoint, Protocol};
-use samehost_switch::{Disk, Role, Setting, editor};
+use samehost_switch::{Role, Setting};
 
 use crate::case::Case;
 use crate::listeners::Listeners;
@@ -122,17 +122,8 @@ fn hosts_mean_what_pdo_does() {
         new PDO($dsn . ';dbname=x', 'u', 'p');
     "#;
     for elements in elements {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("settings.php");
         let text = format!("<?php\n$databases['default']['default'] = ['driver' => 'mysql', {elements}];\n");
-        std::fs::write(&file, text).unwrap();
-        let reading = editor("drupal").unwrap().read(&file, &Disk).unwrap();
-        let endpoint = match &reading.settings[0].endpoint {
-            Endpoint::Unix(path) if path == Path::new("/run/mysqld/mysqld.sock") => {
-                Endpoint::Unix(listeners.default())
-            }
-            other => other.clone(),
-        };
+        let endpoint = listeners.understood("drupal", "settings.php", &text);
         assert_eq!(listeners.reached(&mut listeners.php(script, &[&elements])), [endpoint], "{elements}");
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use samehost_model::Endpoint;
+use samehost_switch::{Disk, editor};
 
 /// Two sockets and a port.
 pub(crate) struct Listeners {
@@ -49,6 +50,20 @@ impl Listeners {
         }
         php.args(["-r", script, "--"]).args(arguments);
         php
+    }
+
+    /// Where an editor says that a file's first connection goes, with the default socket of these listeners.
+    pub(crate) fn understood(&self, name: &str, file_name: &str, text: &str) -> Endpoint {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(file_name);
+        std::fs::write(&file, text).unwrap();
+        let reading = editor(name).unwrap().read(&file, &Disk).unwrap();
+        match &reading.settings[0].endpoint {
+            Endpoint::Unix(path) if path == Path::new("/run/mysqld/mysqld.sock") => {
+                Endpoint::Unix(self.default())
+            }
+            other => other.clone(),
+        }
     }
 
     /// Where a program connects.

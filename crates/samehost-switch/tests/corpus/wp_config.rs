@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use samehost_model::{Endpoint, Protocol};
-use samehost_switch::{Disk, Role, Setting, editor};
+use samehost_switch::{Role, Setting};
 
 use crate::case::Case;
 use crate::listeners::Listeners;
@@ -146,16 +146,8 @@ fn hosts_mean_what_mysqli_does() {
         mysqli_real_connect(mysqli_init(), $v6 ? "[$host]" : $host, 'u', 'p', null, $port, $socket, 0);
     "#;
     for host in hosts {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("wp-config.php");
-        std::fs::write(&file, format!("<?php\ndefine( 'DB_HOST', '{host}' );\n")).unwrap();
-        let reading = editor("wp-config").unwrap().read(&file, &Disk).unwrap();
-        let endpoint = match &reading.settings[0].endpoint {
-            Endpoint::Unix(path) if path == Path::new("/run/mysqld/mysqld.sock") => {
-                Endpoint::Unix(listeners.default())
-            }
-            other => other.clone(),
-        };
+        let text = format!("<?php\ndefine( 'DB_HOST', '{host}' );\n");
+        let endpoint = listeners.understood("wp-config", "wp-config.php", &text);
         let mut php = listeners.php(script, &[&host, WORDPRESS]);
         assert_eq!(listeners.reached(&mut php), [endpoint], "{host}");
     }

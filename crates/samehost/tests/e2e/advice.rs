@@ -80,19 +80,30 @@ fn blocker_1_a_short_backlog() {
     assert_eq!(all["possible"], "after_setting");
 }
 
+/// A server whose socket anybody may use, in a folder that nobody else may pass.
+fn closed_folder() -> (Home, Server, PathBuf) {
+    let home = Home::new();
+    let server = home.serve("echo", &["--mode", "666"]);
+    let folder = home.path("").canonicalize().unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    (home, server, folder)
+}
+
+/// A client of another user, without any group.
+fn stranger(server: &Server) -> Held {
+    let [host, port] = host_port(&server.tcp);
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "nc", host, port];
+    Held::start("setpriv", &nobody)
+}
+
 #[test]
 fn blocker_2_a_folder_that_the_client_may_not_pass() {
     if !is_root() {
         not_tested("without root: a client of another user");
         return;
     }
-    let home = Home::new();
-    let server = home.serve("echo", &["--mode", "666"]);
-    let folder = home.path("").canonicalize().unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    let [host, port] = host_port(&server.tcp);
-    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "nc", host, port];
-    let stranger = Held::start("setpriv", &nobody);
+    let (home, server, folder) = closed_folder();
+    let stranger = stranger(&server);
     let told = advice(&home, &stranger);
     assert_told(&told, "permissions", &["nobody", "may not pass through", "0700", folder.to_str().unwrap()]);
     // With the folder open, the socket itself decides.
@@ -108,17 +119,12 @@ fn blocker_2_an_access_control_list_counts() {
         not_tested("without root: a client of another user");
         return;
     }
-    let home = Home::new();
-    let server = home.serve("echo", &["--mode", "666"]);
-    let folder = home.path("").canonicalize().unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let (home, server, folder) = closed_folder();
     let set = |list: &str| {
         let done = Command::new("setfacl").args(["-m", list]).arg(&folder).status().expect("install acl");
         assert!(done.success(), "this file system keeps no access control lists");
     };
-    let [host, port] = host_port(&server.tcp);
-    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "nc", host, port];
-    let stranger = Held::start("setpriv", &nobody);
+    let stranger = stranger(&server);
     // The mode says 0710 then, whose group is not the stranger's: only the list lets him pass.
     set("u:nobody:x");
     assert!(obstacle(&advice(&home, &stranger), "permissions").is_none());

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 
@@ -293,6 +294,17 @@ fn an_ordinary_user_sees_some_and_is_told_the_rest() {
     assert!(text.contains("ordinary user") && text.contains("sudo samehost scan"), "{text}");
 }
 
+/// The advice on the clients of a server, from a second of observation while a client is busy.
+fn observed(home: &Home, server: &str, busy: JoinHandle<()>, stop: &AtomicBool) -> Value {
+    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    crate::schemas::assert_valid(&found);
+    found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server).unwrap().clone()
+}
+
 #[test]
 fn observed_traffic_is_counted_and_priced() {
     let home = Home::new();
@@ -310,14 +322,7 @@ fn observed_traffic_is_counted_and_priced() {
             }
         }
     });
-    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
-    stop.store(true, Ordering::Relaxed);
-    busy.join().unwrap();
-    assert_eq!(ended.status, 0, "{}", ended.stderr);
-    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-    crate::schemas::assert_valid(&found);
-    let found =
-        found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server.tcp.as_str()).unwrap();
+    let found = observed(&home, &server.tcp, busy, &stop);
     let (traffic, saving) = (&found["traffic"], &found["saving"]);
     let number = |value: &Value| value.as_f64().unwrap();
     // Each round trip is 128 bytes there and back, and at least two segments.
@@ -357,14 +362,7 @@ fn short_connections_are_heard_of_as_they_end() {
             }
         }
     });
-    let ended = home.run(&["scan", "--json", "--quiet", "--observe", "1s"]);
-    stop.store(true, Ordering::Relaxed);
-    busy.join().unwrap();
-    assert_eq!(ended.status, 0, "{}", ended.stderr);
-    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
-    crate::schemas::assert_valid(&found);
-    let found =
-        found["advice"].as_array().unwrap().iter().find(|one| one["now"] == server.tcp.as_str()).unwrap();
+    let found = observed(&home, &server.tcp, busy, &stop);
     let (traffic, saving) = (&found["traffic"], &found["saving"]);
     let connections = traffic["short_connections_per_s"].as_f64().unwrap();
     assert!(connections > 1.0, "{traffic}");

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../databases/wordpress.rs"]
+mod installer;
 #[path = "../databases/mariadb.rs"]
 mod mariadb;
 mod stack;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
+use crate::installer;
 use crate::mariadb::{MariaDb, SECRET};
 use crate::stack::{Stack, free_port, is_root, must, page, wait_for};
 
@@ -44,29 +44,9 @@ impl Site {
         );
         let config = stack.write("site/wp-config.php", &text);
         let site = Site { stack, server, web, config };
-        site.install();
+        installer::install(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
         site.protect();
         site.serve()
-    }
-
-    fn install(&self) {
-        let install = format!(
-            r#"$_SERVER = ['HTTP_HOST' => '127.0.0.1:{web}', 'SERVER_NAME' => '127.0.0.1', 'REQUEST_URI' => '/',
-                'REQUEST_METHOD' => 'GET', 'PHP_SELF' => '/index.php', 'SERVER_PROTOCOL' => 'HTTP/1.1'] + $_SERVER;
-            define('WP_INSTALLING', true);
-            require '{root}/wp-load.php';
-            require ABSPATH . 'wp-admin/includes/upgrade.php';
-            add_filter('pre_wp_mail', '__return_true');
-            add_filter('pre_http_request', fn () => new WP_Error('blocked', 'blocked'));
-            wp_install('A blog', 'admin', 'admin@example.invalid', true, '', 'never used');
-            update_option('home', 'http://127.0.0.1:{web}');
-            update_option('siteurl', 'http://127.0.0.1:{web}');
-            echo 'done';"#,
-            web = self.web,
-            root = self.stack.path("site").display()
-        );
-        let output = Command::new("php").args(["-d", "display_errors=0", "-r", &install]).output().unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).ends_with("done"), "{output:?}");
     }
 
     /// Rights as careful people give them: owner, group, mode, an ACL and an attribute.

@@ -46,14 +46,7 @@ impl Editor for Compose {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
         let project = Project::open(file, files)?;
-        let mut reading = Reading::default();
-        for found in project.found() {
-            match found {
-                Ok(found) => reading.settings.push(found.setting),
-                Err(refusal) => reading.refused.push(refusal),
-            }
-        }
-        Ok(reading)
+        Ok(project.found().into_iter().map(|found| found.map(|found| found.setting)).collect())
     }
 
     fn edit(
@@ -66,11 +59,7 @@ impl Editor for Compose {
         let project = Project::open(file, files)?;
         let found = project.found().into_iter().flatten().find(|found| found.setting.name == setting.name);
         let Some(found) = found else {
-            return Err(project.refusal(
-                setting.line,
-                "it is not there any more",
-                "look at the file, and switch again",
-            ));
+            return Err(setting.gone());
         };
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());

@@ -37,15 +37,8 @@ impl Editor for DatabaseYml {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
         let yml = Yml::open(file, files)?;
-        let mut reading = Reading::default();
-        for environment in yml.environments() {
-            match yml.setting(&environment) {
-                Ok(Some(setting)) => reading.settings.push(setting),
-                Ok(None) => {}
-                Err(refusal) => reading.refused.push(refusal),
-            }
-        }
-        Ok(reading)
+        let environments = yml.environments();
+        Ok(environments.iter().filter_map(|environment| yml.setting(environment).transpose()).collect())
     }
 
     fn edit(
@@ -57,10 +50,9 @@ impl Editor for DatabaseYml {
     ) -> Result<Vec<Edit>, Refusal> {
         let yml = Yml::open(file, files)?;
         let environments = yml.environments();
-        let gone =
-            || yml.refusal(setting.line, "it is not there any more", "look at the file, and switch again");
-        let environment = environments.iter().find(|one| one.name == setting.name).ok_or_else(gone)?;
-        let now = yml.setting(environment)?.ok_or_else(gone)?;
+        let environment = environments.iter().find(|one| one.name == setting.name);
+        let environment = environment.ok_or_else(|| setting.gone())?;
+        let now = yml.setting(environment)?.ok_or_else(|| setting.gone())?;
         if now.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }

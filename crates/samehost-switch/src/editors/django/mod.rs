@@ -67,11 +67,7 @@ impl Editor for Django {
         let settings = Settings::open(file, files)?;
         let (found, _) = settings.found();
         let Some(found) = found.into_iter().find(|found| found.setting.name == setting.name) else {
-            return Err(settings.refusal(
-                setting.line,
-                "it is not there any more",
-                "look at the file, and switch again",
-            ));
+            return Err(setting.gone());
         };
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());

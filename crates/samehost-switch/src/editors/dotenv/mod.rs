@@ -97,11 +97,7 @@ impl Editor for Dotenv {
         let reader = Reader::open(file, files)?;
         let (found, _) = reader.found();
         let Some(found) = found.iter().find(|found| found.setting.name == setting.name) else {
-            return Err(reader.refusal(
-                setting.line,
-                "it is not there any more",
-                "look at the file, and switch again",
-            ));
+            return Err(setting.gone());
         };
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());

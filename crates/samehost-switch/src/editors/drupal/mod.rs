@@ -42,14 +42,8 @@ impl Editor for Drupal {
 
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
         let outcome = follow(file, files)?;
-        let mut reading = Reading::default();
-        for found in connections(&files.real(file), &outcome) {
-            match found {
-                Ok(connection) => reading.settings.push(setting(&connection)),
-                Err(refusal) => reading.refused.push(refusal),
-            }
-        }
-        Ok(reading)
+        let found = connections(&files.real(file), &outcome);
+        Ok(found.into_iter().map(|found| found.map(|connection| setting(&connection))).collect())
     }
 
     fn edit(

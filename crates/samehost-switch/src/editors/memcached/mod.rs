@@ -66,10 +66,6 @@ impl Editor for Memcached {
         held(self, file, files, setting, goal, edits)
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Restart("memcached")
     }

@@ -87,10 +87,6 @@ impl Editor for MyCnf {
         true
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Restart("mysql")
     }

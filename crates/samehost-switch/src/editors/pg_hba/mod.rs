@@ -56,10 +56,6 @@ impl Editor for PgHba {
         true
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Reload("postgres", "HUP")
     }

@@ -85,10 +85,6 @@ impl Editor for Postgresql {
         true
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Restart("postgres")
     }

@@ -170,10 +170,6 @@ impl Editor for Redis {
         true
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Restart("redis")
     }

@@ -84,7 +84,7 @@ impl Editor for Systemd {
         }
         let unit = Unit::open(file, files)?;
         let edits = if is_socket(file) {
-            let socket = Socket::of(&unit, file, files)?.ok_or_else(|| gone(setting))?;
+            let socket = Socket::of(&unit, file, files)?.ok_or_else(|| setting.gone())?;
             socket.edit(files, goal)?
         } else {
             if let Some(refusal) = forbidden(&unit, setting, goal) {
@@ -92,7 +92,7 @@ impl Editor for Systemd {
             }
             let environment = Environment::new(&unit, file);
             if setting.role == Role::Listens {
-                let command = Command::of(&unit, &environment, files)?.ok_or_else(|| gone(setting))?;
+                let command = Command::of(&unit, &environment, files)?.ok_or_else(|| setting.gone())?;
                 command.edit(files, goal)?
             } else {
                 environment.edit(files, setting, goal)?
@@ -101,10 +101,7 @@ impl Editor for Systemd {
         held(self, file, files, setting, goal, edits)
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        // systemd-analyze verify also complains of units that this one only needs.
-        None
-    }
+    // No check: systemd-analyze verify also complains of units that this one only needs.
 
     fn uptake(&self) -> Uptake {
         Uptake::RestartUnit
@@ -113,10 +110,6 @@ impl Editor for Systemd {
 
 fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == "socket")
-}
-
-fn gone(setting: &Setting) -> Refusal {
-    refuse(&setting.file, setting.line, "it is not there any more", "look at the file, and switch again")
 }
 
 /// What the unit's sandbox does not let the service do.
