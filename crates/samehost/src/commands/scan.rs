@@ -161,7 +161,7 @@ fn calibrate_shape(
         measure(&part, time, fresh_seed(), interrupted, quiet)
     };
     let alone = shape.connections == 1;
-    let time = if alone { CALIBRATION_TIME } else { BARE_TIME };
+    let time = if alone { BARE_TIME + CALIBRATION_TIME } else { BARE_TIME };
     let bare = run("what requests of this shape cost here", time, vec![model.clone()])?;
     let own_us = measured(&bare, "server_cpu_per_op").map_or(0.0, |measured| measured.tcp);
     let work_us = (shape.server_cpu_us_per_request - own_us).round();

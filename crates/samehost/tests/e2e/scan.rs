@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -170,7 +171,7 @@ fn ours(found: &Value, namespace: u64) -> Words {
 }
 
 /// How often two looks are repeated that disagree: other tests fork, and for a moment a child holds their sockets too.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 40;
 
 /// What stays there while both look is seen by both. How many sockets that were.
 pub(crate) fn assert_same(home: &Home, namespace_of: Option<u32>, namespace: u64) -> usize {
@@ -189,6 +190,7 @@ pub(crate) fn assert_same(home: &Home, namespace_of: Option<u32>, namespace: u64
             return second.len();
         }
         doubts = format!("only ss: {missing:#?}, only scan: {surplus:#?}");
+        std::thread::sleep(Duration::from_millis(50));
     }
     panic!("{doubts}");
 }
@@ -358,7 +360,7 @@ fn short_connections_are_heard_of_as_they_end() {
                     stream.read_exact(&mut reply).unwrap();
                 }
                 drop(stream);
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2));
             }
         }
     });
