@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
 
@@ -48,16 +47,12 @@ impl Ended {
     pub(crate) fn open(namespaces: &[NetworkNamespace]) -> Self {
         let mut ended = Ended::default();
         for space in namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-            let opened = match door(space) {
-                Some(Door::Here) => Endings::open(),
-                Some(Door::File(path)) => namespaces::inside(&path, |_| Endings::open()),
-                None => continue,
-            };
-            match opened {
-                Ok(endings) => {
+            match namespaces::within(space, Endings::open) {
+                Some(Ok(endings)) => {
                     ended.spaces.push(Space { inode: space.inode, endings, alone: HashMap::new() });
                 }
-                Err(_) => ended.deaf = true,
+                Some(Err(_)) => ended.deaf = true,
+                None => {}
             }
         }
         ended
@@ -123,24 +118,6 @@ impl Sum {
         self.connections += other.connections;
         self.round_trips += other.round_trips;
         self.bytes += other.bytes;
-    }
-}
-
-/// How a network namespace is entered.
-pub(crate) enum Door {
-    /// It is this process' own.
-    Here,
-    /// Through this file.
-    File(PathBuf),
-}
-
-/// How a namespace of a scan is entered; none when it cannot be any more.
-pub(crate) fn door(space: &NetworkNamespace) -> Option<Door> {
-    match (&space.pid, &space.name) {
-        _ if space.own => Some(Door::Here),
-        (Some(pid), _) => Some(Door::File(PathBuf::from(format!("/proc/{pid}/ns/net")))),
-        (None, Some(name)) => namespaces::named(name).map(Door::File),
-        (None, None) => None,
     }
 }
 

@@ -77,17 +77,27 @@ fn is_namespace(metadata: &fs::Metadata) -> bool {
     fs::metadata("/proc/self/ns/net").is_ok_and(|own| own.dev() == metadata.dev())
 }
 
-/// Does something with the kernel's listing of a namespace, from inside.
-pub(crate) fn inside<T: Send>(
-    door: &Path,
-    work: impl FnOnce(&mut Diag) -> Result<T, Errno> + Send,
-) -> Result<T, Errno> {
+/// Does something in a namespace, from inside.
+fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let file = File::open(door).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let enter = || {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-        work(&mut Diag::open()?)
+        work()
     };
     std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or(Err(Errno::IO))
+}
+
+/// Does something in a namespace of a scan; none when no way leads into it any more.
+pub(crate) fn within<T: Send>(
+    space: &NetworkNamespace,
+    work: impl FnOnce() -> Result<T, Errno> + Send,
+) -> Option<Result<T, Errno>> {
+    match (&space.pid, &space.name) {
+        _ if space.own => Some(work()),
+        (Some(pid), _) => Some(inside(Path::new(&format!("/proc/{pid}/ns/net")), work)),
+        (None, Some(name)) => named(name).map(|door| inside(&door, work)),
+        (None, None) => None,
+    }
 }
 
 /// The most connections that may wait at a listener, in the calling thread's network namespace.
@@ -98,7 +108,7 @@ pub(crate) fn somaxconn() -> Option<u32> {
 impl Door {
     /// Its sockets, from inside if this process may enter, else from /proc, else none.
     pub(crate) fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
-        let entered = inside(&self.path, |diag| Ok((diag.sockets(self.inode)?, somaxconn())));
+        let entered = inside(&self.path, || Ok((Diag::open()?.sockets(self.inode)?, somaxconn())));
         let (read_by, sockets, somaxconn) = match entered {
             Ok((sockets, somaxconn)) => (ReadBy::SockDiag, sockets, somaxconn),
             Err(errno) => match self.pid.and_then(|pid| net_table::read(pid, self.inode)) {

@@ -9,7 +9,7 @@ use samehost_model::scan::{Advice, ReadBy, Scan, ShortTraffic, SocketState, Traf
 
 use crate::advice;
 use crate::diag::{Activity, Counters, Diag};
-use crate::ended::{Door, Ended, Sum, Sums, door};
+use crate::ended::{Ended, Sum, Sums};
 use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::cpu_time;
@@ -45,8 +45,9 @@ impl Observer {
         let after = look(scan);
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
-                before.hear(&mut ended, &Listeners::of(&scan.sockets));
-                fill(scan, &before, &after, ended.take());
+                let listeners = Listeners::of(&scan.sockets);
+                before.hear(&mut ended, &listeners);
+                fill(scan, &before, &after, ended.take(), &listeners);
                 Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
             None => None,
@@ -67,7 +68,7 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
         before.hear(&mut ended, &listeners);
     }
     let after = look(scan);
-    fill(scan, &before, &after, ended.take());
+    fill(scan, &before, &after, ended.take(), &listeners);
 }
 
 /// The short connections to a service.
@@ -77,9 +78,9 @@ struct Short {
     traffic: Option<ShortTraffic>,
 }
 
-fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: (Sums, bool)) {
+fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: (Sums, bool), listeners: &Listeners) {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    let short = short_connections(scan, after, ended, seconds);
+    let short = short_connections(scan, after, ended, listeners, seconds);
     advice::add_short_lived(scan, short.keys().copied());
     let mut all = std::mem::take(&mut scan.advice);
     let of_most = with_most_connections(&all);
@@ -151,13 +152,9 @@ fn look(scan: &Scan) -> Look {
         look.cpu_s.extend(cpu_time::read(pid).map(|seconds| (pid, seconds)));
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
-        let activity = match door(space) {
-            Some(Door::Here) => Diag::open().and_then(|mut diag| diag.activity()),
-            Some(Door::File(path)) => namespaces::inside(&path, Diag::activity),
-            None => continue,
-        };
+        let activity = namespaces::within(space, || Diag::open()?.activity());
         // A namespace that is gone by now has no traffic.
-        for one in activity.unwrap_or_default() {
+        for one in activity.and_then(Result::ok).unwrap_or_default() {
             look.add(space.inode, &one);
         }
     }
@@ -229,9 +226,9 @@ fn short_connections(
     scan: &Scan,
     after: &Look,
     (heard, is_all): (Sums, bool),
+    listeners: &Listeners,
     seconds: f64,
 ) -> HashMap<usize, Short> {
-    let listeners = Listeners::of(&scan.sockets);
     let mut service_of = HashMap::new();
     for (index, service) in scan.services.iter().enumerate() {
         service_of.extend(service.listeners.iter().map(|at| (*at, index)));

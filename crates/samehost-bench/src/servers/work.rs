@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twice_the_work_is_twice_the_steps_and_none_is_none() {
+    fn no_work_takes_no_steps_and_no_memory() {
         assert_eq!(steps(Duration::ZERO), 0);
         let mut memory = Memory::default();
         memory.walk(0);
