@@ -4,19 +4,14 @@
 
 mod advice;
 mod collect;
-mod diag;
 mod ended;
 mod error;
 mod greet;
 mod how;
 mod join;
 mod known;
-#[cfg(test)]
-mod mutated;
-mod namespaces;
 mod observe;
 mod predict;
-mod proc;
 mod service;
 mod shape;
 mod target;
@@ -24,15 +19,15 @@ mod verify;
 
 pub use advice::{BLOCKERS, Blocker, Identity, advise, identity, obstacles, service_at, socket_of};
 pub use collect::collect;
-pub use diag::Counters;
 pub use error::ScanError;
 pub use greet::greet;
 pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
 pub use known::{KNOWN, Known, UnixSocket, known_service};
 pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};
+pub use samehost_system::diag::Counters;
 pub use shape::{Shape, shape};
 pub use target::{Target, TargetError, without_password};
 pub use verify::{VerifyError, expect, verify};
 
-pub(crate) use proc::process;
+pub(crate) use samehost_system::{diag, namespaces, proc, proc::process};

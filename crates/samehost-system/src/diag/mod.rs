@@ -15,7 +15,7 @@ use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
 use frame::{Message, messages, u32_at};
 pub use inet::Counters;
-pub(crate) use inet::KINDS;
+pub use inet::KINDS;
 use inet::Wanted;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -32,33 +32,33 @@ const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
 const ROOM: usize = 8 * 1024 * 1024;
 
 /// A connection to the kernel's socket listing.
-pub(crate) struct Diag {
+pub struct Diag {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
 /// What a TCP socket did.
-pub(crate) struct Activity {
+pub struct Activity {
     /// Its own address.
-    pub(crate) local: Address,
+    pub local: Address,
     /// The peer's.
-    pub(crate) peer: Address,
+    pub peer: Address,
     /// Its state.
-    pub(crate) state: SocketState,
+    pub state: SocketState,
     /// Milliseconds until its timer runs out; in TIME_WAIT, until it is forgotten.
-    pub(crate) expires_ms: u32,
+    pub expires_ms: u32,
     /// What it sent and received; none in TIME_WAIT.
-    pub(crate) counters: Option<Counters>,
+    pub counters: Option<Counters>,
 }
 
 impl Diag {
     /// Opens the listing of the calling thread's network namespace.
-    pub(crate) fn open() -> Result<Self, Errno> {
+    pub fn open() -> Result<Self, Errno> {
         Ok(Diag { socket: netlink(0)?, buffer: vec![0; DATAGRAM] })
     }
 
     /// Every TCP, UDP and Unix socket of the namespace whose inode is given.
-    pub(crate) fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
+    pub fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut sockets = Vec::new();
         for kind in KINDS {
             let Some(request) = inet::request(kind, Wanted::Sockets) else { continue };
@@ -74,7 +74,7 @@ impl Diag {
     }
 
     /// What every connected TCP socket of the namespace sent and received, and the sockets in TIME_WAIT.
-    pub(crate) fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
+    pub fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
             let Some(request) = inet::request(kind, Wanted::Traffic) else { continue };
@@ -109,14 +109,14 @@ impl Diag {
 
 /// Hears of every TCP socket of a network namespace as it ends, with what it sent and received. Needs CAP_NET_ADMIN, and
 /// Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
-pub(crate) struct Endings {
+pub struct Endings {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl Endings {
     /// Begins to listen in the calling thread's network namespace.
-    pub(crate) fn open() -> Result<Self, Errno> {
+    pub fn open() -> Result<Self, Errno> {
         let socket = netlink(TCP_ENDS)?;
         // Less room only means that a busy machine's endings are missed sooner, which is noticed.
         let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
@@ -127,7 +127,7 @@ impl Endings {
     ///
     /// # Errors
     /// `ENOBUFS` when some were missed; the next call goes on.
-    pub(crate) fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
+    pub fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
         loop {
             let received =
                 rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT);
@@ -194,11 +194,11 @@ fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(),
 
 /// What tests of bent bytes need: a kernel's replies as they came, and all the reading of them.
 #[cfg(test)]
-pub(crate) mod fuzzed {
+pub mod fuzzed {
     use super::*;
 
     /// The datagrams that this kernel answers to every request that is ever made.
-    pub(crate) fn captured() -> Vec<Vec<u8>> {
+    pub fn captured() -> Vec<Vec<u8>> {
         let mut diag = Diag::open().unwrap();
         let inet = |wanted| KINDS.into_iter().filter_map(move |kind| inet::request(kind, wanted));
         let requests = inet(Wanted::Sockets).chain(inet(Wanted::Traffic)).chain([unix::request()]);
@@ -218,7 +218,7 @@ pub(crate) mod fuzzed {
     }
 
     /// All sockets that any parser reads out of a datagram.
-    pub(crate) fn read(datagram: &[u8]) -> Vec<Socket> {
+    pub fn read(datagram: &[u8]) -> Vec<Socket> {
         let mut sockets = Vec::new();
         for message in messages(datagram) {
             let end = super::read(message, &mut |payload| {

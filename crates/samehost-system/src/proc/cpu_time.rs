@@ -1,13 +1,13 @@
 //! `/proc/PID/stat`: the CPU time that a process has used, all its threads together. Pure parser.
 
 /// CPU time of a process so far, in seconds; none when it is gone.
-pub(crate) fn read(pid: u32) -> Option<f64> {
+pub fn read(pid: u32) -> Option<f64> {
     let ticks = parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?;
     Some(ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
 }
 
 /// User and system time in ticks: the 14th and 15th field, counted behind the name, which may hold anything.
-pub(crate) fn parse(bytes: &[u8]) -> Option<u64> {
+pub fn parse(bytes: &[u8]) -> Option<u64> {
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let text = String::from_utf8_lossy(bytes.get(end + 1..)?);
     let mut fields = text.split_whitespace().skip(11);

@@ -19,15 +19,16 @@ const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
 
 /// Where a namespace can be entered.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
-    pub(crate) inode: u64,
+pub struct Door {
+    /// Which.
+    pub inode: u64,
     name: Option<String>,
     pid: Option<u32>,
     path: PathBuf,
 }
 
 /// The inode of the calling thread's own network namespace; 0 when /proc does not say.
-pub(crate) fn own_inode() -> u64 {
+pub fn own_inode() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
 }
 
@@ -35,12 +36,12 @@ pub(crate) fn own_inode() -> u64 {
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Whether processes outside of this program's PID namespace exist, which /proc does not show.
-pub(crate) fn in_pid_namespace() -> bool {
+pub fn in_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() != FIRST_PID_NAMESPACE)
 }
 
 /// The network namespaces other than the own one, by process and by name, each once.
-pub(crate) fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
+pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     let mut doors: BTreeMap<u64, Door> = BTreeMap::new();
     for (inode, pid) in by_process {
         doors.entry(*inode).or_insert_with(|| Door {
@@ -69,7 +70,7 @@ pub(crate) fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
 }
 
 /// The file that a namespace of a name is bound to.
-pub(crate) fn named(name: &str) -> Option<PathBuf> {
+pub fn named(name: &str) -> Option<PathBuf> {
     NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }
 
@@ -88,7 +89,7 @@ fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) 
 }
 
 /// Does something in a namespace of a scan; none when no way leads into it any more.
-pub(crate) fn within<T: Send>(
+pub fn within<T: Send>(
     space: &NetworkNamespace,
     work: impl FnOnce() -> Result<T, Errno> + Send,
 ) -> Option<Result<T, Errno>> {
@@ -101,13 +102,13 @@ pub(crate) fn within<T: Send>(
 }
 
 /// The most connections that may wait at a listener, in the calling thread's network namespace.
-pub(crate) fn somaxconn() -> Option<u32> {
+pub fn somaxconn() -> Option<u32> {
     fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
 
 impl Door {
     /// Its sockets, from inside if this process may enter, else from /proc, else none.
-    pub(crate) fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
+    pub fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
         let entered = inside(&self.path, || Ok((Diag::open()?.sockets(self.inode)?, somaxconn())));
         let (read_by, sockets, somaxconn) = match entered {
             Ok((sockets, somaxconn)) => (ReadBy::SockDiag, sockets, somaxconn),

@@ -11,7 +11,7 @@ const SECRET: &[&str] =
     &["password", "passwd", "secret", "token", "requirepass", "masterauth", "api-key", "apikey"];
 
 /// The words, secrets replaced.
-pub(crate) fn parse(bytes: &[u8]) -> Vec<String> {
+pub fn parse(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {
         return Vec::new();

@@ -9,29 +9,29 @@ const ATTRIBUTE_HEADER: usize = 4;
 const TYPE_MASK: u16 = 0x3fff;
 
 /// The number at an offset, if the bytes reach that far.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
 /// The number at an offset, if the bytes reach that far.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
 /// The number at an offset, if the bytes reach that far.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 /// A netlink message without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
-    pub(crate) kind: u16,
-    pub(crate) payload: &'a [u8],
+pub struct Message<'a> {
+    pub kind: u16,
+    pub payload: &'a [u8],
 }
 
 /// The messages of one datagram. Ends at the first one that is cut short.
-pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
         let message = Message { kind: u16_at(bytes, 4)?, payload: bytes.get(HEADER..length)? };
@@ -41,7 +41,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
 }
 
 /// The attributes behind a message's fixed part: type and value. Ends at the first one that is cut short.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & TYPE_MASK;

@@ -24,7 +24,7 @@ const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// Addresses, queues and inodes.
     Sockets,
     /// Also what was sent and received, of connected sockets; and the sockets in TIME_WAIT.
@@ -32,11 +32,10 @@ pub(crate) enum Wanted {
 }
 
 /// The kinds that a request can ask for.
-pub(crate) const KINDS: [SocketKind; 4] =
-    [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
+pub const KINDS: [SocketKind; 4] = [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
 
 /// The payload of a request for all sockets of a kind; none for Unix sockets.
-pub(crate) fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
+pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
     let (family, protocol) = match kind {
         SocketKind::Tcp => (AF_INET, IPPROTO_TCP),
         SocketKind::Tcp6 => (AF_INET6, IPPROTO_TCP),
@@ -55,7 +54,7 @@ pub(crate) fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
 }
 
 /// Reads one reply; none when it is cut short or of another family.
-pub(crate) fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket> {
+pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket> {
     if payload.len() < FIXED {
         return None;
     }
@@ -97,7 +96,7 @@ fn address(payload: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
 }
 
 /// Milliseconds until the socket's timer runs out; 0 when there is none.
-pub(crate) fn expires_ms(payload: &[u8]) -> u32 {
+pub fn expires_ms(payload: &[u8]) -> u32 {
     u32_at(payload, 52).unwrap_or(0)
 }
 
@@ -119,7 +118,7 @@ pub struct Counters {
 }
 
 /// Reads the counters of a reply to a request for [`Wanted::Traffic`]; none where the kernel gave none.
-pub(crate) fn counters(payload: &[u8]) -> Option<Counters> {
+pub fn counters(payload: &[u8]) -> Option<Counters> {
     let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
     Some(Counters {
         bytes_acked: u64_at(info, 120)?,

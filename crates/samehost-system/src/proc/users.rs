@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 /// Names by number.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<u32, String>);
+pub struct Names(HashMap<u32, String>);
 
 impl Names {
     /// Reads `name:password:number:…` lines; the first name of a number counts, as for the C library.
-    pub(crate) fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let mut names = HashMap::new();
         for line in String::from_utf8_lossy(bytes).lines() {
             let mut fields = line.split(':');
@@ -22,12 +22,12 @@ impl Names {
     }
 
     /// Reads a file; no names when it cannot be read.
-    pub(crate) fn read(path: &str) -> Self {
+    pub fn read(path: &str) -> Self {
         Names::parse(&std::fs::read(path).unwrap_or_default())
     }
 
     /// The name of a number.
-    pub(crate) fn name(&self, number: u32) -> Option<&str> {
+    pub fn name(&self, number: u32) -> Option<&str> {
         self.0.get(&number).map(String::as_str)
     }
 }

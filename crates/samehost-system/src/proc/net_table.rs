@@ -8,7 +8,7 @@ use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
 use crate::diag::KINDS;
 
 /// The sockets that `/proc/PID/net` shows; none when it may not be read.
-pub(crate) fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
+pub fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
     let mut sockets = Vec::new();
     let mut any = false;
     for kind in KINDS {
@@ -133,7 +133,7 @@ fn blank(kind: SocketKind, state: SocketState, inode: u64, namespace: u64) -> So
 
 /// Reads bytes as each of the tables.
 #[cfg(test)]
-pub(crate) fn fuzzed(bytes: &[u8]) -> Vec<Vec<Socket>> {
+pub fn fuzzed(bytes: &[u8]) -> Vec<Vec<Socket>> {
     let mut tables: Vec<Vec<Socket>> = KINDS.into_iter().map(|kind| inet(bytes, kind, 1)).collect();
     tables.push(unix(bytes, 1));
     tables

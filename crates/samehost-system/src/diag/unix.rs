@@ -19,7 +19,7 @@ const UID: u16 = 7;
 const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10 | 0x40;
 
 /// The payload of a request for all Unix sockets (`struct unix_diag_req`).
-pub(crate) fn request() -> Vec<u8> {
+pub fn request() -> Vec<u8> {
     let mut request = vec![AF_UNIX, 0, 0, 0];
     request.extend(u32::MAX.to_ne_bytes());
     request.extend(0u32.to_ne_bytes());
@@ -29,7 +29,7 @@ pub(crate) fn request() -> Vec<u8> {
 }
 
 /// Reads one reply; none when it is cut short or of a type that this program does not know.
-pub(crate) fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
+pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
     let fixed = payload.get(..FIXED)?;
     let state = SocketState::from_raw(fixed[2]);
     let mut socket = Socket {

@@ -1,6 +1,6 @@
 //! The parsers of what the kernel says, held against bytes of this kernel that were bent: bytes changed, cut off, put in,
 //! lengths set to extremes. They may read nonsense; they may not panic, and not go on for ever. Many more cases:
-//! `PROPTEST_CASES=1000000 cargo test -p samehost-scan mutated`.
+//! `PROPTEST_CASES=1000000 cargo test -p samehost-system mutated`.
 
 use std::io::{Read, Write};
 use std::sync::LazyLock;

@@ -2,11 +2,11 @@
 
 mod cgroup;
 mod command_line;
-pub(crate) mod cpu_time;
-pub(crate) mod descriptors;
-pub(crate) mod net_table;
-pub(crate) mod status;
-pub(crate) mod users;
+pub mod cpu_time;
+pub mod descriptors;
+pub mod net_table;
+pub mod status;
+pub mod users;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use samehost_model::scan::{Process, text_of_bytes};
 use users::Names;
 
 /// Everything that can be seen of a process; none when it is gone.
-pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
+pub fn process(pid: u32, users: &Names) -> Option<Process> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     let status = status::read(pid)?;
     let (unit, container) = cgroup::parse(&fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default());
@@ -41,7 +41,7 @@ pub(crate) fn process(pid: u32, users: &Names) -> Option<Process> {
 
 /// Reads bytes with every parser of one process's files.
 #[cfg(test)]
-pub(crate) fn fuzzed(bytes: &[u8]) {
+pub fn fuzzed(bytes: &[u8]) {
     let words = command_line::parse(bytes);
     assert!(words.len() <= bytes.len() + 1);
     let _ = (cgroup::parse(bytes), cpu_time::parse(bytes));
@@ -57,7 +57,7 @@ mod tests {
         let process = process(std::process::id(), &Names::read("/etc/passwd")).unwrap();
         assert_eq!(process.uid, rustix::process::geteuid().as_raw());
         assert!(process.mount_namespace.is_some());
-        assert!(process.executable.unwrap().contains("samehost_scan"));
+        assert!(process.executable.unwrap().contains("samehost_system"));
         assert!(super::process(u32::MAX, &Names::default()).is_none());
     }
 }

@@ -18,7 +18,7 @@ const SCOPES: &[(&str, &str, &str)] = &[
 const FOLDERS: &[(&str, &str)] = &[("docker", "docker"), ("lxc", "lxc"), ("libpod_parent", "podman")];
 
 /// The unit (`mariadb.service`) and the container of a process.
-pub(crate) fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
+pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
     let text = String::from_utf8_lossy(bytes);
     let mut unit = None;
     let mut container = None;

@@ -2,17 +2,17 @@
 
 /// What a process may, as the kernel judges it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub struct Status {
     /// The process that started it.
-    pub(crate) parent: u32,
+    pub parent: u32,
     /// The user that file access is judged by.
-    pub(crate) uid: u32,
+    pub uid: u32,
     /// The group that file access is judged by.
-    pub(crate) gid: u32,
+    pub gid: u32,
     /// Its other groups, as they were when it started.
-    pub(crate) groups: Vec<u32>,
+    pub groups: Vec<u32>,
     /// Its effective capabilities.
-    pub(crate) capabilities: u64,
+    pub capabilities: u64,
 }
 
 /// `CAP_DAC_OVERRIDE`: permission bits do not bind it.
@@ -21,13 +21,13 @@ const DAC_OVERRIDE: u32 = 1;
 const DAC_READ_SEARCH: u32 = 2;
 
 /// What a process may; none when it is gone.
-pub(crate) fn read(pid: u32) -> Option<Status> {
+pub fn read(pid: u32) -> Option<Status> {
     std::fs::read(format!("/proc/{pid}/status")).ok().map(|bytes| Status::parse(&bytes))
 }
 
 impl Status {
     /// Reads the lines that matter; what is missing stays 0.
-    pub(crate) fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut status = Status::default();
         for line in text.lines() {
@@ -53,13 +53,13 @@ impl Status {
     }
 
     /// Whether its capabilities give it the rights `wanted` whatever a file's own say.
-    pub(crate) fn is_above_rights(&self, wanted: u32, is_directory: bool) -> bool {
+    pub fn is_above_rights(&self, wanted: u32, is_directory: bool) -> bool {
         self.has(DAC_OVERRIDE) || (is_directory && wanted == 1 && self.has(DAC_READ_SEARCH))
     }
 
     /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to this process on a file of that mode,
     /// owner and group, which has no access control list.
-    pub(crate) fn may(&self, wanted: u32, mode: u32, owner: u32, group: u32) -> bool {
+    pub fn may(&self, wanted: u32, mode: u32, owner: u32, group: u32) -> bool {
         let bits = if self.uid == owner {
             mode >> 6
         } else if self.gid == group || self.groups.contains(&group) {

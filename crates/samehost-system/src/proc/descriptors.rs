@@ -17,18 +17,18 @@ const MOST_THREADS: usize = 4;
 
 /// What a walk through all processes found.
 #[derive(Debug, Default)]
-pub(crate) struct Descriptors {
+pub struct Descriptors {
     /// Inode of a socket, and a process that holds it; sorted, each pair once.
-    pub(crate) holders: Vec<(u64, u32)>,
+    pub holders: Vec<(u64, u32)>,
     /// Inode of a network namespace, and a process in it, by process.
-    pub(crate) namespaces: Vec<(u64, u32)>,
+    pub namespaces: Vec<(u64, u32)>,
     /// Processes whose descriptors may not be read.
-    pub(crate) refused: u32,
+    pub refused: u32,
 }
 
 impl Descriptors {
     /// The processes that hold a socket, in ascending order.
-    pub(crate) fn holders_of(&self, inode: u64) -> impl Iterator<Item = u32> + '_ {
+    pub fn holders_of(&self, inode: u64) -> impl Iterator<Item = u32> + '_ {
         let from = self.holders.partition_point(|(other, _)| *other < inode);
         self.holders[from..].iter().take_while(move |(other, _)| *other == inode).map(|(_, pid)| *pid)
     }
@@ -41,7 +41,7 @@ impl Descriptors {
 }
 
 /// The numbers of all processes, ascending.
-pub(crate) fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(directory, &mut buffer);
@@ -54,7 +54,7 @@ pub(crate) fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
 }
 
 /// Walks through the descriptors of these processes.
-pub(crate) fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
+pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Descriptors::default());
@@ -116,7 +116,7 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
 }
 
 /// The inode in `socket:[4711]`.
-pub(crate) fn inode_of(target: &[u8]) -> Option<u64> {
+pub fn inode_of(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
 

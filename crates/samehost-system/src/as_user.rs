@@ -1,0 +1,73 @@
+//! Does something with another user's permissions on files: what that user cannot read is then not read for it either.
+//! A thread takes them on and ends there; the calling thread never changes.
+
+use std::io;
+
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::process::geteuid;
+use rustix::thread::set_thread_groups;
+
+/// A user as the kernel judges file accesses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its other groups.
+    pub groups: Vec<u32>,
+}
+
+/// Does something with an account's permissions on files. Whoever is not root has no other permissions than its own, and
+/// does it with those.
+///
+/// # Errors
+/// When root may not take on another user's permissions, or the thread cannot be started.
+pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !geteuid().is_root() || account.uid == 0 {
+        return Ok(work());
+    }
+    let become_it = || {
+        let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+        // Of this thread only: the C library's setgroups would change all of them.
+        set_thread_groups(&groups)?;
+        let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
+        setfsgid(gid);
+        setfsuid(uid);
+        // They tell of no failure; asked again they say what is set. Leaving root's file-system user also leaves the
+        // capabilities that override permissions (capabilities(7)).
+        if setfsgid(gid) != gid || setfsuid(uid) != uid {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
+        Ok(work())
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, become_it)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_the_user_may_not_read_is_not_read() {
+        assert!(geteuid().is_root(), "this test is about root's permissions: run it as root");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        std::os::unix::fs::chown(&path, None, Some(33)).unwrap();
+        let other = Account { uid: 65534, gid: 65534, groups: Vec::new() };
+        let read = || crate::open::read(&path, 10);
+        assert_eq!(as_user(&other, read).unwrap().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let member = Account { groups: vec![33], ..other };
+        assert_eq!(as_user(&member, read).unwrap().unwrap(), b"x");
+        assert_eq!(read().unwrap(), b"x", "this thread is who it was");
+        assert_eq!(as_user(&Account { uid: 0, gid: 0, groups: Vec::new() }, read).unwrap().unwrap(), b"x");
+    }
+}

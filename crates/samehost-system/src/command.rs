@@ -1,0 +1,253 @@
+//! Runs a program whose answer matters, so that nothing of this program's surroundings reaches it and it cannot go on for
+//! ever: a fixed environment, `/` as its directory, no new privileges (no setuid program gains any), a process group of
+//! its own that is ended at the time limit and when a person stops us, and no more of its output than its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::{Account, interrupt};
+
+/// Where programs are looked for.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// How much of its output is kept: the end.
+const KEPT: usize = 16 << 10;
+/// How long a program that is told to end may take.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often it is looked after.
+const STEP: Duration = Duration::from_millis(5);
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: BTreeMap<OsString, OsString>,
+    account: Option<Account>,
+    limit: Duration,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its status.
+    pub status: ExitStatus,
+    /// The end of what it said on standard output and standard error.
+    pub output: String,
+}
+
+/// Why a program did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It could not be started.
+    #[error("{program} could not be started: {source}")]
+    Start {
+        /// Which.
+        program: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// It took too long and was ended.
+    #[error("{program} did not end within {} s and was ended: {output}", limit.as_secs())]
+    TimedOut {
+        /// Which.
+        program: String,
+        /// The limit.
+        limit: Duration,
+        /// The end of what it had said.
+        output: String,
+    },
+    /// A person stopped us.
+    #[error("interrupted while {program} ran")]
+    Interrupted {
+        /// Which.
+        program: String,
+    },
+}
+
+impl Run {
+    /// A program with its arguments, which may take this long.
+    pub fn new(
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = impl Into<OsString>>,
+        limit: Duration,
+    ) -> Self {
+        let fixed = [("PATH", PATH), ("LANG", "C"), ("HOME", "/")];
+        Run {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: fixed.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            account: None,
+            limit,
+        }
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Has it run as somebody else, without other groups than the account's own.
+    #[must_use]
+    pub fn account(mut self, account: Account) -> Self {
+        self.account = Some(account);
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it could not be started or did not come to its end. A status that is no success is none.
+    pub fn run(&self) -> Result<Ended, RunError> {
+        let program = self.program.to_string_lossy().into_owned();
+        let failed = |source| RunError::Start { program: program.clone(), source };
+        let (mut reader, child) = self.start().map_err(failed)?;
+        let mut output = Vec::new();
+        let begun = Instant::now();
+        let mut child = Group(child);
+        loop {
+            take(&mut reader, &mut output);
+            if let Some(status) = child.0.try_wait().map_err(failed)? {
+                // What it started in the background may keep the pipe open: only what is there is taken.
+                take(&mut reader, &mut output);
+                return Ok(Ended { status, output: text(&output) });
+            }
+            if interrupt::is_requested() {
+                return Err(RunError::Interrupted { program });
+            }
+            if begun.elapsed() > self.limit {
+                return Err(RunError::TimedOut { program, limit: self.limit, output: text(&output) });
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    fn start(&self) -> io::Result<(PipeReader, Child)> {
+        let (reader, writer) = io::pipe()?;
+        fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
+        let spawn = || {
+            // Of this thread, and of what is started from it.
+            rustix::thread::set_no_new_privs(true)?;
+            let mut command = Command::new(&self.program);
+            command
+                .args(&self.arguments)
+                .env_clear()
+                .envs(&self.environment)
+                .current_dir("/")
+                .process_group(0)
+                .stdin(Stdio::null())
+                .stdout(writer.try_clone()?)
+                .stderr(writer);
+            if let Some(account) = &self.account {
+                // As root this also leaves all other groups.
+                command.gid(account.gid).uid(account.uid);
+            }
+            command.spawn()
+        };
+        let child = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, spawn)?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        Ok((reader, child))
+    }
+}
+
+/// A child whose whole process group goes with it when it did not come to its end.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        let group = Pid::from_child(&self.0);
+        let _ = kill_process_group(group, Signal::TERM);
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(STEP);
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes what there is, and keeps its end.
+fn take(reader: &mut PipeReader, output: &mut Vec<u8>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = reader.read(&mut buffer) {
+        output.extend_from_slice(&buffer[..length]);
+        let over = output.len().saturating_sub(KEPT);
+        output.drain(..over);
+        if length < buffer.len() {
+            break;
+        }
+    }
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Run {
+        Run::new("sh", ["-c", script], Duration::from_secs(20))
+    }
+
+    #[test]
+    fn it_sees_nothing_of_ours() {
+        let ended =
+            sh("pwd; env | sort; grep NoNewPrivs /proc/self/status; echo no >&2; exit 3").run().unwrap();
+        assert_eq!(ended.status.code(), Some(3));
+        let lines: Vec<&str> = ended.output.lines().filter(|line| !line.starts_with("PWD=")).collect();
+        assert_eq!(lines[0], "/");
+        let known = |line: &&str| {
+            ["HOME=/", "LANG=C", "PATH=", "OLDPWD", "SHLVL", "_="].iter().any(|name| line.starts_with(name))
+        };
+        assert!(lines[1..lines.len() - 2].iter().all(known), "{lines:?}");
+        assert_eq!(lines[lines.len() - 2..], ["NoNewPrivs:\t1", "no"]);
+    }
+
+    #[test]
+    fn it_and_what_it_started_end_at_the_limit() {
+        let run = Run::new("sh", ["-c", "echo $$; sleep 60 & wait"], Duration::from_millis(300));
+        let RunError::TimedOut { output, .. } = run.run().unwrap_err() else { panic!("it should time out") };
+        let group: i32 = output.parse().unwrap();
+        let is_gone = || rustix::process::test_kill_process_group(Pid::from_raw(group).unwrap()).is_err();
+        let begun = Instant::now();
+        while !is_gone() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(STEP);
+        }
+        assert!(is_gone());
+    }
+
+    #[test]
+    fn what_stays_in_the_background_is_not_waited_for() {
+        let begun = Instant::now();
+        let ended = sh("sleep 5 & echo started").run().unwrap();
+        assert_eq!(ended.output, "started");
+        assert!(begun.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn it_can_be_somebody_else() {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "only root can be somebody else: run this test as root"
+        );
+        let account = Account { uid: 65534, gid: 65534, groups: Vec::new() };
+        assert_eq!(sh("id -u; id -G").account(account).run().unwrap().output, "65534\n65534");
+        assert!(matches!(Run::new("/no/such", [""], GRACE).run(), Err(RunError::Start { .. })));
+    }
+}

@@ -1,0 +1,165 @@
+//! The one way in which files are opened that somebody else may have chosen: by a name in a configuration, a command
+//! line, or a directory that others write. A name may lead to a pipe that never ends, a terminal, a device that acts on
+//! being opened (a watchdog reboots the machine), or a file of a terabyte. So a name is first resolved without opening
+//! anything (`O_PATH`), only a regular file is then opened, and never more than a limit is read.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+
+/// The longest file that is read as a configuration, in bytes. nginx' lists of addresses have megabytes.
+pub const LONGEST: u64 = 16 << 20;
+/// The most that is read for one question, all files together, in bytes.
+pub const MOST: u64 = 64 << 20;
+
+/// How much may still be read, over several files.
+#[derive(Debug)]
+pub struct Budget {
+    left: Cell<u64>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { left: Cell::new(MOST) }
+    }
+}
+
+impl Budget {
+    /// Reads a file as [`read`], and takes its length from what is left.
+    ///
+    /// # Errors
+    /// As [`read`]; `FileTooLarge` as well when all files together are too long.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let bytes = read(path, LONGEST.min(self.left.get()))?;
+        self.left.set(self.left.get() - bytes.len() as u64);
+        Ok(bytes)
+    }
+}
+
+/// Opens a regular file for reading; symbolic links are followed, those of /proc that lead to open files are not.
+///
+/// # Errors
+/// The kernel's; `InvalidInput` when it is no regular file.
+pub fn regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
+    reopen(&found)
+}
+
+/// The bytes of a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`regular`]; `FileTooLarge` when it is longer, whatever length it claims.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    bytes(&regular(path)?, limit)
+}
+
+/// The same below the root directory of a process: absolute paths and symbolic links are resolved in there, and lead to
+/// nothing outside.
+///
+/// # Errors
+/// As [`read`]; the kernel's when the process is gone.
+pub fn read_in_root(pid: u32, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    bytes(&regular_in_root(pid, path)?, limit)
+}
+
+/// As [`regular`], below the root directory of a process.
+///
+/// # Errors
+/// As [`regular`]; the kernel's when the process is gone.
+pub fn regular_in_root(pid: u32, path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, format!("/proc/{pid}/root"), flags | OFlags::DIRECTORY, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    reopen(&openat2(root, path, flags, Mode::empty(), resolve)?)
+}
+
+/// Bytes of a file of /proc, of which no more than `limit` are of interest: a process can make its command line as long
+/// as its memory.
+///
+/// # Errors
+/// The kernel's.
+pub fn proc_file(path: &str, limit: u64) -> io::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut found)?;
+    Ok(found)
+}
+
+/// Opens what a path led to, when it is a regular file. By its descriptor: what the path leads to by now does not matter.
+fn reopen(found: &OwnedFd) -> io::Result<File> {
+    if FileType::from_raw_mode(fstat(found)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
+    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
+}
+
+fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let too_long = || {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("this file is longer than {limit} bytes, too long for a configuration"),
+        )
+    };
+    if file.metadata()?.len() > limit {
+        return Err(too_long());
+    }
+    let mut found = Vec::new();
+    // One byte more than may be: a file can grow, and one of a special file system says that it has none.
+    file.take(limit.saturating_add(1)).read_to_end(&mut found)?;
+    if found.len() as u64 > limit { Err(too_long()) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::mkfifoat;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_bounded_length_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("a"), "text").unwrap();
+        symlink("a", path("link")).unwrap();
+        assert_eq!(read(&path("link"), 4).unwrap(), b"text");
+        assert_eq!(read(&path("a"), 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        mkfifoat(CWD, path("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        for other in [path("pipe"), "/dev/zero".into(), "/dev/watchdog".into(), "/".into()] {
+            let error = read(&other, 10).unwrap_err();
+            let is_absent = error.kind() == io::ErrorKind::NotFound;
+            assert!(is_absent || error.kind() == io::ErrorKind::InvalidInput, "{}: {error}", other.display());
+        }
+        let sparse = File::create(path("sparse")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        assert_eq!(read(&path("sparse"), LONGEST).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn all_files_together_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "text").unwrap();
+        let budget = Budget { left: Cell::new(6) };
+        assert_eq!(budget.read(&path).unwrap(), b"text");
+        assert_eq!(budget.read(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn links_below_a_root_stay_below_it() {
+        let own = std::process::id();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "text").unwrap();
+        assert_eq!(read_in_root(own, &path, 10).unwrap(), b"text");
+        assert!(read_in_root(own, Path::new("/proc/self/fd/0"), 10).is_err(), "no open file of a process");
+        assert!(read_in_root(u32::MAX, &path, 10).is_err());
+    }
+}

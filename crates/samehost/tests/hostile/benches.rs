@@ -1,0 +1,1 @@
+//! What measuring leaves open to others, and what it does to servers that run.

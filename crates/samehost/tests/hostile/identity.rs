@@ -1,0 +1,1 @@
+//! Who is the server and who is the client: proved, and not taken from names.

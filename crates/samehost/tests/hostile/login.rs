@@ -1,0 +1,1 @@
+//! Whom a password is told: nobody who is not tied to the service.

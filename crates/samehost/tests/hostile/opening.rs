@@ -1,0 +1,1 @@
+//! Files that somebody else chose: pipes, devices, terabytes, links that change.

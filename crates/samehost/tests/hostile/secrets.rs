@@ -1,0 +1,1 @@
+//! Passwords stand in no output, and no output acts on a terminal.
