@@ -1,8 +1,9 @@
-//! The project's own chores: `cargo xtask test`, `ci`, `servers`, `bench`, `tidy`.
+//! The project's own chores: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
 mod bench;
+mod evidence;
 mod servers;
 mod tidy;
 
@@ -32,6 +33,14 @@ enum Chore {
         /// Which of them; all by default
         names: Vec<String>,
     },
+    /// Gather what takes longer than a test may, and keep what it said in docs/evidence
+    Evidence {
+        /// Which
+        name: String,
+        /// How long it may take, in minutes
+        #[arg(long)]
+        minutes: Option<u64>,
+    },
     /// The house rules that no other tool checks
     Tidy,
 }
@@ -42,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci(),
         Chore::Servers => servers::install(),
         Chore::Bench { names } => bench::run(&names),
+        Chore::Evidence { name, minutes } => evidence::gather(&name, minutes, &root()),
         Chore::Tidy => tidy::check(&root()),
     };
     match result {

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use proptest::sample::Index;
 use samehost_model::scan::{Address, SocketKind};
+use samehost_testing::bent;
 
 use crate::diag::fuzzed;
 use crate::proc::{fuzzed as proc_fuzzed, net_table, status::Status, users::Names};
@@ -17,78 +17,6 @@ const CASES: u32 = 5000;
 
 /// The most of a file that is bent.
 const MOST_OF_FILE: usize = 4096;
-
-/// One change to bytes.
-#[derive(Clone, Debug)]
-enum Bend {
-    Set(Index, u8),
-    /// The numbers that lengths go wrong with.
-    Number(Index, u32),
-    Insert(Index, Vec<u8>),
-    Remove(Index, usize),
-    Cut(Index),
-    /// A piece of the bytes once more, elsewhere.
-    Repeat(Index, Index, usize),
-}
-
-fn bend() -> impl Strategy<Value = Bend> {
-    let number = prop_oneof![
-        Just(0),
-        Just(1),
-        Just(3),
-        Just(4),
-        Just(15),
-        Just(u32::from(u16::MAX)),
-        Just(i32::MAX as u32),
-        Just(u32::MAX),
-        any::<u32>()
-    ];
-    prop_oneof![
-        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Bend::Set(at, byte)),
-        (any::<Index>(), number).prop_map(|(at, number)| Bend::Number(at, number)),
-        (any::<Index>(), proptest::collection::vec(any::<u8>(), 1..40))
-            .prop_map(|(at, bytes)| Bend::Insert(at, bytes)),
-        (any::<Index>(), 1..80usize).prop_map(|(at, length)| Bend::Remove(at, length)),
-        any::<Index>().prop_map(Bend::Cut),
-        (any::<Index>(), any::<Index>(), 1..200usize)
-            .prop_map(|(from, to, length)| Bend::Repeat(from, to, length)),
-    ]
-}
-
-fn bent(mut bytes: Vec<u8>, bends: &[Bend]) -> Vec<u8> {
-    for bend in bends {
-        let place = |at: &Index, bytes: &[u8]| at.index(bytes.len() + 1);
-        match bend {
-            Bend::Set(at, byte) => {
-                let at = place(at, &bytes);
-                if let Some(old) = bytes.get_mut(at) {
-                    *old = *byte;
-                }
-            }
-            Bend::Number(at, number) => {
-                let at = place(at, &bytes) & !3;
-                for (old, new) in bytes.iter_mut().skip(at).zip(number.to_ne_bytes()) {
-                    *old = new;
-                }
-            }
-            Bend::Insert(at, more) => {
-                let at = place(at, &bytes);
-                bytes.splice(at..at, more.iter().copied());
-            }
-            Bend::Remove(at, length) => {
-                let at = place(at, &bytes);
-                bytes.drain(at..bytes.len().min(at + length));
-            }
-            Bend::Cut(at) => bytes.truncate(place(at, &bytes)),
-            Bend::Repeat(from, to, length) => {
-                let (from, to) = (place(from, &bytes), place(to, &bytes));
-                let piece: Vec<u8> = bytes[from..bytes.len().min(from + length)].to_vec();
-                bytes.splice(to..to, piece);
-            }
-        }
-    }
-    bytes
-}
 
 /// What this kernel answers and /proc says, with sockets of every kind open.
 struct Captured {
@@ -124,8 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(CASES), ..ProptestConfig::default() })]
 
     #[test]
-    fn replies_of_the_kernel(which: Index, bends in proptest::collection::vec(bend(), 0..12)) {
-        let bytes = bent(which.get(&CAPTURED.datagrams).clone(), &bends);
+    fn replies_of_the_kernel(bytes in bent(CAPTURED.datagrams.clone())) {
         let sockets = fuzzed::read(&bytes);
         // A socket takes its fixed part at least, whatever it claims of itself.
         prop_assert!(sockets.len() <= 5 * bytes.len().div_ceil(16));
@@ -136,8 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn files_of_proc(which: Index, bends in proptest::collection::vec(bend(), 0..12)) {
-        let bytes = bent(which.get(&CAPTURED.files).clone(), &bends);
+    fn files_of_proc(bytes in bent(CAPTURED.files.clone())) {
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
         for sockets in net_table::fuzzed(&bytes) {
             prop_assert!(sockets.len() <= lines);

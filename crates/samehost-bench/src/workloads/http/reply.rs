@@ -181,6 +181,7 @@ mod tests {
     use super::*;
     use crate::workloads::http::head::refusal;
     use proptest::prelude::*;
+    use samehost_testing::bent;
 
     /// Status, body and whether the connection stays, of a reply that came in these pieces; what was left is an
     /// error.
@@ -286,7 +287,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_make_it_panic(bytes in bent(vec![b"Content-Length: 3\r\n\r\nabc".to_vec(), b"5\r\nhello\r\n0\r\n\r\n".to_vec()])) {
             for start in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
                 let mut reader = ReplyReader::new();
                 let _ = reader.take(&[start.as_bytes(), &bytes].concat(), |_, _| Ok(()));

@@ -1,0 +1,106 @@
+//! Bytes from outside, bent: what a kernel, a server or a disk really said, with bytes changed, cut off, put in and
+//! repeated, and lengths set to extremes. Far more of a parser is reached so than by random bytes, which it refuses at
+//! once.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// The most changes to one sample.
+const MOST: usize = 12;
+
+/// One change to bytes.
+#[derive(Clone, Debug)]
+enum Bend {
+    Set(Index, u8),
+    /// The numbers that lengths go wrong with, in either byte order.
+    Number(Index, u32, bool),
+    Insert(Index, Vec<u8>),
+    Remove(Index, usize),
+    Cut(Index),
+    /// A piece of the bytes once more, elsewhere.
+    Repeat(Index, Index, usize),
+}
+
+fn bend() -> impl Strategy<Value = Bend> {
+    let number = prop_oneof![
+        Just(0),
+        Just(1),
+        Just(3),
+        Just(4),
+        Just(15),
+        Just(u32::from(u16::MAX)),
+        Just(i32::MAX as u32),
+        Just(u32::MAX),
+        any::<u32>()
+    ];
+    prop_oneof![
+        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Bend::Set(at, byte)),
+        (any::<Index>(), number, any::<bool>()).prop_map(|(at, number, big)| Bend::Number(at, number, big)),
+        (any::<Index>(), digits()).prop_map(|(at, text)| Bend::Insert(at, text.into_bytes())),
+        (any::<Index>(), proptest::collection::vec(any::<u8>(), 1..40))
+            .prop_map(|(at, bytes)| Bend::Insert(at, bytes)),
+        (any::<Index>(), 1..80usize).prop_map(|(at, length)| Bend::Remove(at, length)),
+        any::<Index>().prop_map(Bend::Cut),
+        (any::<Index>(), any::<Index>(), 1..200usize)
+            .prop_map(|(from, to, length)| Bend::Repeat(from, to, length)),
+    ]
+}
+
+/// Lengths of protocols that write them as text.
+fn digits() -> impl Strategy<Value = String> {
+    prop_oneof![Just("-1".to_owned()), Just("99999999999999999999".to_owned()), "[0-9a-f]{1,9}", "\r\n"]
+}
+
+fn apply(mut bytes: Vec<u8>, bends: &[Bend]) -> Vec<u8> {
+    for bend in bends {
+        let place = |at: &Index, bytes: &[u8]| at.index(bytes.len() + 1);
+        match bend {
+            Bend::Set(at, byte) => {
+                let at = place(at, &bytes);
+                if let Some(old) = bytes.get_mut(at) {
+                    *old = *byte;
+                }
+            }
+            Bend::Number(at, number, big) => {
+                let at = place(at, &bytes);
+                let new = if *big { number.to_be_bytes() } else { number.to_ne_bytes() };
+                // The kernel aligns its numbers; others do not.
+                let at = if *big { at } else { at & !3 };
+                for (old, new) in bytes.iter_mut().skip(at).zip(new) {
+                    *old = new;
+                }
+            }
+            Bend::Insert(at, more) => {
+                let at = place(at, &bytes);
+                bytes.splice(at..at, more.iter().copied());
+            }
+            Bend::Remove(at, length) => {
+                let at = place(at, &bytes);
+                bytes.drain(at..bytes.len().min(at + length));
+            }
+            Bend::Cut(at) => bytes.truncate(place(at, &bytes)),
+            Bend::Repeat(from, to, length) => {
+                let (from, to) = (place(from, &bytes), place(to, &bytes));
+                let piece: Vec<u8> = bytes[from..bytes.len().min(from + length)].to_vec();
+                bytes.splice(to..to, piece);
+            }
+        }
+    }
+    bytes
+}
+
+/// One of these samples, bent; now and then bytes that are none of them.
+///
+/// # Panics
+/// When there is no sample.
+pub fn bent(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    assert!(!samples.is_empty(), "there must be something to bend");
+    let sample = proptest::sample::select(samples);
+    let changed = (sample, proptest::collection::vec(bend(), 0..MOST));
+    prop_oneof![9 => changed.prop_map(|(bytes, bends)| apply(bytes, &bends)), 1 => random()]
+}
+
+/// Bytes that nobody said.
+pub fn random() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 1..200)
+}

@@ -1,0 +1,62 @@
+//! Evidence: what takes longer than a test may. Each prints how long it will take first, and what it found; its last
+//! output is kept in `docs/evidence/NAME.txt` and committed.
+
+mod fuzz;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+/// One kind of evidence.
+struct Evidence {
+    name: &'static str,
+    about: &'static str,
+    /// How long it takes where nothing else is said.
+    length: Duration,
+    run: fn(&mut Account<'_>) -> anyhow::Result<()>,
+}
+
+const ALL: &[Evidence] = &[Evidence {
+    name: "fuzz",
+    about: "bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit",
+    length: Duration::from_secs(3600),
+    run: fuzz::fuzz,
+}];
+
+/// What is found, told as it comes and kept.
+pub(crate) struct Account<'a> {
+    /// The project's folder.
+    pub(crate) root: &'a Path,
+    /// How long it may take.
+    pub(crate) length: Duration,
+    text: String,
+}
+
+impl Account<'_> {
+    /// Tells a line, and keeps it.
+    pub(crate) fn tell(&mut self, line: &str) {
+        println!("{line}");
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+/// Gathers one kind of evidence, all of it in `minutes` where that is given.
+pub(crate) fn gather(name: &str, minutes: Option<u64>, root: &Path) -> anyhow::Result<()> {
+    let Some(evidence) = ALL.iter().find(|one| one.name == name) else {
+        let known: Vec<String> = ALL.iter().map(|one| format!("  {:<8} {}", one.name, one.about)).collect();
+        bail!("no evidence is called `{name}`; there are\n{}", known.join("\n"));
+    };
+    let length = minutes.map_or(evidence.length, |minutes| Duration::from_secs(60 * minutes));
+    println!("evidence {name}: {}; takes {} minutes", evidence.about, length.as_secs() / 60);
+    let mut account = Account { root, length, text: String::new() };
+    account.tell(&format!("$ cargo xtask evidence {name} --minutes {}", length.as_secs() / 60));
+    let found = (evidence.run)(&mut account);
+    let folder = root.join("docs/evidence");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let file = folder.join(format!("{name}.txt"));
+    std::fs::write(&file, &account.text).with_context(|| file.display().to_string())?;
+    found
+}

@@ -1,0 +1,210 @@
+//! Bends the bytes that every parser reads from outside, for as long as it may take: the property tests of each, run
+//! again and again with new random numbers, in rounds of about ten seconds. A round that fails is a finding, one that
+//! does not end is a hang, and the kernel ends one that takes more memory than its limit.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use super::Account;
+
+/// The parsers of some bytes: a test program and the names of its properties.
+struct Target {
+    name: &'static str,
+    package: &'static str,
+    /// `--lib`, or the name of a test.
+    test: &'static str,
+    /// The properties, by a part of their names.
+    properties: &'static [&'static str],
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        name: "sock_diag and /proc",
+        package: "samehost-system",
+        test: "--lib",
+        properties: &["mutated::replies", "mutated::files", "no_bytes_panic", "no_text_panics"],
+    },
+    Target {
+        name: "greetings, access lists, targets",
+        package: "samehost-scan",
+        test: "--lib",
+        properties: &["panic"],
+    },
+    Target { name: "MySQL, logging in", package: "samehost-login", test: "--lib", properties: &["mysql::"] },
+    Target {
+        name: "PostgreSQL, logging in",
+        package: "samehost-login",
+        test: "--lib",
+        properties: &["postgres::"],
+    },
+    Target {
+        name: "Redis, memcached and URLs",
+        package: "samehost-login",
+        test: "--lib",
+        properties: &["redis::", "memcached::", "url::"],
+    },
+    Target {
+        name: "MySQL, measuring",
+        package: "samehost-bench",
+        test: "--lib",
+        properties: &["workloads::mysql::session", "workloads::mysql::dump"],
+    },
+    Target {
+        name: "PostgreSQL, measuring",
+        package: "samehost-bench",
+        test: "--lib",
+        properties: &["workloads::postgres::session", "workloads::postgres::copy"],
+    },
+    Target {
+        name: "RESP and memcached, measuring",
+        package: "samehost-bench",
+        test: "--lib",
+        properties: &["workloads::redis::session", "workloads::memcached::session"],
+    },
+    Target {
+        name: "HTTP",
+        package: "samehost-bench",
+        test: "--lib",
+        properties: &["workloads::http", "servers::http", "workloads::rpc"],
+    },
+    Target { name: "FastCGI", package: "samehost-bench", test: "--lib", properties: &["workloads::fastcgi"] },
+    Target { name: "journal", package: "samehost-switch", test: "transaction", properties: &["properties"] },
+    Target {
+        name: "every editor",
+        package: "samehost-switch",
+        test: "properties",
+        properties: &["editors_keep_their_promises_on_torn_files"],
+    },
+];
+
+/// How long a round should take.
+const ROUND: Duration = Duration::from_secs(10);
+/// When a round counts as one that hangs.
+const HANGS: Duration = Duration::from_secs(180);
+/// What a round may take of memory, in KiB of address space; the tests' own threads and stacks are in it.
+const MEMORY: u64 = 4 << 20;
+/// With how many cases the first round is made.
+const FIRST: u64 = 2000;
+
+pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let share = account.length / TARGETS.len() as u32;
+    let mut failed = Vec::new();
+    account.tell("target | rounds | cases of each property, about | longest round | most memory | found");
+    for target in TARGETS {
+        let program = build(target, account)?;
+        let mut spent = Spent::default();
+        let found = rounds(target, &program, share, &mut spent);
+        let verdict = found.as_ref().map_or_else(|error| format!("{error:#}"), |()| "nothing".to_owned());
+        account.tell(&format!(
+            "{} | {} | {} | {:.1} s | {} MiB | {verdict}",
+            target.name,
+            spent.rounds,
+            spent.cases,
+            spent.longest.as_secs_f64(),
+            spent.memory >> 10
+        ));
+        if found.is_err() {
+            failed.push(target.name);
+        }
+    }
+    ensure!(failed.is_empty(), "something was found in: {}", failed.join(", "));
+    Ok(())
+}
+
+/// What the rounds of a target took.
+#[derive(Default)]
+struct Spent {
+    rounds: u64,
+    cases: u64,
+    longest: Duration,
+    /// KiB.
+    memory: u64,
+}
+
+fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let mut cases = FIRST;
+    while begun.elapsed() < share {
+        let round = Instant::now();
+        one(target, program, cases, spent)?;
+        let took = round.elapsed();
+        spent.rounds += 1;
+        spent.cases += cases;
+        spent.longest = spent.longest.max(took);
+        let scale = (ROUND.as_secs_f64() / took.as_secs_f64().max(0.01)).clamp(0.2, 5.0);
+        cases = ((cases as f64 * scale) as u64).max(1);
+    }
+    Ok(())
+}
+
+/// One round.
+fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
+    // The shell sets the limit and becomes the program.
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
+        .arg(program)
+        .args(target.properties)
+        .args(["--test-threads", "2"])
+        .env("PROPTEST_CASES", cases.to_string())
+        .env("PROPTEST_MAX_SHRINK_TIME", "20000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| program.display().to_string())?;
+    let begun = Instant::now();
+    loop {
+        spent.memory = spent.memory.max(peak(&child));
+        if child.try_wait()?.is_some() {
+            break;
+        }
+        if begun.elapsed() > HANGS {
+            child.kill()?;
+            child.wait()?;
+            bail!("a round of {cases} cases did not end within {} s", HANGS.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{}", text.trim());
+    ensure!(!text.contains(" 0 passed"), "no property fits {:?}", target.properties);
+    Ok(())
+}
+
+/// The most memory that a process has had, in KiB.
+fn peak(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Builds a test program and says where it is.
+fn build(target: &Target, account: &Account<'_>) -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    command.args([
+        "test",
+        "--quiet",
+        "--no-run",
+        "--message-format=json",
+        "--all-features",
+        "-p",
+        target.package,
+    ]);
+    if target.test == "--lib" {
+        command.arg("--lib")
+    } else {
+        command.args(["--test", target.test])
+    };
+    let output = command.current_dir(account.root).stderr(Stdio::inherit()).output().context("cargo")?;
+    ensure!(output.status.success(), "{} does not build", target.package);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut programs = text.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        (message["profile"]["test"] == true).then(|| message["executable"].as_str().map(PathBuf::from))?
+    });
+    programs.next_back().with_context(|| format!("{} has no such test", target.package))
+}
