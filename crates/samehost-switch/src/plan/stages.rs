@@ -6,6 +6,7 @@
 //! its clients hold both addresses for a while (`Editor::connects_to_both`), or it is moved first and there is a gap.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
@@ -92,7 +93,7 @@ pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mu
             let subject = &read.subject;
             let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.subject.file == subject.file).collect();
             let changed = match configuration(subject, &own, index) {
-                Ok(after) => advance(texts, after, &mut stage),
+                Ok(after) => advance(texts, after, most_private(&own).as_deref(), &mut stage),
                 Err(error) => return refuse(plan, subject, error),
             };
             if changed {
@@ -256,9 +257,19 @@ fn one(side: &Side<'_>, stays: bool) -> Move {
     Move { setting: side.setting.clone(), goal: Goal { stays, ..side.goal.clone() } }
 }
 
+/// Of the files that a made one may take its text from, the one that the fewest may read: a pool's file may be for fewer
+/// than the file that includes it.
+fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
+    let files = sides.iter().flat_map(|side| [&side.setting.file, &side.subject.file]);
+    let readable = |path: &&PathBuf| {
+        std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
+    };
+    files.min_by_key(readable).cloned()
+}
+
 /// Brings the files of one configuration from what they were before a stage to what they are after it; whether any
 /// changes. What the stage before had changed and this one does not speak of is as it was at first.
-fn advance(now: &mut Texts, mut after: Texts, stage: &mut PlannedStage) -> bool {
+fn advance(now: &mut Texts, mut after: Texts, like: Option<&Path>, stage: &mut PlannedStage) -> bool {
     for path in now.keys() {
         if !after.contains_key(path) {
             after.insert(path.clone(), Disk.read(path).ok());
@@ -269,7 +280,8 @@ fn advance(now: &mut Texts, mut after: Texts, stage: &mut PlannedStage) -> bool 
         let before = now.get(path).cloned().unwrap_or_else(|| Disk.read(path).ok());
         if before != *after {
             any = true;
-            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone(), like: None });
+            let like = like.filter(|_| before.is_none()).map(Path::to_owned);
+            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
         }
     }
     *now = after;

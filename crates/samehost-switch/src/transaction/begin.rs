@@ -91,12 +91,16 @@ fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), Transac
 /// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
 fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), TransactionError> {
     let mut entries = store.list()?;
-    entries.retain(|entry| entry.state == State::Unfinished);
+    entries.retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting));
     for step in steps {
         let path = &step.path;
         let interrupted =
             |id: String, hint: String| TransactionError::Interrupted { path: path.clone(), id, hint };
         if let Some(entry) = entries.iter().find(|entry| entry.files.contains(path)) {
+            if let Some(until) = &entry.awaits {
+                let (path, id, until) = (path.clone(), entry.id.clone(), until.clone());
+                return Err(TransactionError::Unconfirmed { path, id, until });
+            }
             return Err(interrupted(
                 entry.id.clone(),
                 "end that one first: samehost switch --recover".into(),

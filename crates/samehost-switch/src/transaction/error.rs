@@ -76,6 +76,18 @@ pub enum TransactionError {
         /// What to try.
         hint: String,
     },
+    /// An earlier switch of this file is not confirmed yet.
+    #[error(
+        "{path}: the switch {id} of it takes itself back at {until} unless it is confirmed; nothing was changed: samehost switch --confirm {id}, or --undo {id}, first"
+    )]
+    Unconfirmed {
+        /// The file.
+        path: PathBuf,
+        /// The earlier switch.
+        id: String,
+        /// Until when, RFC 3339, UTC.
+        until: String,
+    },
     /// The system refuses.
     #[error("{path}: cannot {doing}: {source}{}", hint(.source))]
     System {

@@ -96,16 +96,26 @@ pub(super) enum Record {
     Writing { stage: usize },
     /// Its reloads may have happened from here on.
     Reloading { stage: usize },
-    /// Everything was found to serve.
-    Verified,
+    /// Everything was found to serve; where it is to be confirmed, until when (RFC 3339, UTC).
+    Verified {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<String>,
+    },
+    /// In force, and put back unless it is confirmed until then.
+    Awaiting { until: String },
+    /// Ended: in force, for somebody or something said so.
+    Confirmed { by: String },
     /// Ended: in force.
     Committed,
     /// To be put back, whatever came before.
     RollingBack,
     /// Ended: put back, but for these.
     RolledBack { left: Vec<PathBuf> },
-    /// To be put back after it was committed.
-    Undoing,
+    /// To be put back after it was committed; what was seen, where nobody asked for it.
+    Undoing {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
     /// Ended: put back, but for these.
     Undone { left: Vec<PathBuf> },
 }
@@ -116,6 +126,13 @@ pub(super) struct History {
     records: Vec<Record>,
 }
 
+impl Record {
+    /// Whether the switch is in force after this record, and nothing of it is left to be done.
+    pub(super) fn is_in_force(&self) -> bool {
+        matches!(self, Record::Committed | Record::Confirmed { .. } | Record::Awaiting { .. })
+    }
+}
+
 impl History {
     /// The last record.
     pub(super) fn last(&self) -> Option<&Record> {
@@ -124,12 +141,28 @@ impl History {
 
     /// Whether the switch is past the point where a crash is completed.
     pub(super) fn is_verified(&self) -> bool {
-        matches!(self.last(), Some(Record::Verified))
+        matches!(self.last(), Some(Record::Verified { .. }))
+    }
+
+    /// Until when the switch is to be confirmed, where it is still to be.
+    pub(super) fn awaits(&self) -> Option<&str> {
+        match self.last() {
+            Some(Record::Verified { until: Some(until) } | Record::Awaiting { until }) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Why it was put back, or by what it was confirmed, where that was written down.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.records.iter().rev().find_map(|record| match record {
+            Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     /// Whether an undo was begun and not ended.
     pub(super) fn is_undoing(&self) -> bool {
-        matches!(self.last(), Some(Record::Undoing))
+        matches!(self.last(), Some(Record::Undoing { .. }))
     }
 
     /// The last stage whose files may be in place.

@@ -6,10 +6,11 @@
 //! write     one stage: each prepared version is renamed into place
 //! reloading journalled before the caller reloads a stage
 //! verified  from here on a crash is completed, not rolled back
-//! commit | roll_back | (after a crash) recover | (later) undo
+//! commit | roll_back | (after a crash) recover | (later) undo; where it awaits its confirmation: confirm | take_back
 //! ```
 
 mod begin;
+mod confirm;
 mod directory;
 mod error;
 mod examine;
@@ -32,12 +33,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use confirm::confirm;
 pub use error::{Holder, TransactionError};
 pub use put_back::{Failed, Left, RolledBack};
 pub use recover::{Ending, Recovered, recover};
 pub use resolve::resolve;
 pub use store::{Entry, State, Store};
-pub use undo::undo;
+pub use undo::{take_back, undo};
 
 use directory::Held;
 use journal::{Begun, Journal, Record};
@@ -149,10 +151,19 @@ impl Transaction {
     /// # Errors
     /// When the journal cannot be written, or a stage was not; then roll back.
     pub fn verified(&mut self) -> Result<(), TransactionError> {
+        self.verified_until(None)
+    }
+
+    /// The same of a switch that is put back unless it is confirmed until then (RFC 3339, UTC): a crash from here on is
+    /// completed, and awaits its confirmation.
+    ///
+    /// # Errors
+    /// As [`Transaction::verified`].
+    pub fn verified_until(&mut self, until: Option<String>) -> Result<(), TransactionError> {
         if self.journal.history().furthest() != self.begun.reloads.len().checked_sub(1) {
             return Err(TransactionError::Plan("it is not written to the end".into()));
         }
-        self.journal.append(&Record::Verified)
+        self.journal.append(&Record::Verified { until })
     }
 
     /// Ends it: what was prepared for a roll-back is removed, the backups stay for [`undo`].
@@ -160,11 +171,12 @@ impl Transaction {
     /// # Errors
     /// When the system refuses; the switch stays in force, and [`recover`] ends it.
     pub fn commit(mut self) -> Result<(), TransactionError> {
-        if self.journal.last() != Some(&Record::Verified) {
+        if !self.journal.history().is_verified() {
             self.verified()?;
         }
         Writer::new(&self.store, &self.begun, &self.held).discard()?;
-        self.journal.append(&Record::Committed)
+        let until = self.journal.history().awaits().map(str::to_owned);
+        self.journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))
     }
 
     /// Puts everything back, the last stage first: its files, then its reloads where they were begun.

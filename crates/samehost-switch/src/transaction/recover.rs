@@ -62,7 +62,10 @@ fn end(
         Opened::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
         Opened::Ours(ours) => *ours,
     };
-    if let Some(Record::Committed | Record::RolledBack { .. } | Record::Undone { .. }) = journal.last() {
+    let has_ended = |record: &Record| {
+        record.is_in_force() || matches!(record, Record::RolledBack { .. } | Record::Undone { .. })
+    };
+    if journal.last().is_some_and(has_ended) {
         return Ok(None);
     }
     let held = Held::acquire(store, begun.places())?;
@@ -71,7 +74,8 @@ fn end(
     writer.discard_forward()?;
     if journal.history().is_verified() {
         writer.discard()?;
-        journal.append(&Record::Committed)?;
+        let until = journal.history().awaits().map(str::to_owned);
+        journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))?;
         return Ok(Some(Ending::Committed));
     }
     if journal.history().is_undoing() {

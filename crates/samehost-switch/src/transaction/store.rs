@@ -15,12 +15,14 @@ use super::directory::Directory;
 use super::error::at;
 use super::examine::refused;
 use super::fault;
-use super::journal::{self, Begun, Journal, Record};
+use super::journal::{self, Begun, History, Journal, Record};
 use super::version::Digest;
 use super::{TransactionError, system};
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";
+/// What else is kept beside a journal: whoever watches over the switch, and what is left to be done of it.
+const NOTES: &[&str] = &["watch", "finish"];
 
 /// Where switches are kept.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub struct Store {
 pub enum State {
     /// In force.
     Committed,
+    /// In force, and put back unless it is confirmed in time.
+    Awaiting,
     /// Put back, because something disagreed.
     RolledBack,
     /// Put back later, because it was asked for.
@@ -47,6 +51,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             State::Committed => "committed",
+            State::Awaiting => "awaiting confirmation",
             State::RolledBack => "rolled back",
             State::Undone => "undone",
             State::Unfinished => "unfinished",
@@ -72,6 +77,20 @@ pub struct Entry {
     pub summary: String,
     /// The files, in the order in which they are changed.
     pub files: Vec<PathBuf>,
+    /// Until when it is to be confirmed, RFC 3339, UTC.
+    pub awaits: Option<String>,
+    /// Why it was put back without being asked to, or by what it was confirmed.
+    pub reason: Option<String>,
+}
+
+impl Entry {
+    /// Whether the time in which it was to be confirmed is over.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
+        // A time that cannot be read is none that anybody could keep.
+        until.is_some_and(|until| until.map_or(true, |until| until <= jiff::Timestamp::now()))
+    }
 }
 
 /// What is found when a switch of the store is opened for work.
@@ -124,7 +143,7 @@ impl Store {
         let _guard = self.lock()?;
         let mut entries = Vec::new();
         for id in self.ids()? {
-            let Some((begun, state)) = self.peek(&id)? else { continue };
+            let Some((begun, state, history)) = self.peek(&id)? else { continue };
             let mut files: Vec<PathBuf> = Vec::new();
             for step in begun.steps {
                 if !files.contains(&step.path) {
@@ -132,7 +151,9 @@ impl Store {
                 }
             }
             let Begun { id, started_at, process, command, summary, .. } = begun;
-            entries.push(Entry { id, started_at, state, process, command, summary, files });
+            let awaits = history.awaits().map(str::to_owned);
+            let reason = history.reason().map(str::to_owned);
+            entries.push(Entry { id, started_at, state, process, command, summary, files, awaits, reason });
         }
         Ok(entries)
     }
@@ -140,6 +161,27 @@ impl Store {
     /// Where a version of a file is kept.
     pub(super) fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
         self.root.join(id).join(BACKUP).join(digest.as_str())
+    }
+
+    /// Keeps something beside a switch's journal, for nobody else to read.
+    ///
+    /// # Errors
+    /// When there is no such switch, or the system refuses.
+    pub fn note(&self, id: &str, name: &str, content: &[u8]) -> Result<(), TransactionError> {
+        debug_assert!(NOTES.contains(&name), "{name} would not be removed with the switch");
+        let path = self.root.join(id);
+        let failed = at(&path, "keep what belongs to the switch");
+        let own = self.directory(&path)?;
+        system::remove(own.descriptor(), name.as_ref()).or_else(gone).map_err(&failed)?;
+        let file = system::create(own.descriptor(), name.as_ref()).map_err(&failed)?;
+        system::write(&file, content).and_then(|()| system::sync(&file)).map_err(&failed)?;
+        system::sync(own.descriptor()).map_err(&failed)
+    }
+
+    /// What was kept by [`Store::note`]; none where nothing was.
+    #[must_use]
+    pub fn noted(&self, id: &str, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.root.join(id).join(name)).ok()
     }
 
     /// The running switch of a process.
@@ -263,6 +305,10 @@ impl Store {
             other => other.map_err(&failed)?,
         };
         system::remove(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+        for name in NOTES {
+            let removed = system::remove(own.descriptor(), name.as_ref());
+            removed.or_else(gone).map_err(&failed)?;
+        }
         if let Ok(backup) = Directory::open(&path.join(BACKUP)) {
             for name in backup.names("").map_err(&failed)? {
                 if name != "." && name != ".." {
@@ -277,7 +323,7 @@ impl Store {
     }
 
     /// What a journal says, without working on it; the store must be locked.
-    fn peek(&self, id: &str) -> Result<Option<(Begun, State)>, TransactionError> {
+    fn peek(&self, id: &str) -> Result<Option<(Begun, State, History)>, TransactionError> {
         let path = self.root.join(id).join(JOURNAL);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -289,12 +335,13 @@ impl Store {
         let _ = flock(&file, FlockOperation::Unlock);
         let state = match read.history.last() {
             _ if running => State::Running,
-            Some(Record::Committed) => State::Committed,
+            Some(Record::Committed | Record::Confirmed { .. }) => State::Committed,
+            Some(Record::Awaiting { .. }) => State::Awaiting,
             Some(Record::RolledBack { .. }) => State::RolledBack,
             Some(Record::Undone { .. }) => State::Undone,
             _ => State::Unfinished,
         };
-        Ok(Some((read.begun, state)))
+        Ok(Some((read.begun, state, read.history)))
     }
 
     /// One process at a time looks or adds; held for moments only.
@@ -308,6 +355,11 @@ impl Store {
     fn directory(&self, path: &Path) -> Result<Directory, TransactionError> {
         Directory::open(path).map_err(at(path, "open the directory"))
     }
+}
+
+/// What is not there need not be removed.
+fn gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.

@@ -17,6 +17,28 @@ pub fn undo(
     id: &str,
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> Result<RolledBack, TransactionError> {
+    put_back(store, id, None, reload)
+}
+
+/// The same of a switch that awaits its confirmation, and the reason, for the journal.
+///
+/// # Errors
+/// As [`undo`]; also when it was confirmed meanwhile.
+pub fn take_back(
+    store: &Store,
+    id: &str,
+    why: &str,
+    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+) -> Result<RolledBack, TransactionError> {
+    put_back(store, id, Some(why), reload)
+}
+
+fn put_back(
+    store: &Store,
+    id: &str,
+    why: Option<&str>,
+    reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
+) -> Result<RolledBack, TransactionError> {
     let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     let (mut journal, begun) = match store.take(id)? {
         Opened::Running => return Err(state(State::Running, "wait for it to end, and try again")),
@@ -26,7 +48,10 @@ pub fn undo(
         Opened::Ours(ours) => *ours,
     };
     match journal.last() {
-        Some(Record::Committed) => {}
+        Some(Record::Committed | Record::Confirmed { .. }) if why.is_some() => {
+            return Err(state(State::Committed, "it was confirmed"));
+        }
+        Some(last) if last.is_in_force() => {}
         Some(Record::RolledBack { .. }) => {
             return Err(state(State::RolledBack, "nothing of it is left to undo"));
         }
@@ -35,11 +60,12 @@ pub fn undo(
     }
     let held = Held::acquire(store, begun.places())?;
     check(store, &begun, &held)?;
-    journal.append(&Record::Undoing)?;
+    let before = journal.last().cloned();
+    journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
     if let Err(error) = prepare(store, &begun, &held) {
         // Where this fails too, `recover` completes the undo.
         Writer::new(store, &begun, &held).discard()?;
-        journal.append(&Record::Committed)?;
+        journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
     }
     Ok(recover::undo(store, &mut journal, &begun, &held, reload))
@@ -53,7 +79,9 @@ fn check(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionErr
             continue;
         }
         let later = |entry: &super::Entry| {
-            entry.id > begun.id && entry.state == State::Committed && entry.files.contains(&step.path)
+            entry.id > begun.id
+                && matches!(entry.state, State::Committed | State::Awaiting)
+                && entry.files.contains(&step.path)
         };
         let mut error = writer.changed(&step.path);
         if let (TransactionError::Changed { hint, .. }, Some(later)) =

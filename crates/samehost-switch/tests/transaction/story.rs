@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use samehost_switch::transaction::{Reload, State, Transaction, TransactionError, recover, undo};
+use samehost_switch::transaction::{
+    Reload, State, Transaction, TransactionError, confirm, recover, take_back, undo,
+};
 
 use crate::scene::Scene;
 
@@ -109,4 +111,57 @@ fn rolled_back() {
     assert!(back.left.is_empty() && back.failures.is_empty(), "{back:?}");
     assert_eq!((scene.look(), scene.names()), (before, names));
     assert_eq!(store.list().unwrap()[0].state, State::RolledBack);
+}
+
+/// The journal of the only switch.
+fn journal(scene: &Scene, id: &str) -> std::path::PathBuf {
+    scene.root().join("state/switches").join(id).join("journal")
+}
+
+#[test]
+fn what_is_not_confirmed_can_be_taken_back_and_what_is_cannot() {
+    let until = || (jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30)).to_string();
+    let switched = |scene: &Scene| {
+        let mut transaction = Transaction::begin(&scene.store(), &scene.intent()).unwrap();
+        write_all(&mut transaction);
+        transaction.verified_until(Some(until())).unwrap();
+        let id = transaction.id().to_owned();
+        transaction.commit().unwrap();
+        id
+    };
+    let scene = Scene::new();
+    let (store, before) = (scene.store(), scene.look());
+    let id = switched(&scene);
+    let entry = &store.list().unwrap()[0];
+    assert_eq!((entry.state, entry.is_overdue()), (State::Awaiting, false));
+    assert!(recover(&store, &mut |_| Ok(())).unwrap().is_empty(), "it is whole");
+    // Nobody changes the same files meanwhile, for then it could not be put back.
+    let second = Transaction::begin(&store, &scene.intent()).unwrap_err();
+    assert!(
+        matches!(second, TransactionError::Changed { .. } | TransactionError::Unconfirmed { .. }),
+        "{second}"
+    );
+    let back = take_back(&store, &id, "the page broke", &mut |_| Ok(())).unwrap();
+    assert!(back.is_complete());
+    assert_eq!(scene.look(), before);
+    let entry = &store.list().unwrap()[0];
+    assert_eq!((entry.state, entry.reason.as_deref()), (State::Undone, Some("the page broke")));
+    assert!(matches!(confirm(&store, &id, "me"), Err(TransactionError::State { .. })));
+
+    let scene = Scene::new();
+    let store = scene.store();
+    let id = switched(&scene);
+    // Cut off between the proof and its end: it still awaits its confirmation afterwards.
+    let text = fs::read_to_string(journal(&scene, &id)).unwrap();
+    let whole: Vec<&str> = text.trim_end_matches('\0').lines().collect();
+    assert!(whole.last().unwrap().contains("awaiting"), "{text}");
+    fs::write(journal(&scene, &id), whole[..whole.len() - 1].join("\n") + "\n").unwrap();
+    assert_eq!(recover(&store, &mut |_| Ok(())).unwrap().len(), 1);
+    assert_eq!(store.list().unwrap()[0].state, State::Awaiting);
+    confirm(&store, &id, "me").unwrap();
+    let entry = &store.list().unwrap()[0];
+    assert_eq!((entry.state, entry.reason.as_deref()), (State::Committed, Some("me")));
+    let refused = take_back(&store, &id, "too late", &mut |_| Ok(())).unwrap_err();
+    assert!(matches!(refused, TransactionError::State { state: State::Committed, .. }), "{refused}");
+    assert!(undo(&store, &id, &mut |_| Ok(())).unwrap().is_complete(), "a person may undo it");
 }
