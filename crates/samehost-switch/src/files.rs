@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 64 << 20;
+use samehost_system::open::Budget;
+
+/// The most names in directories that one reading looks at.
+const MOST_NAMES: usize = 100_000;
+/// The most files that one reading opens: files can include each other without an end.
+const MOST_FILES: usize = 20_000;
 
 /// Where an editor reads.
 pub trait Files {
@@ -28,30 +33,35 @@ pub trait Files {
     }
 }
 
-/// The disk.
-#[derive(Clone, Copy, Debug)]
-pub struct Disk;
+/// The disk, for one reading: each file is a regular one of bounded length, and so are all of them together.
+#[derive(Debug, Default)]
+pub struct Disk {
+    budget: Budget,
+    listed: AtomicUsize,
+    opened: AtomicUsize,
+}
+
+/// One more of something that is bounded.
+fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
+    if count.fetch_add(1, Ordering::Relaxed) < most {
+        return Ok(());
+    }
+    let text = format!("more than {most} {what}, too many for a configuration");
+    Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+}
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A configuration may name any file: a pipe would never end, and no configuration is that long.
-        let about = std::fs::metadata(path)?;
-        if !about.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
-        }
-        if about.len() > LONGEST {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "this file is too long for a configuration",
-            ));
-        }
-        std::fs::read(path)
+        one_more(&self.opened, MOST_FILES, "files")?;
+        self.budget.read(path)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
-        let mut entries: Vec<PathBuf> = std::fs::read_dir(directory)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<_, _>>()?;
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            one_more(&self.listed, MOST_NAMES, "names in directories")?;
+            entries.push(entry?.path());
+        }
         entries.sort();
         Ok(entries)
     }

@@ -189,7 +189,7 @@ mod tests {
         }
         let found = |pattern: &str| -> Vec<String> {
             let pattern = format!("{}/{pattern}", root.path().display());
-            let found = glob(&Disk, pattern.as_bytes()).unwrap();
+            let found = glob(&Disk::default(), pattern.as_bytes()).unwrap();
             found.iter().map(|path| path.strip_prefix(root.path()).unwrap().display().to_string()).collect()
         };
         assert_eq!(found("*/*.conf"), ["a/x.conf", "b/x.conf", "c/z.conf"]);

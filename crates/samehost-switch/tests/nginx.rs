@@ -122,7 +122,7 @@ fn replies(root: &Path) -> Vec<String> {
 
 /// Moves every connection from one address to another.
 fn switch(editor: &dyn Editor, file: &Path, from: &[Endpoint], to: &Endpoint) {
-    let reading = editor.read(file, &Disk).unwrap();
+    let reading = editor.read(file, &Disk::default()).unwrap();
     assert_eq!(reading.refused, []);
     let moves: Vec<Move> = reading
         .settings
@@ -131,7 +131,7 @@ fn switch(editor: &dyn Editor, file: &Path, from: &[Endpoint], to: &Endpoint) {
         .map(|setting| Move { setting, goal: Goal::client(to.clone()) })
         .collect();
     assert!(moves.len() > 12, "{}", moves.len());
-    for proposal in propose(editor, file, &Disk, &moves).unwrap() {
+    for proposal in propose(editor, file, &Disk::default(), &moves).unwrap() {
         std::fs::write(proposal.file, proposal.after).unwrap();
     }
 }

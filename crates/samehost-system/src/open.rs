@@ -3,10 +3,10 @@
 //! being opened (a watchdog reboots the machine), or a file of a terabyte. So a name is first resolved without opening
 //! anything (`O_PATH`), only a regular file is then opened, and never more than a limit is read.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
@@ -19,12 +19,12 @@ pub const MOST: u64 = 64 << 20;
 /// How much may still be read, over several files.
 #[derive(Debug)]
 pub struct Budget {
-    left: Cell<u64>,
+    left: AtomicU64,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { left: Cell::new(MOST) }
+        Budget { left: AtomicU64::new(MOST) }
     }
 }
 
@@ -34,8 +34,9 @@ impl Budget {
     /// # Errors
     /// As [`read`]; `FileTooLarge` as well when all files together are too long.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let bytes = read(path, LONGEST.min(self.left.get()))?;
-        self.left.set(self.left.get() - bytes.len() as u64);
+        let bytes = read(path, LONGEST.min(self.left.load(Ordering::Relaxed)))?;
+        let less = |left: u64| Some(left.saturating_sub(bytes.len() as u64));
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         Ok(bytes)
     }
 }
@@ -147,7 +148,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, "text").unwrap();
-        let budget = Budget { left: Cell::new(6) };
+        let budget = Budget { left: AtomicU64::new(6) };
         assert_eq!(budget.read(&path).unwrap(), b"text");
         assert_eq!(budget.read(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }

@@ -95,8 +95,10 @@ pub trait Editor: Sync {
         Ok(None)
     }
 
-    /// The command, program first, that says whether the file on disk is well formed; none where there is none.
-    fn check(&self, _file: &Path) -> Option<Vec<String>> {
+    /// The command, program first, that says whether the file on disk is well formed; none where there is none, and none
+    /// that would run or import what the file names: a configuration that is a program (ERB, Python) has been read by
+    /// the editor, before and after, and that is its check.
+    fn check(&self, _file: &Path, _files: &dyn Files) -> Option<Vec<String>> {
         None
     }
 

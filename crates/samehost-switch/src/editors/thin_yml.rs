@@ -84,11 +84,6 @@ impl Editor for ThinYml {
         }
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
-        let script = "require 'yaml'; require 'erb'; YAML.load(ERB.new(File.read(ARGV[0])).result)";
-        Some(vec!["ruby".into(), "-e".into(), script.into(), file.to_str()?.into()])
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::Restart("thin")
     }

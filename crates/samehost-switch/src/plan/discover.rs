@@ -9,6 +9,7 @@ use samehost_model::scan::{Process, Scan};
 use super::server_files;
 use super::subject::subjects;
 use crate::editors::EDITORS;
+use crate::{Disk, Files};
 
 /// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
 const ABOVE: usize = 2;
@@ -48,6 +49,8 @@ fn has_any(directory: &Path) -> bool {
 
 /// The directories that are served here: `root` lines of nginx, one above each (`public/`), and usual places.
 fn roots(scan: &Scan) -> Vec<PathBuf> {
+    let disk = Disk::default();
+    let entries = |directory: &Path| disk.list(directory).unwrap_or_default();
     let mut roots: Vec<PathBuf> = SITES.iter().flat_map(|site| entries(Path::new(site))).collect();
     let nginx = scan.services.iter().filter(|service| service.kind == Some("nginx"));
     for file in nginx.flat_map(|service| server_files::of(scan, service)) {
@@ -55,7 +58,7 @@ fn roots(scan: &Scan) -> Vec<PathBuf> {
         let included =
             ["conf.d", "sites-enabled", "http.d"].iter().flat_map(|name| entries(&folder.join(name)));
         for path in included.chain([file.clone()]) {
-            let text = std::fs::read(&path).unwrap_or_default();
+            let text = disk.read(&path).unwrap_or_default();
             for line in String::from_utf8_lossy(&text).lines() {
                 let Some(root) = line.trim().strip_prefix("root ") else { continue };
                 let root = PathBuf::from(root.trim().trim_end_matches(';').trim_matches(['"', '\'']));
@@ -67,9 +70,4 @@ fn roots(scan: &Scan) -> Vec<PathBuf> {
     roots.sort();
     roots.dedup();
     roots
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
 }

@@ -11,8 +11,7 @@ use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
-use crate::editors::recognise;
-use crate::{Disk, Role, Setting};
+use crate::{Role, Setting};
 
 /// Blockers that a login as the application decides, whatever modes and lines look like.
 pub(crate) const DECIDED_BY_LOGIN: &[&str] =
@@ -215,10 +214,8 @@ fn found_side(
 ) -> Option<(Subject, Setting)> {
     let candidates = server_files::of(scan, service);
     for path in &candidates {
-        let Ok(text) = std::fs::read(path) else { continue };
-        let Some(editor) = recognise(path, &text) else { continue };
-        let subject = Subject { file: path.clone(), editor };
-        match editor.read(path, &Disk) {
+        let Ok(Some(subject)) = Subject::at(path) else { continue };
+        match subject.editor.read(path, &subject.files()) {
             Ok(reading) => {
                 let read = Read { subject, reading };
                 let side = server_side(std::slice::from_ref(&read), endpoint);

@@ -23,7 +23,7 @@ pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;
 
 use crate::reload::ReloadWords;
-use crate::{Disk, Reading, Role, Setting};
+use crate::{Reading, Role, Setting};
 use subject::Subject;
 
 /// Which way connections move.
@@ -111,7 +111,7 @@ pub(crate) struct Read {
 pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
     let mut settings = Vec::new();
     for subject in subject::subjects(path, &Scan::default())? {
-        let reading = subject.editor.read(&subject.file, &Disk).map_err(SubjectError::Refused)?;
+        let reading = subject.editor.read(&subject.file, &subject.files()).map_err(SubjectError::Refused)?;
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
     Ok(settings)
@@ -133,7 +133,7 @@ pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
     }
     let mut configurations: Vec<Read> = Vec::new();
     for subject in subjects {
-        match subject.editor.read(&subject.file, &Disk) {
+        match subject.editor.read(&subject.file, &subject.files()) {
             Ok(reading) => configurations.push(Read { subject, reading }),
             Err(refusal) => plan.bar("not-understood", place::said(&refusal), refusal.by_hand),
         }

@@ -20,7 +20,7 @@ use super::{Direction, Plan, Read, Wish, server_files};
 use crate::proposal::{Move, ProposalError, propose};
 use crate::reload::{Way, way};
 use crate::transaction::resolve;
-use crate::{Access, Disk, Files, Goal, Role, Setting, apply};
+use crate::{Access, Files, Goal, Role, Setting, apply};
 
 /// Files as they would be; none: not there.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
@@ -93,7 +93,9 @@ pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mu
             let subject = &read.subject;
             let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.subject.file == subject.file).collect();
             let changed = match configuration(subject, &own, index) {
-                Ok(after) => advance(texts, after, most_private(&own).as_deref(), &mut stage),
+                Ok(after) => {
+                    advance(&subject.files(), texts, after, most_private(&own).as_deref(), &mut stage)
+                }
                 Err(error) => return refuse(plan, subject, error),
             };
             if changed {
@@ -142,8 +144,9 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
         if let Some((subject, setting)) = &hop.server {
             let editor = subject.editor;
             let goal = server_goal(wish, scan, hop, setting, plan);
-            let copies =
-                editor.transition(&subject.file, &Disk, setting, &goal).is_ok_and(|edits| edits.is_some());
+            let copies = editor
+                .transition(&subject.file, &subject.files(), setting, &goal)
+                .is_ok_and(|edits| edits.is_some());
             let holds =
                 hop.setting.role == Role::Connects && hop.subject.editor.connects_to_both(&hop.setting);
             let server = if editor.listens_on_both() {
@@ -239,15 +242,16 @@ fn configuration(subject: &Subject, sides: &[&Side<'_>], index: usize) -> Result
             State::Both => moves.push(one(side, true)),
             State::New => moves.push(one(side, false)),
             State::Copied => {
-                let edits = subject.editor.transition(&subject.file, &Disk, side.setting, &side.goal)?;
+                let edits =
+                    subject.editor.transition(&subject.file, &subject.files(), side.setting, &side.goal)?;
                 for edit in edits.into_iter().flatten() {
-                    let before = Disk.read(&edit.file).unwrap_or_default();
+                    let before = subject.files().read(&edit.file).unwrap_or_default();
                     texts.insert(edit.file.clone(), Some(apply(&before, &[&edit])?));
                 }
             }
         }
     }
-    for proposal in propose(subject.editor, &subject.file, &Disk, &moves)? {
+    for proposal in propose(subject.editor, &subject.file, &subject.files(), &moves)? {
         texts.insert(proposal.file, Some(proposal.after));
     }
     Ok(texts)
@@ -269,15 +273,21 @@ fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
 
 /// Brings the files of one configuration from what they were before a stage to what they are after it; whether any
 /// changes. What the stage before had changed and this one does not speak of is as it was at first.
-fn advance(now: &mut Texts, mut after: Texts, like: Option<&Path>, stage: &mut PlannedStage) -> bool {
+fn advance(
+    files: &dyn Files,
+    now: &mut Texts,
+    mut after: Texts,
+    like: Option<&Path>,
+    stage: &mut PlannedStage,
+) -> bool {
     for path in now.keys() {
         if !after.contains_key(path) {
-            after.insert(path.clone(), Disk.read(path).ok());
+            after.insert(path.clone(), files.read(path).ok());
         }
     }
     let mut any = false;
     for (path, after) in &after {
-        let before = now.get(path).cloned().unwrap_or_else(|| Disk.read(path).ok());
+        let before = now.get(path).cloned().unwrap_or_else(|| files.read(path).ok());
         if before != *after {
             any = true;
             let like = like.filter(|_| before.is_none()).map(Path::to_owned);
@@ -298,7 +308,7 @@ fn finish(
     stage: &mut PlannedStage,
     plan: &mut Plan,
 ) {
-    stage.checks.extend(subject.editor.check(&subject.file));
+    stage.checks.extend(subject.editor.check(&subject.file, &subject.files()));
     let pid = sides.iter().find_map(|side| side.pid);
     match way(scan, subject.editor.uptake(), &subject.file, pid, &wish.reloads) {
         Way::Nothing(note) => {

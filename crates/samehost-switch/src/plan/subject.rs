@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::scan::Scan;
 
 use super::{discover, server_files};
-use crate::Uptake;
 use crate::editors::{EDITORS, Editor, recognise};
+use crate::{Disk, Files, Uptake};
 
 /// A configuration and its editor.
 #[derive(Clone)]
@@ -21,6 +21,17 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// The configuration at a path; none where no editor knows it.
+    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
+        let text = Disk::default().read(path)?;
+        Ok(recognise(path, &text).map(|editor| Subject { file: path.to_owned(), editor }))
+    }
+
+    /// The files as this configuration's readers see them: one look, bounded in all.
+    pub(crate) fn files(&self) -> Disk {
+        Disk::default()
+    }
+
     /// The service that reads it, by its name in scan's registry.
     pub(crate) fn kind(&self) -> Option<&'static str> {
         match self.editor.uptake() {
@@ -98,9 +109,8 @@ pub(crate) fn subjects(target: &str, scan: &Scan) -> Result<Vec<Subject>, Subjec
 }
 
 fn file(path: PathBuf) -> Result<Subject, SubjectError> {
-    let text = fs::read(&path).map_err(|source| SubjectError::Read { file: path.clone(), source })?;
-    match recognise(&path, &text) {
-        Some(editor) => Ok(Subject { file: path, editor }),
+    match Subject::at(&path).map_err(|source| SubjectError::Read { file: path.clone(), source })? {
+        Some(subject) => Ok(subject),
         None => {
             let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
             Err(SubjectError::Format { file: path, known: known.join(", ") })
@@ -110,12 +120,16 @@ fn file(path: PathBuf) -> Result<Subject, SubjectError> {
 
 fn directory(directory: &Path) -> Result<Vec<Subject>, SubjectError> {
     let mut found = Vec::new();
+    // A name that is there and cannot be read is told when nothing else is there.
+    let mut unread = None;
     for editor in EDITORS {
         for name in editor.names() {
             let path = directory.join(name);
-            let Ok(text) = fs::read(&path) else { continue };
-            if recognise(&path, &text).is_some_and(|other| other.name() == editor.name()) {
-                found.push(Subject { file: path, editor: *editor });
+            match Subject::at(&path) {
+                Ok(Some(subject)) if subject.editor.name() == editor.name() => found.push(subject),
+                Ok(_) => {}
+                Err(error) if is_absent(&error) => {}
+                Err(source) => unread = unread.or(Some(SubjectError::Read { file: path, source })),
             }
         }
     }
@@ -129,10 +143,17 @@ fn directory(directory: &Path) -> Result<Vec<Subject>, SubjectError> {
         }
     }
     if found.is_empty() {
+        if let Some(error) = unread {
+            return Err(error);
+        }
         let looked: Vec<&str> = EDITORS.iter().flat_map(|editor| editor.names().iter().copied()).collect();
         return Err(SubjectError::Nothing { directory: directory.to_owned(), looked: looked.join(", ") });
     }
     Ok(found)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {

@@ -57,7 +57,7 @@ impl Listeners {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(file_name);
         std::fs::write(&file, text).unwrap();
-        let reading = editor(name).unwrap().read(&file, &Disk).unwrap();
+        let reading = editor(name).unwrap().read(&file, &Disk::default()).unwrap();
         match &reading.settings[0].endpoint {
             Endpoint::Unix(path) if path == Path::new("/run/mysqld/mysqld.sock") => {
                 Endpoint::Unix(self.default())

@@ -79,10 +79,11 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
         return Err(format!("the program says\n{said:#?}\nwhere this was wanted\n{missed:#?}"));
     }
     // Idempotent: a connection that is where it should be is not edited.
-    let again = editor.read(&file, &Disk).map_err(|refusal| refusal.to_string())?;
+    let again = editor.read(&file, &Disk::default()).map_err(|refusal| refusal.to_string())?;
     for setting in &again.settings {
         let goal = Goal { endpoint: setting.endpoint.clone(), stays: true, access: None, backlog: None };
-        let edits = editor.edit(&file, &Disk, setting, &goal).map_err(|refusal| refusal.to_string())?;
+        let edits =
+            editor.edit(&file, &Disk::default(), setting, &goal).map_err(|refusal| refusal.to_string())?;
         if !edits.is_empty() {
             return Err(format!("{} is edited though it says so already: {edits:?}", setting.name));
         }
@@ -92,7 +93,7 @@ fn check(name: &str, case: &Case, ask: Ask, expected: impl Fn(&str, &Case) -> St
 
 /// What the editor makes of a case.
 fn outcome(editor: &dyn samehost_switch::Editor, case: &Case, file: &Path, root: &Path) -> Outcome {
-    let reading = match editor.read(file, &Disk) {
+    let reading = match editor.read(file, &Disk::default()) {
         Ok(reading) => reading,
         Err(refusal) => return Outcome::Refused(refusal),
     };
@@ -107,7 +108,7 @@ fn outcome(editor: &dyn samehost_switch::Editor, case: &Case, file: &Path, root:
             None => Outcome::Nothing(reading.settings),
         };
     }
-    match propose(editor, file, &Disk, &moves) {
+    match propose(editor, file, &Disk::default(), &moves) {
         Ok(proposals) if proposals.is_empty() => Outcome::Nothing(reading.settings),
         Ok(proposals) => {
             Outcome::Edited(proposals.into_iter().map(|proposal| (proposal.file, proposal.after)).collect())

@@ -97,7 +97,7 @@ fn php_fpm_is_registered_with_its_check() {
         root.path().display()
     ))
     .unwrap();
-    let command = editor.check(&file).unwrap();
+    let command = editor.check(&file, &Disk::default()).unwrap();
     let run = |command: &[String]| Command::new(&command[0]).args(&command[1..]).output().unwrap();
     assert!(run(&command).status.success(), "{command:?}");
     std::fs::write(&file, "[www]\nlisten 9000\nx = 1\n").unwrap();
@@ -174,12 +174,12 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
     )
     .unwrap();
     let editor = EDITORS.iter().copied().find(|editor| editor.name() == "php-fpm").unwrap();
-    let setting = editor.read(&pool, &Disk).unwrap().settings.remove(0);
+    let setting = editor.read(&pool, &Disk::default()).unwrap().settings.remove(0);
     let socket = root.path().join("www.sock");
     let access = Some(Access { owner: None, group: None, mode: 0o666 });
     let goal = Goal { endpoint: Endpoint::Unix(socket.clone()), stays: false, access, backlog: Some(64) };
 
-    let (path, text) = second_pool(&pool, &Disk, &setting, &goal).unwrap();
+    let (path, text) = second_pool(&pool, &Disk::default(), &setting, &goal).unwrap();
     assert_eq!(path, root.path().join("pool.d/www-samehost.conf"));
     let before = ask(&main, root.path());
     std::fs::write(&path, &text).unwrap();
@@ -201,7 +201,7 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
             "pm.status_path = undefined"
         ]
     );
-    assert!(second_pool(&pool, &Disk, &setting, &goal).is_err(), "there is one already");
+    assert!(second_pool(&pool, &Disk::default(), &setting, &goal).is_err(), "there is one already");
 
     std::fs::remove_file(&path).unwrap();
     let _running = Running::start(&main);
@@ -221,7 +221,7 @@ fn a_second_pool_answers_beside_the_first_until_the_first_has_moved() {
     until("and over TCP as before", || pongs(over_tcp()));
 
     let moves = [Move { setting, goal }];
-    for proposal in propose(editor, &pool, &Disk, &moves).unwrap() {
+    for proposal in propose(editor, &pool, &Disk::default(), &moves).unwrap() {
         std::fs::write(proposal.file, proposal.after).unwrap();
     }
     std::fs::remove_file(&path).unwrap();
@@ -236,8 +236,8 @@ fn a_second_pool_wants_an_include_that_reads_it() {
     let main = root.path().join("php-fpm.conf");
     std::fs::write(&main, "[global]\n[www]\nlisten = 127.0.0.1:9000\npm = static\n").unwrap();
     let editor = EDITORS.iter().copied().find(|editor| editor.name() == "php-fpm").unwrap();
-    let setting = editor.read(&main, &Disk).unwrap().settings.remove(0);
+    let setting = editor.read(&main, &Disk::default()).unwrap().settings.remove(0);
     let goal = Goal::client("unix:/run/php/www.sock".parse().unwrap());
-    let refusal = second_pool(&main, &Disk, &setting, &goal).unwrap_err();
+    let refusal = second_pool(&main, &Disk::default(), &setting, &goal).unwrap_err();
     assert!(refusal.to_string().contains("include") && refusal.line == 3, "{refusal}");
 }

@@ -40,7 +40,7 @@ fn the_servers_of_an_edited_file_listen_at_their_sockets() {
     );
     std::fs::write(&file, text).unwrap();
     let editor = editor("thin-yml").unwrap();
-    let reading = editor.read(&file, &Disk).unwrap();
+    let reading = editor.read(&file, &Disk::default()).unwrap();
     let moves: Vec<Move> = reading
         .settings
         .into_iter()
@@ -50,7 +50,7 @@ fn the_servers_of_an_edited_file_listen_at_their_sockets() {
             Move { setting, goal: Goal::client(samehost_model::Endpoint::Unix(path)) }
         })
         .collect();
-    let proposals = propose(editor, &file, &Disk, &moves).unwrap();
+    let proposals = propose(editor, &file, &Disk::default(), &moves).unwrap();
     std::fs::write(&file, &proposals[0].after).unwrap();
     let _stop = Stop(&file);
     let output = Command::new("thin").args(["start", "-C"]).arg(&file).output().expect("thin (package thin)");

@@ -34,7 +34,7 @@ pub(crate) fn hold(name: &str, cases: u32, ask: Ask) {
 
 fn one(name: &str, file: &Path, root: &Path, ask: Ask) -> Result<(), String> {
     let editor = editor(name).ok_or("no such editor")?;
-    let Ok(reading) = editor.read(file, &Disk) else { return Ok(()) };
+    let Ok(reading) = editor.read(file, &Disk::default()) else { return Ok(()) };
     let before = ask(file, root);
     for setting in &reading.settings {
         let start = format!("{} means ", setting.name);
@@ -44,7 +44,7 @@ fn one(name: &str, file: &Path, root: &Path, ask: Ask) -> Result<(), String> {
         }
         let to: Endpoint = "unix:/run/samehost/.s.PGSQL.5432".parse().map_err(|_| "endpoint")?;
         let moves = [Move { setting: setting.clone(), goal: Goal::client(to.clone()) }];
-        let Ok(proposals) = propose(editor, file, &Disk, &moves) else { continue };
+        let Ok(proposals) = propose(editor, file, &Disk::default(), &moves) else { continue };
         for proposal in &proposals {
             if let Some(directory) = proposal.file.parent() {
                 std::fs::create_dir_all(directory).map_err(|error| error.to_string())?;

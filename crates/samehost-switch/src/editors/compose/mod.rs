@@ -74,7 +74,7 @@ impl Editor for Compose {
         })
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
         let file = file.to_str()?;
         Some(["docker", "compose", "-f", file, "config", "--quiet"].map(str::to_owned).to_vec())
     }

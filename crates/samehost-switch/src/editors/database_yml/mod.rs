@@ -59,12 +59,6 @@ impl Editor for DatabaseYml {
         yml.write(environment, &now, &goal.endpoint)
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
-        let script =
-            "require 'yaml'; require 'erb'; YAML.load(ERB.new(File.read(ARGV[0])).result, aliases: true)";
-        Some(vec!["ruby".into(), "-e".into(), script.into(), file.to_str()?.into()])
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::RestartApplication
     }

@@ -78,11 +78,6 @@ impl Editor for Django {
         })
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
-        let script = "import ast, sys; ast.parse(open(sys.argv[1], 'rb').read())";
-        Some(vec!["python3".into(), "-c".into(), script.into(), file.to_str()?.into()])
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::RestartApplication
     }

@@ -108,10 +108,6 @@ impl Editor for Dotenv {
         }
     }
 
-    fn check(&self, _: &Path) -> Option<Vec<String>> {
-        None
-    }
-
     fn uptake(&self) -> Uptake {
         Uptake::RestartApplication
     }

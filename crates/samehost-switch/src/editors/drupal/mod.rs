@@ -68,7 +68,7 @@ impl Editor for Drupal {
         edits.map_err(|reason| connection.refusal(reason))
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
         Some(vec!["php".into(), "-l".into(), file.display().to_string()])
     }
 

@@ -113,10 +113,10 @@ impl Editor for Nginx {
         setting.name.starts_with("upstream ")
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Vec<String>> {
         // A part of a configuration can only be checked with the rest.
-        let is_whole = std::fs::read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
-        let main = if is_whole { file.to_owned() } else { tree::main_of(file, &crate::Disk)? };
+        let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
+        let main = if is_whole { file.to_owned() } else { tree::main_of(file, files)? };
         let main = std::path::absolute(main).ok()?;
         let nginx = program::find(|name| name == "nginx" || name == "openresty" || name == "angie")?;
         Some(vec![nginx, "-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()])

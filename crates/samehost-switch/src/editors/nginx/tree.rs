@@ -9,6 +9,8 @@ use crate::{Files, Refusal};
 /// How deep includes may be, and how many there may be in all: enough for every real configuration.
 const DEEPEST: usize = 16;
 const MOST: usize = 4096;
+/// How many directives there may be in all: a file that is included again has them again.
+const MOST_NODES: usize = 1_000_000;
 
 /// The blocks with directives that matter here. What stands in any other (`map`, `types`) are no directives.
 const BLOCKS: &[&[u8]] =
@@ -244,7 +246,7 @@ impl Reader<'_> {
         };
         for path in paths {
             self.included += 1;
-            if depth >= DEEPEST || self.included > MOST {
+            if depth >= DEEPEST || self.included > MOST || self.tree.nodes.len() > MOST_NODES {
                 let reason = "the files include each other without an end";
                 return Err(self.tree.refusal(node, reason, "remove the include that goes round"));
             }

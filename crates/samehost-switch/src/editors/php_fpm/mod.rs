@@ -102,8 +102,8 @@ impl Editor for PhpFpm {
         Ok(Some(vec![Edit::new(&path, 0..0, text)]))
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
-        let main = pools::main_path(file, &crate::Disk).unwrap_or_else(|| file.to_owned());
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Vec<String>> {
+        let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
         let is_fpm = |name: &str| {
             let version = name.strip_prefix("php-fpm");

@@ -103,7 +103,7 @@ impl Editor for WpConfig {
         places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
     }
 
-    fn check(&self, file: &Path) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
         Some(vec!["php".into(), "-l".into(), file.display().to_string()])
     }
 
