@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Arm, Outcome, Placement, Report, SCHEMA, WorkloadInfo};
+use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, WorkloadInfo};
 
 use crate::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, distinct, sweep};
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
-use crate::redact::without_passwords;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
 use crate::workloads::{Axes, OpenOrClosed, Parameters, Workload};
@@ -111,7 +110,7 @@ fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     for (name, script) in &request.commands {
-        parameters.insert(format!("arm {name}"), without_passwords(script));
+        parameters.insert(format!("arm {name}"), Redactor::default().command(script));
     }
     // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
     for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {

@@ -14,7 +14,6 @@ mod matrix;
 pub mod measure;
 mod points;
 mod profile;
-pub mod redact;
 mod request;
 pub mod schedule;
 pub mod servers;

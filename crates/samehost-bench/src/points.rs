@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Plan, Point, Transport};
+use samehost_model::{Arm, Plan, Point, Redactor, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
-use crate::redact::without_passwords;
 use crate::workloads::Axes;
 
 /// Shortest trial that still shows a rate, and the longest that is worth it.
@@ -33,7 +32,7 @@ pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchErro
                 "`{FLOOR}` is the name of the harness's own arm; choose another"
             )));
         }
-        tracing::debug!(name, script = without_passwords(script), "arm");
+        tracing::debug!(name, script = Redactor::default().command(script), "arm");
         arms.push(Arm {
             id: name.clone(),
             name: name.clone(),

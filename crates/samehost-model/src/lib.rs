@@ -10,9 +10,11 @@ mod effect;
 mod endpoint;
 mod metric;
 mod prediction;
+pub mod printable;
 mod profile;
 mod protocol;
 mod quantity;
+pub mod redact;
 mod report;
 mod reproduction;
 mod sample;
@@ -36,6 +38,7 @@ pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,
 };
+pub use redact::Redactor;
 pub use report::{
     Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, WorkloadInfo,
 };

@@ -9,9 +9,9 @@ use crate::line::{Line, Span, Tone, wrap_spans};
 use crate::notes::{self, Notes};
 use crate::number::{format_percent, format_ratio_aligned, format_together};
 use crate::terminal::Page;
-use crate::text::clean;
 use crate::view::View;
 use crate::{head, words};
+use samehost_model::printable::clean;
 
 /// Composes the page.
 pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {

@@ -150,8 +150,8 @@ impl Terminal {
         writeln!(out)?;
         self.wrapped(out, "Servers that run here (not touched; measuring one puts load on it)")?;
         for server in running {
-            self.bullet(out, &crate::text::clean(server.about))?;
-            writeln!(out, "    {}", crate::text::clean(server.line))?;
+            self.bullet(out, &samehost_model::printable::clean(server.about))?;
+            writeln!(out, "    {}", samehost_model::printable::clean(server.line))?;
         }
         Ok(())
     }
@@ -165,8 +165,8 @@ impl Terminal {
         self.wrapped(out, "Most worth doing here")?;
         self.bullet(out, around.here)?;
         for one in around.worth {
-            self.bullet(out, &crate::text::clean(one.about))?;
-            writeln!(out, "    {}", crate::text::clean(one.line))?;
+            self.bullet(out, &samehost_model::printable::clean(one.about))?;
+            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
         }
         if around.worth.is_empty() {
             self.bullet(

@@ -5,9 +5,9 @@ use samehost_model::{Code, Evidence, Sample, Verdict};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::number::{count, format_percent, format_value, percent_number};
-use crate::text::clean;
 use crate::view::{View, median};
 use crate::words;
+use samehost_model::printable::clean;
 
 /// Metrics whose noise floor is named.
 const FLOORS: usize = 3;

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
 use samehost_stats::pairing::group;
 
-use crate::text::clean;
 use crate::view;
+use samehost_model::printable::clean;
 
 const HEADER: [&str; 24] = [
     "workload",

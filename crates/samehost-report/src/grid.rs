@@ -30,7 +30,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) fn new(head: impl AsRef<str>, align: Align) -> Self {
-        Column { head: crate::text::clean(head.as_ref()), short: None, align, spare: 0 }
+        Column { head: samehost_model::printable::clean(head.as_ref()), short: None, align, spare: 0 }
     }
 
     pub(crate) fn or_short(self, short: &str) -> Self {

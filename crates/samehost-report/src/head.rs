@@ -4,7 +4,9 @@ use samehost_model::{Host, Outcome, Plan, Point, Transport};
 use std::collections::BTreeSet;
 
 use crate::number::{count, format_seconds};
-use crate::text::{clean, width, wrap};
+use samehost_model::printable::clean;
+
+use crate::text::{width, wrap};
 use crate::view::{Parameter, View};
 
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.

@@ -8,9 +8,9 @@ use samehost_stats::Changes;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::terminal::{Page, Terminal};
-use crate::text::clean;
 use crate::view::View;
 use crate::{answer, changes, head, words};
+use samehost_model::printable::clean;
 
 /// A stored result.
 pub struct Run<'a> {

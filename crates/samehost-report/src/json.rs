@@ -9,7 +9,7 @@ use samehost_model::{Report, Reproduction};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
 
-use crate::text::is_hidden;
+use samehost_model::printable::is_hidden;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty(&only_numbers(report), out)

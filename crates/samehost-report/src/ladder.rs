@@ -24,7 +24,7 @@ pub(crate) fn answers(view: &View<'_>) -> Vec<Paragraph> {
 /// `over unix`, and the level where there are several.
 fn via(view: &View<'_>, ladder: &Ladder) -> String {
     let arm = ladder.steps.first().and_then(|step| view.report.arm(&step.arm));
-    let via = words::via(arm, &crate::text::clean(&ladder.name));
+    let via = words::via(arm, &samehost_model::printable::clean(&ladder.name));
     let level = view.point_but(&Parameter::Rate, &ladder.level);
     if level.is_empty() { via } else { format!("{via}, {level}") }
 }
@@ -40,7 +40,7 @@ fn title(view: &View<'_>, ladder: &Ladder) -> String {
 }
 
 fn base(ladder: &Ladder) -> String {
-    crate::text::clean(&ladder.baseline)
+    samehost_model::printable::clean(&ladder.baseline)
 }
 
 /// A rate as a percentage of the baseline's capacity.

@@ -48,7 +48,6 @@ pub use number::{format_ratio, format_value};
 pub use reproduction::{reproduction_as_html, reproduction_as_markdown};
 pub use scan_advice::saving_in_short;
 pub use terminal::Terminal;
-pub use text::clean;
 
 /// A format that a report can be written in.
 pub struct Renderer {

@@ -1,7 +1,9 @@
 //! Lines of a screen: pieces of text with a tone. Text is cleaned when a piece is made, so nothing that came
 //! with a report can steer the terminal.
 
-use crate::text::{clean, width, wrap};
+use samehost_model::printable::clean;
+
+use crate::text::{width, wrap};
 
 /// What a piece of text is, from which a colour follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

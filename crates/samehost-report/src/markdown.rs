@@ -6,9 +6,9 @@ use samehost_model::Report;
 
 use crate::grid::Grid;
 use crate::line::Span;
-use crate::text::clean;
 use crate::view::View;
 use crate::{answer, conditions, figures, head, notes, words};
+use samehost_model::printable::clean;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let view = View::of(report);

@@ -3,9 +3,9 @@
 use samehost_model::{Code, Comparison, Report, Verdict, Warning};
 
 use crate::conditions::is_repeats;
-use crate::text::clean;
 use crate::view::View;
 use crate::words;
+use samehost_model::printable::clean;
 
 /// All that was said with one code.
 pub(crate) struct Notes {

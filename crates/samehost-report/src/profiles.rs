@@ -6,8 +6,8 @@ use crate::figures::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::number::{count, format_seconds, significant};
-use crate::text::clean;
 use crate::view::View;
+use samehost_model::printable::clean;
 
 /// Standard errors of an interval with 95 % confidence.
 const WIDTH: f64 = 1.96;

@@ -4,7 +4,7 @@
 use samehost_model::{Arm, Code, Comparison, MetricInfo, Point, Report, Sample, Transport};
 use samehost_stats::pairing::{Group, group};
 
-use crate::text::clean;
+use samehost_model::printable::clean;
 
 /// The trials of an arm that enter comparisons, controls left out.
 pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item = &'a Sample> {

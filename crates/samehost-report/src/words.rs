@@ -4,7 +4,7 @@ use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
 
 use crate::line::Tone;
 use crate::number::percent_number;
-use crate::text::clean;
+use samehost_model::printable::clean;
 
 /// What a metric is about, from which its words follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

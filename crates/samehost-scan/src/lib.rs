@@ -27,7 +27,7 @@ pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};
 pub use samehost_system::diag::Counters;
 pub use shape::{Shape, shape};
-pub use target::{Target, TargetError, without_password};
+pub use target::{Target, TargetError};
 pub use verify::{VerifyError, expect, verify};
 
 pub(crate) use samehost_system::{diag, namespaces, proc, proc::process};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use samehost_model::{Endpoint, EndpointError, Protocol};
+use samehost_model::{Endpoint, EndpointError, Protocol, Redactor};
 
 /// Where client libraries look for MySQL's socket, the most usual first.
 const MYSQL_SOCKETS: &[&str] = &["/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"];
@@ -55,7 +55,7 @@ impl FromStr for Target {
         }
         let Some((scheme, rest)) = text.split_once("://") else {
             if !text.contains(':') {
-                return Err(TargetError::Form(text.to_owned()));
+                return Err(TargetError::Form(shown(text)));
             }
             let endpoint = text.parse()?;
             return Ok(Target::Address { protocol: Protocol::Plain, endpoint, notes: Vec::new() });
@@ -70,10 +70,15 @@ impl FromStr for Target {
             "redis+unix" => unix(Protocol::Redis, &format!("/{}", url.path)),
             "unix" => unix(Protocol::Plain, &format!("/{}", url.path)),
             "http+unix" => unix(Protocol::Http, &url.host),
-            "https" | "rediss" => Err(TargetError::Encrypted(without_password(text))),
-            _ => Err(TargetError::Form(without_password(text))),
+            "https" | "rediss" => Err(TargetError::Encrypted(shown(text))),
+            _ => Err(TargetError::Form(shown(text))),
         }
     }
+}
+
+/// A text as it may be shown.
+fn shown(text: &str) -> String {
+    Redactor::default().word(text)
 }
 
 /// The parts of a URL that say where a server is.
@@ -123,19 +128,6 @@ fn decoded(text: &str) -> String {
         at += if value.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&out).into_owned()
-}
-
-/// A URL as it may be shown.
-#[must_use]
-pub fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    match rest.rsplit_once('@') {
-        Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) => format!("{scheme}://{user}:***@{host}"),
-            None => text.to_owned(),
-        },
-        None => text.to_owned(),
-    }
 }
 
 fn unix(protocol: Protocol, path: &str) -> Result<Target, TargetError> {
@@ -248,7 +240,6 @@ mod tests {
             let error = text.parse::<Target>().unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }
-        assert_eq!(without_password("redis://u:p@h:1"), "redis://u:***@h:1");
     }
 
     proptest! {

@@ -8,12 +8,12 @@ use samehost_login::{Connection, Credentials, LoginError, View};
 use samehost_model::scan::{
     HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
 };
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::Family;
 
 use crate::collect::collect;
 use crate::error::ScanError;
-use crate::target::{Target, without_password};
+use crate::target::Target;
 
 /// How long a server may take to accept, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub fn verify(
 ) -> Result<Verification, VerifyError> {
     let mut verification = Verification {
         schema: VERIFY_SCHEMA,
-        target: without_password(text),
+        target: Redactor::default().word(text),
         endpoint: None,
         transport: None,
         proofs: Vec::new(),

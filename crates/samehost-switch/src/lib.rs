@@ -9,7 +9,6 @@ mod edit;
 mod files;
 mod glob;
 mod goal;
-mod mask;
 mod plan;
 mod preflight;
 mod program;

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use samehost_model::Secret;
+use samehost_model::Redactor;
 use samehost_model::switch::{
     DiffLine, FileDiff, SWITCH_SCHEMA, SwitchHop, SwitchOutcome, SwitchReport, SwitchStep,
 };
 use similar::{ChangeTag, TextDiff};
 
-use crate::mask::mask;
 use crate::plan::{Hop, Plan, PlannedStage, Replacement, Wish, shown};
 
 impl Plan {
@@ -24,12 +23,13 @@ impl Plan {
         };
         let mut notes = self.notes.clone();
         notes.dedup();
+        let redactor = Redactor::new(&self.secrets);
         SwitchReport {
             schema: SWITCH_SCHEMA,
-            targets: wish.targets.iter().map(|target| mask(target, &self.secrets)).collect(),
+            targets: wish.targets.iter().map(|target| redactor.word(target)).collect(),
             to: wish.to.name(),
             hops: self.hops.iter().map(hop).collect(),
-            steps: self.stages.iter().map(|stage| step(stage, &self.secrets)).collect(),
+            steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
             obstacles: self.obstacles.clone(),
             notes,
             outcome,
@@ -53,17 +53,17 @@ fn hop(hop: &Hop) -> SwitchHop {
     }
 }
 
-fn step(stage: &PlannedStage, secrets: &[Secret]) -> SwitchStep {
+fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
     SwitchStep {
         title: stage.title.to_owned(),
-        files: stage.changes.iter().map(|change| diff(change, secrets)).collect(),
+        files: stage.changes.iter().map(|change| diff(change, redactor)).collect(),
         checks: stage.checks.iter().map(|words| words.join(" ")).collect(),
         reloads: stage.reloads.iter().map(|(what, _)| what.clone()).collect(),
     }
 }
 
 /// The lines that go and come.
-fn diff(change: &Replacement, secrets: &[Secret]) -> FileDiff {
+fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
     let (before, after) =
         (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
     let lines = TextDiff::from_lines(before, after);
@@ -74,7 +74,7 @@ fn diff(change: &Replacement, secrets: &[Secret]) -> FileDiff {
             ChangeTag::Insert => ('+', change.new_index()?),
         };
         let text = String::from_utf8_lossy(change.value());
-        let text = mask(text.trim_end_matches(['\n', '\r']), secrets);
+        let text = redactor.line(text.trim_end_matches(['\n', '\r']));
         Some(DiffLine {
             sign,
             line: index as u32 + 1,
@@ -107,7 +107,7 @@ mod tests {
             after: Some(b"a\nurl=mysql://u:secret@/d?socket=/s\nDB_PASSWORD=secret\n".to_vec()),
             like: None,
         };
-        let told = diff(&change, &[]);
+        let told = diff(&change, &Redactor::default());
         assert_eq!(told.lines.len(), 2);
         assert_eq!((told.lines[0].sign, told.lines[0].line), ('-', 2));
         assert_eq!(told.lines[1].text, "url=mysql://u:***@/d?socket=/s");

@@ -9,10 +9,10 @@ use std::time::Duration;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
+use samehost_model::Redactor;
 
 use super::clock::{Nanos, now};
 use crate::BenchError;
-use crate::redact::without_passwords;
 
 /// A command to time.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
     if !output.status.success() {
         return Err(failed(format!(
             "`{}` ended with {}{}",
-            without_passwords(&job.script),
+            Redactor::default().command(&job.script),
             output.status,
             words(&output)
         )));
@@ -87,7 +87,7 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
         Some(pattern) => Some(number(pattern, &output).ok_or_else(|| {
             failed(format!(
                 "no number matches `{pattern}` in the output of `{}`{}",
-                without_passwords(&job.script),
+                Redactor::default().command(&job.script),
                 words(&output)
             ))
         })?),

@@ -3,7 +3,7 @@
 use samehost_model::Report;
 
 use crate::number::{format_percent, format_seconds};
-use crate::text::clean;
+use samehost_model::printable::clean;
 
 /// What was measured on, as label and value; what is unknown is left out.
 pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {

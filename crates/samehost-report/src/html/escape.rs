@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::text::{clean, is_hidden};
+use samehost_model::printable::{clean, is_hidden};
 
 /// Text between tags or in a quoted attribute.
 pub(crate) fn html(text: &str) -> String {

@@ -8,8 +8,8 @@ use samehost_model::{Profile, Role};
 use samehost_stats::us_per_sample;
 
 use super::escape;
-use crate::text::clean;
 use crate::view::View;
+use samehost_model::printable::clean;
 
 /// Width of a drawing in its own units; the page scales it.
 const WIDTH: usize = 1200;

@@ -9,8 +9,8 @@ use super::{escape, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::number::{format_percent, format_rate, format_value};
-use crate::text::clean;
 use crate::view::{Parameter, View};
+use samehost_model::printable::clean;
 
 type Read = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 const SHOWN: [Read; 3] = [

@@ -10,9 +10,9 @@ use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::number::format_value;
-use crate::text::clean;
 use crate::view::View;
 use crate::words;
+use samehost_model::printable::clean;
 
 /// Metrics of a single point; a sweep shows the first of them only, or a page would be nothing else.
 const SHOWN: usize = 4;

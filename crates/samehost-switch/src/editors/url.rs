@@ -1,7 +1,7 @@
 //! The URL of a server as configurations write it, taken apart without decoding: what is put together again is, byte
 //! for byte, what it was, but for what was changed.
 
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Redactor, Secret};
 
 /// A URL in its parts, as written: percent signs stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +73,7 @@ impl Url {
         let is_place = |(key, value): &(&str, &str)| PLACES.contains(key) && !value.contains(['@', ':', '?']);
         let places = self.parameters().filter(is_place).map(|(key, value)| format!("{key}={value}"));
         let query = Some(places.collect::<Vec<_>>().join("&")).filter(|query| !query.is_empty());
-        let login = self.login.as_ref().map(|login| match login.split_once(':') {
-            Some((user, _)) => format!("{user}:***"),
-            // Symfony's redis://password@host has no user.
-            None => "***".to_owned(),
-        });
-        Url { login, query, ..self.clone() }.text()
+        Redactor::default().word(&Url { query, ..self.clone() }.text())
     }
 
     /// What is spoken there, by the scheme.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use samehost_bench::redact::redacted;
 use samehost_bench::{BenchError, Benched, Request, Wishes};
-use samehost_model::{Code, Outcome, Report, Transport, Warning, parse_count_list, parse_size_list};
+use samehost_model::{
+    Code, Outcome, Redactor, Report, Transport, Warning, parse_count_list, parse_size_list,
+};
 use samehost_stats::Claim;
 
 use crate::cli::{Bench, BenchOptions};
@@ -70,7 +71,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
     Ok(Request {
         program: std::env::current_exe().context("finding this program")?,
-        command: redacted(std::env::args()),
+        command: Redactor::default().words(std::env::args()),
         transports: options.transports.clone(),
         connections: list(&options.connections).map_err(BenchError::from)?,
         rates: options.rates().map_err(BenchError::from)?,

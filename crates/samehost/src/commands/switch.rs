@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
+use samehost_model::{Endpoint, Redactor};
 use samehost_switch::transaction::Store;
 use samehost_switch::{Around, Direction, ReloadWords, Wish, carry_out, plan};
 
@@ -120,7 +120,7 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
 
 /// The user's words for the journal.
 fn words(options: &SwitchOptions, targets: &[String]) -> String {
-    let targets: Vec<String> = targets.iter().map(|target| samehost_scan::without_password(target)).collect();
+    let targets = Redactor::default().words(targets);
     format!("samehost switch {} --to {}", targets.join(" "), options.to)
 }
 

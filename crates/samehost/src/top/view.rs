@@ -6,7 +6,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
-use samehost_report::{Terminal, clean, format_value, saving_in_short};
+use samehost_model::printable::clean;
+use samehost_report::{Terminal, format_value, saving_in_short};
 
 use super::rows::Row;
 use super::state::{Order, State};

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use samehost_model::redact::without_quotes;
 use samehost_model::{Endpoint, Transport};
 
 use super::request;
@@ -126,7 +127,7 @@ impl Php {
         let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("php -l failed");
         Err(BenchError::Path {
             path: settings.to_owned(),
-            reason: format!("PHP cannot read it: {}; mend it, and try `php -l`", redacted(first)),
+            reason: format!("PHP cannot read it: {}; mend it, and try `php -l`", without_quotes(first)),
         })
     }
 
@@ -157,24 +158,6 @@ impl Php {
             (None, None) => Ok(said),
         }
     }
-}
-
-/// A message of PHP's parser without what it quotes of the file, which may be a password.
-fn redacted(message: &str) -> String {
-    let mut safe = String::new();
-    let mut quote = None;
-    for c in message.chars() {
-        match quote {
-            None if matches!(c, '"' | '\'') => {
-                quote = Some(c);
-                safe.push('…');
-            }
-            None => safe.push(c),
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-        }
-    }
-    safe
 }
 
 /// Where the database is over each transport that is wanted.
@@ -241,14 +224,6 @@ mod tests {
         assert_eq!(home("https://blog.example/"), (true, "blog.example".into(), String::new()));
         assert_eq!(home("http://h:8080/a/b/"), (false, "h:8080".into(), "/a/b".into()));
         assert_eq!(home(""), (false, String::new(), String::new()));
-    }
-
-    #[test]
-    fn nothing_of_a_file_is_quoted() {
-        let said = redacted(
-            "PHP Parse error: unexpected string \"geheim\", expecting \")\" in /a/wp-config.php on line 3",
-        );
-        assert!(!said.contains("geheim") && said.contains("on line 3"), "{said}");
     }
 
     #[test]

@@ -1,0 +1,46 @@
+//! The one filter against hostile text: what other programs, users and files say goes through it before it reaches a
+//! terminal or a document. It takes away what moves the cursor, turns the direction of writing, or shows nothing.
+
+/// Whether a character shows nothing or moves what is around it: control characters, marks that turn the
+/// direction of writing, spaces without width, separators of lines, tags.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The text on one line without hidden characters; line breaks and tabs become spaces.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars()
+        .filter_map(|c| match c {
+            '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}' => Some(' '),
+            c if is_hidden(c) => None,
+            c => Some(c),
+        })
+        .collect()
+}
+
+/// The lines of a text, each without hidden characters; what ends the last line stays away.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(clean).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_harmless() {
+        assert_eq!(clean("a\u{1b}[31mb\r\nc\u{7}\u{9b}2J\u{202e}d\u{200b}"), "a[31mb  c2Jd");
+        assert_eq!(clean("µs ÷ – ± 日本"), "µs ÷ – ± 日本");
+        assert_eq!(clean_lines("a\u{1b}]0;x\u{7}\r\nb\tc\n"), "a]0;x\nb c");
+    }
+}

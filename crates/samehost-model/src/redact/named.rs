@@ -1,0 +1,271 @@
+//! The values of what is named like a secret, in a line of any language: `NAME=VALUE`, `NAME: VALUE`, `'name' => 'value'`,
+//! `define('NAME', 'value')`, `"TOKEN=a b"`, `<password>value</password>`, and `NAME VALUE` where directives are written so.
+
+use std::ops::Range;
+
+use super::Style;
+use super::names::is_secret;
+use super::value::{self, Name};
+
+/// Words before a name that take a name and a value: `fastcgi_param DB_PASSWORD value;`.
+const TAKE_TWO: &[&str] =
+    &["SetEnv", "fastcgi_param", "uwsgi_param", "scgi_param", "ENV", "setenv", "proxy_set_header"];
+/// Directives that begin a line and whose only word is a secret.
+const DIRECTIVES: &[&str] = &[
+    "requirepass",
+    "masterauth",
+    "primaryauth",
+    "tls-key-file-pass",
+    "tls-client-key-file-pass",
+    "password",
+    "passwd",
+    "pass",
+    "secret",
+];
+
+/// The values in a line.
+pub(super) fn find(line: &str, style: Style) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(name) = next_name(line, at) {
+        at = name.end;
+        // What stands in a secret is a part of it.
+        if found.last().is_some_and(|last| last.end > name.start) || !is_secret(&line[name.clone()]) {
+            continue;
+        }
+        if let Some(value) = value_of(line, &name, style).filter(|value| !value.is_empty()) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// `NAME=…` and `NAME: …` as one word of a command line: all of the rest of it.
+pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
+    let name = next_name(word, 0).filter(|name| name.start == 0)?;
+    let rest = &word[name.end..];
+    let start = name.end + usize::from(rest.starts_with(['=', ':']).then_some(1u8)?);
+    let value = word[start..].trim_start();
+    let is_value = is_secret(&word[name.clone()]) && !rest.starts_with("://");
+    (is_value && !value::is_harmless(value, says(&word[name]))).then(|| word.len() - value.len()..word.len())
+}
+
+/// The next name: letters, digits, `_`, `-` and `.`.
+fn next_name(line: &str, from: usize) -> Option<Range<usize>> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let bytes = line.as_bytes();
+    let start = from + bytes[from..].iter().position(|byte| is_part(*byte))?;
+    let length = bytes[start..].iter().take_while(|byte| is_part(**byte)).count();
+    Some(start..start + length)
+}
+
+/// A name in its line.
+struct At<'a> {
+    line: &'a str,
+    name: Range<usize>,
+    /// The text before the name, without a quote that opens just there.
+    before: &'a str,
+    /// Whether the name alone stands in quotes.
+    is_quoted: bool,
+    /// Whether it is an index: `env[NAME]`.
+    is_index: bool,
+    /// The quote just before the name, or the one that is open there.
+    quote: Option<char>,
+    begins_quote: bool,
+    style: Style,
+}
+
+fn value_of(line: &str, name: &Range<usize>, style: Style) -> Option<Range<usize>> {
+    let behind = &line[name.end..];
+    let closing = behind.len() - behind.trim_start_matches(['\\', '\'', '"', ']']).len();
+    let opening = line[..name.start].chars().next_back().filter(|c| matches!(c, '\'' | '"' | '`'));
+    let is_quoted = behind[..closing].contains(['\'', '"']) && opening.is_some();
+    let before = line[..name.start].trim_end_matches(['\'', '"', '\\']);
+    let is_index = behind[..closing].contains(']');
+    let quote = if is_quoted { None } else { open_quote(&line[..name.start]) };
+    let begins_quote = !is_quoted && opening.is_some();
+    let closing = if is_quoted || behind.starts_with(']') { closing } else { 0 };
+    let at = At { line, name: name.clone(), before, is_quoted, is_index, quote, begins_quote, style };
+    let after = &line[name.end + closing..];
+    let blank = after.len() - after.trim_start_matches([' ', '\t']).len();
+    let sign = &after[blank..];
+    let sign_length = at.sign(sign);
+    let sign_start = name.end + closing + blank;
+    let range = match sign_length {
+        0 if blank > 0 => at.directive(sign_start),
+        0 => None,
+        length => {
+            let start = sign_start + length;
+            let rest = &line[start..];
+            let start = start + rest.len() - rest.trim_start_matches([' ', '\t']).len();
+            let is_tight = blank == 0 && start == sign_start + length;
+            at.value(start, is_tight, &sign[..length])
+        }
+    }?;
+    (!value::is_harmless(&line[range.clone()], says(&line[name.clone()]))).then_some(range)
+}
+
+/// Whether a name names a password, which any word can be.
+fn says(name: &str) -> Name {
+    let lower = name.to_ascii_lowercase();
+    if ["pass", "pwd", "password", "passwd"].iter().any(|end| lower.ends_with(end)) {
+        Name::Password
+    } else {
+        Name::Other
+    }
+}
+
+/// The quote that is open at the end of a text. An apostrophe within a word opens none.
+fn open_quote(text: &str) -> Option<char> {
+    let mut open = None;
+    let mut before = ' ';
+    for c in text.chars() {
+        match open {
+            _ if before == '\\' => {}
+            None if c == '"' || (c == '\'' && !before.is_alphanumeric()) => open = Some(c),
+            Some(quote) if c == quote => open = None,
+            _ => {}
+        }
+        before = if before == '\\' && c == '\\' { ' ' } else { c };
+    }
+    open
+}
+
+impl At<'_> {
+    /// How long the sign is between name and value: 0 where there is none.
+    fn sign(&self, text: &str) -> usize {
+        for sign in ["=>", ":=", "+=", "?=", "=="] {
+            if text.starts_with(sign) {
+                return sign.len();
+            }
+        }
+        match text.chars().next() {
+            Some('=') => 1,
+            // A path, a scheme and a path of C++ have colons, too.
+            Some(':')
+                if !(text.starts_with("::") || text.starts_with("://") || self.before.ends_with('/')) =>
+            {
+                1
+            }
+            // define('NAME', 'value')
+            Some(',') if self.is_quoted && self.before.trim_end().ends_with('(') => 1,
+            Some('>') if self.before.ends_with('<') => 1,
+            _ => 0,
+        }
+    }
+
+    fn value(&self, start: usize, is_tight: bool, sign: &str) -> Option<Range<usize>> {
+        let line = self.line;
+        let rest = &line[start..];
+        if rest.is_empty() {
+            return None;
+        }
+        if self.quote.is_some_and(|quote| rest.starts_with(quote)) {
+            return self.doubled(start);
+        }
+        if sign == ">" {
+            return Some(start..value::until(line, start, b"<"));
+        }
+        if self.begins_quote {
+            let stop = self.quote.map_or(b'"', |quote| quote as u8);
+            return Some(start..escaped_until(line, start, stop));
+        }
+        // MySQL's `(using password: YES)`
+        if self.before.trim_end().ends_with("using") && rest.trim_end_matches([')', '.']).len() <= 3 {
+            return None;
+        }
+        if rest.trim_start_matches('\\').starts_with(['"', '\'', '`']) {
+            return value::quoted(line, start).map(|end| start..end);
+        }
+        if rest.starts_with([',', ';', ')', '}', ']']) {
+            return None;
+        }
+        Some(start..self.bare(start, is_tight, sign))
+    }
+
+    /// The end of a value without quotes.
+    fn bare(&self, start: usize, is_tight: bool, sign: &str) -> usize {
+        let line = self.line;
+        let stop = self.quote.map_or(0, |quote| quote as u8);
+        match self.before.trim_end().chars().next_back() {
+            Some('?' | '&') => return value::until(line, start, b"&# \t'\"<>"),
+            Some(';') if self.before.ends_with(';') && is_tight => {
+                return value::until(line, start, &[b';', b'\'', b'"', stop]);
+            }
+            Some('{' | ',' | '(' | '[')
+                if !self.is_index && (self.style != Style::Message || sign != ":") =>
+            {
+                return value::item(line, start).min(value::until(line, start, &[stop]));
+            }
+            _ => {}
+        }
+        if self.quote.is_some() {
+            return value::until(line, start, &[b' ', b'\t', stop]);
+        }
+        match self.style {
+            Style::Command => value::word(line, start, b";|&)"),
+            Style::Line if !is_tight || self.begins_line() => line.len(),
+            Style::Line => value::word(line, start, b""),
+            Style::Message => {
+                let end = value::word(line, start, b"");
+                // `password: this is a sentence`
+                let is_sentence = sign == ":" && !is_tight && !line[end..].trim().is_empty();
+                if is_sentence { start } else { end }
+            }
+        }
+    }
+
+    /// libpq's way within quotes: `'host=h password=''a b'''`.
+    fn doubled(&self, start: usize) -> Option<Range<usize>> {
+        let quote = self.quote?;
+        let pair: String = [quote, quote].iter().collect();
+        let inner = self.line[start..].strip_prefix(&pair)?;
+        let length = inner.find(&pair).map_or(inner.len(), |length| length + pair.len());
+        Some(start..start + pair.len() + length)
+    }
+
+    /// Whether only marks and one other name (`env[NAME]`, `export NAME`) stand before the name.
+    fn begins_line(&self) -> bool {
+        let before = self.line[..self.name.start].trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        !before.contains([' ', '=', ':', '"', '\'']) || matches!(before, "export" | "local" | "declare")
+    }
+
+    /// `NAME VALUE`, where directives are written so.
+    fn directive(&self, start: usize) -> Option<Range<usize>> {
+        let line = self.line;
+        let name = &line[self.name.clone()];
+        let rest = &line[start..];
+        if name.starts_with('-') || rest.is_empty() {
+            return None;
+        }
+        let last = self.before.split_whitespace().next_back().unwrap_or_default();
+        // nginx sets variables: `set $name value;`
+        if TAKE_TWO.contains(&last) || self.before.trim_start() == "set $" {
+            return Some(start..line.trim_end().trim_end_matches(';').len().max(start));
+        }
+        if rest.starts_with(['\'', '"']) {
+            return value::quoted(line, start).map(|end| start..end);
+        }
+        let begins = self.before.trim_matches([' ', '\t', '#', '>', ';']).is_empty() || self.begins_quote;
+        let end = if self.begins_quote { value::until(line, start, b"'\"") } else { line.len() };
+        let value = line[start..end].trim_end().trim_end_matches(';');
+        // Redis takes nothing else on such a line; elsewhere the word may begin a sentence.
+        let is_redis = self.style == Style::Line && (name.ends_with("auth") || name == "requirepass");
+        let is_one = !value.contains([' ', '\t']);
+        (begins && DIRECTIVES.contains(&name) && (is_one || is_redis)).then(|| start..start + value.len())
+    }
+}
+
+/// The next quote of this kind that no backslash escapes, or the end.
+fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
+    let bytes = line.as_bytes();
+    let mut at = start;
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\\' => at += 2,
+            byte if byte == quote => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}

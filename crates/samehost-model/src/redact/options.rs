@@ -1,0 +1,241 @@
+//! Secrets that options of commands take as their next word, or glued to one letter: `--requirepass VALUE`, `-a VALUE`,
+//! `-pVALUE`, `-u user:VALUE`; and words of languages that programs are spoken to in: `AUTH VALUE`, `IDENTIFIED BY`.
+
+use std::ops::Range;
+
+use super::names::is_secret;
+
+/// Programs that take `-u user:group`.
+const USER_AND_GROUP: &[&str] = &[
+    "docker",
+    "podman",
+    "nerdctl",
+    "kubectl",
+    "chroot",
+    "setpriv",
+    "gosu",
+    "su-exec",
+    "runuser",
+    "chown",
+    "install",
+    "spawn-fcgi",
+    "systemd-run",
+    "start-stop-daemon",
+    "daemonize",
+    "uwsgi",
+    "gunicorn",
+    "unitd",
+];
+/// Words before an option's name that say that it asks for no value.
+const WITHOUT: &[&str] = &["no", "skip", "without", "disable", "enable", "ask", "use", "require", "prompt"];
+
+/// A word in a text.
+#[derive(Clone, Copy, Debug)]
+struct Word<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+/// The secrets in the words of a command line, for each word.
+pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
+    let all: Vec<Word<'_>> = words.iter().map(|text| Word { text, start: 0 }).collect();
+    let mut found = vec![Vec::new(); words.len()];
+    for (index, range) in find(&all) {
+        found[index].push(range);
+    }
+    found
+}
+
+/// The secrets of the commands in a line.
+pub(super) fn of_text(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for command in commands(line) {
+        let ranges = find(&command);
+        found.extend(ranges.into_iter().map(|(index, range)| {
+            let start = command[index].start;
+            start + range.start..start + range.end
+        }));
+    }
+    found
+}
+
+/// The words of a line in their commands. Quotes and commas around a word, as lists have them, are none of it.
+fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
+    let mut commands = vec![Vec::new()];
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            byte if byte.is_ascii_whitespace() || b",[".contains(&byte) => at += 1,
+            b';' | b'|' | b'&' | b'(' | b')' => {
+                commands.push(Vec::new());
+                at += 1;
+            }
+            _ => {
+                let end = end_of_word(line, at);
+                let word = strip(&line[at..end], at);
+                commands.last_mut().into_iter().for_each(|command| command.push(word));
+                at = end;
+            }
+        }
+    }
+    commands
+}
+
+/// A word ends at a blank or a sign of the shell outside of quotes; what stands in quotes that begin it is a list's item.
+fn end_of_word(line: &str, start: usize) -> usize {
+    let bytes = line.as_bytes();
+    let mut at = start;
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\\' => at += 2,
+            quote @ (b'\'' | b'"') if at == start || opens(bytes[at - 1]) => {
+                let closing = closing(bytes, at + 1, quote);
+                // An apostrophe, or a quote that is never closed, is a sign like others.
+                at = closing.map_or(at + 1, |end| end + 1);
+                if at < bytes.len() && start + 1 < at && bytes[start] == quote && b",]".contains(&bytes[at]) {
+                    return at;
+                }
+            }
+            byte if byte.is_ascii_whitespace() || b";|&)".contains(&byte) => return at,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn opens(before: u8) -> bool {
+    b"=:'\"".contains(&before)
+}
+
+fn closing(bytes: &[u8], from: usize, quote: u8) -> Option<usize> {
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\\' => at += 2,
+            byte if byte == quote => return Some(at),
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn strip(whole: &str, start: usize) -> Word<'_> {
+    let text = whole.trim_start_matches(['"', '\'', '`', '{']);
+    let start = start + whole.len() - text.len();
+    let end = text.trim_end_matches(['"', '\'', '`', ',', ']', '}']);
+    Word { text: if end.is_empty() { text } else { end }, start }
+}
+
+/// The secrets in one command: which word, and where in it.
+fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
+    let mut found = Vec::new();
+    let mut hide = |index: usize, from: usize| {
+        if let Some(word) = words.get(index).filter(|word| word.text.len() > from) {
+            found.push((index, from..word.text.len()));
+        }
+    };
+    for (index, word) in words.iter().enumerate() {
+        let (earlier, text) = (&words[..index], word.text);
+        let next = words.get(index + 1).map_or("", |next| next.text);
+        if text.starts_with('-') && takes_secret(text, earlier) && is_value(next) {
+            hide(index + 1, 0);
+        }
+        if text.starts_with("-p")
+            && !text.starts_with("-p=")
+            && is_after(earlier, is_mysql)
+            && !is_ports(&text[2..])
+        {
+            hide(index, 2);
+        }
+        if matches!(text, "-u" | "--user") {
+            hide_login(next, earlier, |from| hide(index + 1, from));
+        }
+        let lower = text.to_ascii_lowercase();
+        if lower == "auth" && is_after(earlier, is_redis_client) {
+            (index + 1..words.len()).for_each(|index| hide(index, 0));
+        }
+        let previous = earlier.last().map(|word| word.text.to_ascii_lowercase()).unwrap_or_default();
+        match (previous.as_str(), lower.as_str()) {
+            ("set", "requirepass" | "masterauth") => hide(index + 1, 0),
+            (_, "auth-pass") if earlier.first().is_some_and(|word| word.text == "sentinel") => {
+                hide(index + 2, 0);
+            }
+            ("identified", "by") => {
+                let at = index + 1 + usize::from(next.eq_ignore_ascii_case("password"));
+                if words.get(at).is_some_and(|word| word.text.trim_matches(['\'', '"']) != "PASSWORD") {
+                    hide(at, 0);
+                }
+            }
+            _ => {}
+        }
+        // A user of Redis: >password, <password, #hash.
+        if text.starts_with(['>', '<', '#']) && is_acl(earlier) {
+            hide(index, 1);
+        }
+    }
+    found
+}
+
+/// Whether an option takes a secret as its next word.
+fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
+    match option {
+        "-a" => is_after(earlier, is_redis_client),
+        "-p" => is_after(earlier, |name| name == "sshpass" || name.starts_with("mongo")),
+        "-w" => is_after(earlier, |name| name.starts_with("ldap")),
+        _ => {
+            let name = option.trim_start_matches('-');
+            let first = name.split('-').next().unwrap_or_default();
+            option.len() > 3 && !option.contains(['=', ':']) && !WITHOUT.contains(&first) && is_secret(name)
+        }
+    }
+}
+
+/// A value, not the next option.
+fn is_value(next: &str) -> bool {
+    !(next.starts_with("--") || (next.starts_with('-') && next.len() <= 2))
+}
+
+/// `-u user:password`.
+fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
+    let Some((user, password)) = next.split_once(':') else { return };
+    let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_group = (is_id(user) && is_id(password)) || user == password;
+    if !password.is_empty() && !is_group && !is_after(earlier, |name| USER_AND_GROUP.contains(&name)) {
+        hide(user.len() + 1);
+    }
+}
+
+/// Whether a program is named before: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
+fn is_after(earlier: &[Word<'_>], is_it: impl Fn(&str) -> bool) -> bool {
+    let name = |word: &Word<'_>| -> bool {
+        let path = word.text.rsplit(['=', '"', '\'', '`']).next().unwrap_or_default();
+        is_it(path.rsplit('/').next().unwrap_or_default())
+    };
+    earlier.iter().any(name)
+}
+
+fn is_mysql(name: &str) -> bool {
+    let is_server = matches!(name, "mysqld" | "mysqld_safe" | "mysqld_multi" | "mariadbd");
+    let is_client = name == "mariadb"
+        || name.starts_with("mariadb-")
+        || (name.starts_with("mysql")
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+    is_client && !is_server
+}
+
+fn is_redis_client(name: &str) -> bool {
+    let (server, program) = name.split_once('-').unwrap_or_default();
+    matches!(server, "redis" | "valkey" | "keydb") && matches!(program, "cli" | "benchmark")
+}
+
+/// `3306:3306` is a container's port.
+fn is_ports(text: &str) -> bool {
+    text.contains(':') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
+}
+
+fn is_acl(earlier: &[Word<'_>]) -> bool {
+    let first = earlier.first().map_or("", |word| word.text);
+    (first == "user" && earlier.len() > 1)
+        || earlier.iter().any(|word| word.text.eq_ignore_ascii_case("setuser"))
+}

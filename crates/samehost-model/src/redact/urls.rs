@@ -1,0 +1,62 @@
+//! Passwords in URLs (`scheme://user:password@host`) and in the addresses of Go's MySQL driver (`user:password@tcp(…)`).
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// Schemes whose login without a colon is a password: phpredis and Symfony write it so.
+const BARE_PASSWORD: &[&str] =
+    &["redis", "rediss", "valkey", "valkeys", "redis+socket", "redis+unix", "unix"];
+
+/// The passwords in a line.
+pub(super) fn find(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, sign) in line.match_indices("://") {
+        let start = at + sign.len();
+        let scheme = line[..at].rsplit(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))).next();
+        let login = &line[start..start + login_length(&line[start..])];
+        found.extend(password(scheme.unwrap_or_default(), login).map(|at| start + at..start + login.len()));
+    }
+    for driver in ["@tcp(", "@unix(", "@tcp6("] {
+        for (at, _) in line.match_indices(driver) {
+            let word =
+                line[..at].rfind(|c: char| c.is_whitespace() || "'\"`=".contains(c)).map_or(0, |at| at + 1);
+            let password = line[word..at].find(':').map(|colon| word + colon + 1..at);
+            found.extend(password);
+        }
+    }
+    found
+}
+
+/// The password of a URL that is one word: it may hold anything.
+pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
+    let (scheme, rest) = word.split_once("://").filter(|(scheme, _)| !scheme.contains(['=', ' ']))?;
+    let login = &rest[..rest.rfind('@')?];
+    let start = word.len() - rest.len();
+    password(scheme, login).map(|at| start + at..start + login.len())
+}
+
+/// Where the password begins in a login.
+fn password(scheme: &str, login: &str) -> Option<usize> {
+    match login.split_once(':') {
+        Some((user, rest)) => (!is_port_of(user, rest)).then_some(user.len() + 1),
+        None => (BARE_PASSWORD.contains(&scheme) && !login.contains('/')).then_some(0),
+    }
+}
+
+/// How long the login is, without its `@`. A password may hold any sign but a blank and a quote, slashes too: it ends at
+/// the last `@` of the word.
+fn login_length(rest: &str) -> usize {
+    let end = rest
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`'))
+        .unwrap_or(rest.len());
+    // Another URL in the same word has a login of its own.
+    let word = rest[..end].split("://").next().unwrap_or_default();
+    word.rfind('@').unwrap_or(0)
+}
+
+/// Whether `user:rest` is an address, the `@` standing in its path: `127.0.0.1:4873/@scope/package`.
+fn is_port_of(user: &str, rest: &str) -> bool {
+    let is_host = user == "localhost" || user.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    is_host && digits > 0 && matches!(rest[digits..].chars().next(), Some('/' | '?' | '#'))
+}
