@@ -60,6 +60,9 @@ pub enum LoginError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Who is there could not be proved to be the server: no secret was sent.
+    #[error(transparent)]
+    Untied(Box<Untied>),
     /// User, database or password hold what no request can.
     #[error("{0}")]
     Unsayable(String),
@@ -101,6 +104,107 @@ pub struct Refused {
     pub try_next: String,
     /// Whether we came without TLS to a server that has it, and that may be why.
     pub may_need_tls: bool,
+    /// Whether it is about user and password, and counts as a failed attempt where the server counts those.
+    pub by_password: bool,
+}
+
+/// Who is at the other end of a connection could not be proved to be the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no password was sent to {endpoint}: {class}{}; {}", found(there), class.try_next())]
+pub struct Untied {
+    /// Where.
+    pub endpoint: String,
+    /// Which case it is.
+    pub class: UntiedClass,
+    /// Who is there instead, or what hides it: number, user and executable. May be empty.
+    pub there: String,
+}
+
+fn found(there: &str) -> String {
+    if there.is_empty() { String::new() } else { format!(" ({there})") }
+}
+
+impl Untied {
+    /// Of a class; where, is said by the login.
+    #[must_use]
+    pub fn new(class: UntiedClass) -> Self {
+        Untied { endpoint: String::new(), class, there: String::new() }
+    }
+
+    /// With who is there.
+    #[must_use]
+    pub fn with(mut self, there: impl Into<String>) -> Self {
+        self.there = there.into();
+        self
+    }
+
+    /// At an endpoint.
+    #[must_use]
+    pub fn at(mut self, endpoint: impl Into<String>) -> Self {
+        self.endpoint = endpoint.into();
+        self
+    }
+}
+
+/// Why a connection could not be tied to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UntiedClass {
+    /// Another process than the service's.
+    #[error("another process than the server's answers there")]
+    OtherProcess,
+    /// A process of a user that such a server does not run as.
+    #[error(
+        "a process answers there whose user is neither root, nor the server's account, nor who runs this"
+    )]
+    OtherAccount,
+    /// Its executable could have been put there by somebody else.
+    #[error("what answers there runs a file that others than root and its own user may write or own")]
+    ForeignFile,
+    /// A process of another container or user namespace.
+    #[error("a process of a container answers there that nobody named")]
+    Container,
+    /// Who it is may not be seen.
+    #[error("who answers there cannot be seen")]
+    Unseen,
+    /// The other end is no process of this machine.
+    #[error("the other end is no process of this machine")]
+    Elsewhere,
+    /// Nobody listens there, as far as can be seen.
+    #[error("no service is known there")]
+    NobodyListens,
+    /// Several services could be meant.
+    #[error("several services listen there")]
+    SeveralServices,
+}
+
+impl UntiedClass {
+    /// What to try next.
+    #[must_use]
+    pub fn try_next(self) -> &'static str {
+        match self {
+            UntiedClass::OtherProcess | UntiedClass::NobodyListens => {
+                "see with `samehost scan` which program it is, and whether the server runs"
+            }
+            UntiedClass::OtherAccount => {
+                "if it is your server, run samehost as its user (sudo -u USER samehost …), or let it run in a unit of the system that bears its name"
+            }
+            UntiedClass::ForeignFile => {
+                "if it is your server, let its executable belong to root and be writable by nobody else"
+            }
+            UntiedClass::Container => {
+                "run samehost inside of that container, or name a server of this machine"
+            }
+            UntiedClass::Unseen => "run samehost as root, who may see it: sudo samehost …",
+            UntiedClass::Elsewhere => {
+                "name an address of a server on this machine; a server elsewhere is not what samehost is for"
+            }
+            UntiedClass::SeveralServices => {
+                "name the Unix socket, or the exact address, of the one that is meant"
+            }
+        }
+    }
 }
 
 fn advice(try_next: &str) -> String {
@@ -121,6 +225,8 @@ pub enum LoginErrorKind {
     Protocol,
     /// The one to log in as could not be become; nothing was tried at the server.
     Become,
+    /// Somebody answers, and who it is could not be proved; no secret was sent.
+    Untied,
 }
 
 impl LoginError {
@@ -138,6 +244,7 @@ impl LoginError {
             LoginError::Refused(_) | LoginError::Unsayable(_) => LoginErrorKind::Refused,
             LoginError::Protocol { .. } => LoginErrorKind::Protocol,
             LoginError::Become { .. } => LoginErrorKind::Become,
+            LoginError::Untied(_) => LoginErrorKind::Untied,
             LoginError::Elsewhere { kind, .. } => *kind,
         }
     }
@@ -160,6 +267,12 @@ impl LoginError {
     /// What answers there speaks something else.
     pub fn strange(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Protocol { endpoint: endpoint.to_string(), reason: reason.into() }
+    }
+
+    /// A person wants it stopped.
+    pub(crate) fn interrupted(endpoint: impl std::fmt::Display) -> Self {
+        let source = io::Error::from(io::ErrorKind::Interrupted);
+        LoginError::Io { what: format!("the login at {endpoint} was stopped"), source }
     }
 
     /// Input or output on something failed.

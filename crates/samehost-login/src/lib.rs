@@ -4,6 +4,8 @@
 
 mod credentials;
 mod error;
+mod expected;
+mod guard;
 mod link;
 mod log_in;
 mod log_in_as;
@@ -11,11 +13,14 @@ pub mod memcached;
 pub mod mysql;
 pub mod postgres;
 pub mod redis;
+mod spent;
+mod tie;
 pub mod url;
 mod user;
 
 pub use credentials::{Credentials, CredentialsError, OPEN};
-pub use error::{LoginError, LoginErrorKind, Refused};
+pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
+pub use expected::{Expected, Known};
 pub use link::{Link, prove};
 pub use log_in::{Connection, View, log_in};
-pub use log_in_as::{Answer, As, Request, log_in_as, switch_and_log_in};
+pub use log_in_as::{As, log_in_as, switch_and_connect};

@@ -1,14 +1,24 @@
 //! A connection that is asked and answers, with a limit on waiting: for handshakes, set-up and evidence. Knows no
 //! protocol and measures nothing.
 
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::{Endpoint, Transport};
+use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect, start_tls};
 
-use crate::LoginError;
+use crate::tie::tie;
+use crate::{Expected, LoginError};
+
+/// The most bytes that wait to be understood, in a login; what a server says there has some hundred.
+const MOST_IN_LOGIN: usize = 1 << 20;
+/// The same afterwards, when somebody asks for what may be long.
+const MOST: usize = 64 << 20;
+/// How often a wait looks at whether it is still wanted.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// One connection that is asked and answers.
 #[derive(Debug)]
@@ -16,7 +26,12 @@ pub struct Link {
     stream: Stream,
     endpoint: Endpoint,
     patience: Duration,
+    /// When the whole login ends, however many messages it takes; none once it is over.
+    login_ends: Option<Instant>,
     pending: Vec<u8>,
+    /// The network namespace of the connection; none for ours.
+    network: Option<File>,
+    is_tied: bool,
 }
 
 /// The kernel's word that a stream is what was asked for.
@@ -49,26 +64,77 @@ impl Link {
     /// # Errors
     /// When nobody can be connected to there, or it is another transport.
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
-        let link = Self::open(endpoint, patience)?;
+        let mut link = Self::open(endpoint, patience)?;
         prove(&link.stream, endpoint.transport())?;
+        link.let_in();
         Ok(link)
     }
 
-    /// Connects over whatever the endpoint turns out to mean: `localhost` may be an IPv6 address.
+    /// Connects for a login, which has `patience` in all, over whatever the endpoint turns out to mean: `localhost` may
+    /// be an IPv6 address.
     pub(crate) fn open(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
+        let ends = Instant::now() + patience;
         let options = ConnectOptions { timeout: Some(patience), ..ConnectOptions::default() };
         let stream = connect(endpoint, &options)?;
-        let link = Link { stream, endpoint: endpoint.clone(), patience, pending: Vec::new() };
-        link.limit(Some(patience))?;
-        Ok(link)
+        Ok(Self::over(stream, endpoint, patience, ends, None))
     }
 
-    fn limit(&self, patience: Option<Duration>) -> Result<(), LoginError> {
-        for which in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&self.stream, which, patience)
-                .map_err(|error| LoginError::io(format!("limiting waits on {}", self.endpoint), error))?;
+    /// A login until then over a connection that is there.
+    pub(crate) fn over(
+        stream: Stream,
+        endpoint: &Endpoint,
+        patience: Duration,
+        ends: Instant,
+        network: Option<File>,
+    ) -> Self {
+        Link {
+            stream,
+            endpoint: endpoint.clone(),
+            patience,
+            login_ends: Some(ends),
+            pending: Vec::new(),
+            network,
+            is_tied: false,
+        }
+    }
+
+    /// The login is over: each answer has its own time from now on.
+    pub(crate) fn let_in(&mut self) {
+        self.login_ends = None;
+    }
+
+    /// Makes sure of who is at the other end, once. Nothing secret goes before this.
+    pub(crate) fn tie(&mut self, expected: &Expected) -> Result<(), LoginError> {
+        if !self.is_tied {
+            let endpoint = self.endpoint.to_string();
+            tie(&self.stream, self.network.as_ref(), expected, &endpoint, self.ends())?;
+            self.is_tied = true;
         }
         Ok(())
+    }
+
+    /// When an answer to what is asked now must be there.
+    fn ends(&self) -> Instant {
+        let ends = Instant::now() + self.patience;
+        self.login_ends.map_or(ends, |login| login.min(ends))
+    }
+
+    /// Waits at most a glance in the next call.
+    fn limit(&self, which: Timeout, ends: Instant) -> Result<(), LoginError> {
+        if interrupt::is_requested() {
+            return Err(LoginError::interrupted(&self.endpoint));
+        }
+        let left = ends.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.hung());
+        }
+        // Less than a microsecond is none to the kernel, and none is for ever.
+        self.set_limit(which, Some(left.clamp(Duration::from_micros(1), GLANCE)))
+    }
+
+    fn set_limit(&self, which: Timeout, limit: Option<Duration>) -> Result<(), LoginError> {
+        set_socket_timeout(&self.stream, which, limit)
+            .map_err(|error| LoginError::io(format!("limiting waits on {}", self.endpoint), error))
     }
 
     /// Sends something that is not answered.
@@ -76,40 +142,72 @@ impl Link {
     /// # Errors
     /// When the connection broke, or nobody reads.
     pub fn tell(&mut self, words: &[u8]) -> Result<(), LoginError> {
-        self.stream.write_all(words).and_then(|()| self.stream.flush()).map_err(|error| self.broken(&error))
+        let ends = self.ends();
+        self.send(words, ends)
+    }
+
+    fn send(&mut self, mut words: &[u8], ends: Instant) -> Result<(), LoginError> {
+        while !words.is_empty() {
+            self.limit(Timeout::Send, ends)?;
+            match self.stream.write(words) {
+                Ok(0) => return Err(LoginError::lost(&self.endpoint, "it takes no more bytes")),
+                Ok(written) => words = &words[written..],
+                Err(error) if is_wait(&error) => {}
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        loop {
+            self.limit(Timeout::Send, ends)?;
+            match self.stream.flush() {
+                Err(error) if is_wait(&error) => {}
+                other => return other.map_err(|error| self.broken(&error)),
+            }
+        }
     }
 
     /// Sends a question and reads until `parse` finds a whole answer: that, and how many bytes it took.
     ///
     /// # Errors
-    /// When the connection broke, no whole answer came in time, or `parse` says that it is none.
+    /// When the connection broke, no whole answer came in time, it is too long, or `parse` says that it is none.
     pub fn ask<T>(
         &mut self,
         question: &[u8],
         mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
     ) -> Result<T, LoginError> {
-        self.tell(question)?;
-        let begun = Instant::now();
+        let ends = self.ends();
+        self.send(question, ends)?;
+        let most = if self.login_ends.is_some() { MOST_IN_LOGIN } else { MOST };
         let mut input = [0; 16 * 1024];
         loop {
             match parse(&self.pending) {
                 Ok(Some((answer, length))) => {
-                    self.pending.drain(..length);
+                    self.pending.drain(..length.min(self.pending.len()));
                     return Ok(answer);
                 }
                 Ok(None) => {}
                 Err(reason) => return Err(LoginError::strange(&self.endpoint, reason)),
             }
-            match self.stream.read(&mut input) {
+            if self.pending.len() > most {
+                let reason = format!("an answer of more than {most} bytes");
+                return Err(LoginError::strange(&self.endpoint, reason));
+            }
+            let read = self.receive(&mut input, ends)?;
+            self.pending.extend_from_slice(&input[..read]);
+        }
+    }
+
+    fn receive(&mut self, input: &mut [u8], ends: Instant) -> Result<usize, LoginError> {
+        loop {
+            self.limit(Timeout::Recv, ends)?;
+            match self.stream.read(input) {
                 Ok(0) => {
                     return Err(LoginError::lost(
                         &self.endpoint,
                         "it closed the connection without an answer",
                     ));
                 }
-                // One that sends a byte now and then would keep us for ever.
-                Ok(_) if begun.elapsed() > 2 * self.patience => return Err(self.hung()),
-                Ok(read) => self.pending.extend_from_slice(&input[..read]),
+                Ok(read) => return Ok(read),
+                Err(error) if is_wait(&error) => {}
                 Err(error) => return Err(self.broken(&error)),
             }
         }
@@ -119,12 +217,8 @@ impl Link {
         LoginError::TimedOut { endpoint: self.endpoint.to_string(), after: self.patience }
     }
 
-    fn broken(&self, error: &std::io::Error) -> LoginError {
-        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            self.hung()
-        } else {
-            LoginError::lost(&self.endpoint, error.to_string())
-        }
+    fn broken(&self, error: &io::Error) -> LoginError {
+        LoginError::lost(&self.endpoint, error.to_string())
     }
 
     /// Turns the connection into TLS, as MySQL and PostgreSQL do after their first messages; the endpoint is then
@@ -136,11 +230,13 @@ impl Link {
         if !self.pending.is_empty() {
             return Err(LoginError::lost(endpoint, "it sent plain bytes before the TLS handshake"));
         }
-        let options = ConnectOptions { timeout: Some(self.patience), ..ConnectOptions::default() };
+        let left = self.ends().saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        for which in [Timeout::Recv, Timeout::Send] {
+            self.set_limit(which, None)?;
+        }
+        let options = ConnectOptions { timeout: Some(left), ..ConnectOptions::default() };
         let stream = start_tls(self.stream, endpoint, &options)?;
-        let link = Link { stream, endpoint: endpoint.clone(), patience: self.patience, pending: Vec::new() };
-        link.limit(Some(self.patience))?;
-        Ok(link)
+        Ok(Link { stream, endpoint: endpoint.clone(), ..self })
     }
 
     /// Protocol version and cipher, where TLS is in use.
@@ -166,7 +262,14 @@ impl Link {
     /// # Errors
     /// When the limit on waiting cannot be lifted.
     pub fn into_stream(self) -> Result<Stream, LoginError> {
-        self.limit(None)?;
+        for which in [Timeout::Recv, Timeout::Send] {
+            self.set_limit(which, None)?;
+        }
         Ok(self.stream)
     }
+}
+
+/// Whether a call ended because its glance did.
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 use samehost_model::{Endpoint, Protocol, Secret};
-use samehost_transport::Observed;
+use samehost_transport::{ConnectError, Observed};
 
+use crate::guard::guard;
 use crate::link::{Link, plain};
-use crate::{Credentials, LoginError, memcached, mysql, postgres, redis, user};
+use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, spent, user};
 
 /// What the server, and the kernel, say of a connection that was let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,10 +37,11 @@ pub struct Connection {
     inode: u64,
 }
 
-/// Connects to an endpoint, logs in, and asks the server what it sees. `patience` is the longest that connecting, and
-/// then each answer, may take.
+/// Connects to an endpoint, makes sure of who is there, logs in, and asks the server what it sees. `patience` is the
+/// longest that connecting, and then the whole login, may take.
 ///
-/// A server that lets in over TLS only is asked again over TLS, as its own client would.
+/// A server that lets in over TLS only is asked over TLS, as its own client would. A password that was refused is not
+/// sent again by this program: servers count refusals, and lock accounts.
 ///
 /// # Errors
 /// [`LoginError`]; a refusal keeps the server's words and its code.
@@ -47,17 +49,43 @@ pub fn log_in(
     protocol: Protocol,
     endpoint: &Endpoint,
     credentials: &Credentials,
+    expected: &Expected,
     patience: Duration,
 ) -> Result<View, LoginError> {
-    let refused = match Connection::to(protocol, endpoint, patience)?.log_in(credentials) {
+    with_tls_where_needed(protocol, endpoint, credentials, |endpoint| {
+        Connection::to(protocol, endpoint, patience)?.log_in(credentials, expected)
+    })
+}
+
+/// A login over TCP, and one over TLS where the server lets in so only.
+///
+/// MySQL gives one and the same refusal for a wrong password and for the lack of TLS. Over TLS it can only mean the
+/// password: so that comes first where there is TLS, and a wrong password is sent once.
+pub(crate) fn with_tls_where_needed(
+    protocol: Protocol,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    attempt: impl Fn(&Endpoint) -> Result<View, LoginError>,
+) -> Result<View, LoginError> {
+    let Endpoint::Tcp { host, port } = endpoint else { return attempt(endpoint) };
+    let over_tls = Endpoint::TcpTls { host: host.clone(), port: *port };
+    if protocol == Protocol::Mysql && credentials.password.is_some() {
+        return match attempt(&over_tls) {
+            Ok(view) => attempt(endpoint).or_else(|error| match error {
+                LoginError::Refused(refused) if refused.may_need_tls => Ok(view),
+                other => Err(other),
+            }),
+            Err(LoginError::Refused(refused)) if refused.by_password => Err(refused.into()),
+            // It has no TLS, or none that we know.
+            Err(LoginError::Refused(_) | LoginError::Connect(ConnectError::Tls { .. })) => attempt(endpoint),
+            Err(other) => Err(other),
+        };
+    }
+    let refused = match attempt(endpoint) {
         Err(LoginError::Refused(refused)) if refused.may_need_tls => refused,
         other => return other,
     };
-    let Endpoint::Tcp { host, port } = endpoint else { return Err(refused.into()) };
-    let over_tls = Endpoint::TcpTls { host: host.clone(), port: *port };
-    Connection::to(protocol, &over_tls, patience)
-        .and_then(|connection| connection.log_in(credentials))
-        .map_err(|_| refused.into())
+    attempt(&over_tls).map_err(|_| refused.into())
 }
 
 impl Connection {
@@ -68,7 +96,11 @@ impl Connection {
     pub fn to(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let turns_to_tls = matches!(protocol, Protocol::Mysql | Protocol::Postgres);
         let first = if turns_to_tls { plain(endpoint) } else { endpoint.clone() };
-        let link = Link::open(&first, patience)?;
+        Self::over(protocol, endpoint, Link::open(&first, patience)?)
+    }
+
+    /// One that somebody else connected.
+    pub(crate) fn over(protocol: Protocol, endpoint: &Endpoint, link: Link) -> Result<Self, LoginError> {
         let unseen = |error| LoginError::io("asking the kernel about a socket", error);
         let observed = link.stream().observed().map_err(unseen)?;
         let inode = fstat(link.stream()).map_err(|error| unseen(error.into()))?.st_ino;
@@ -87,19 +119,25 @@ impl Connection {
         self.inode
     }
 
-    /// Logs in and asks the server what it sees; then the connection ends.
+    /// Logs in and asks the server what it sees; then the connection ends. The password goes to who is expected only.
     ///
     /// # Errors
-    /// When the server does not let us in.
-    pub fn log_in(self, credentials: &Credentials) -> Result<View, LoginError> {
+    /// When the server does not let us in, or is somebody else.
+    pub fn log_in(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
         let Connection { protocol, endpoint, link, observed, inode } = self;
-        let mut view = match protocol {
-            Protocol::Mysql => mysql(link, &endpoint, credentials),
-            Protocol::Postgres => postgres(link, &endpoint, credentials),
-            Protocol::Redis => redis(link, &endpoint, credentials),
+        if credentials.password.is_some() {
+            guard();
+        }
+        spent::look(protocol, &endpoint, credentials)?;
+        let result = match protocol {
+            Protocol::Mysql => mysql(link, &endpoint, credentials, expected),
+            Protocol::Postgres => postgres(link, &endpoint, credentials, expected),
+            Protocol::Redis => redis(link, &endpoint, credentials, expected),
             Protocol::Memcached => memcached(link),
             _ => Ok(View { tls: link.cipher(), ..View::default() }),
-        }?;
+        };
+        spent::note(protocol, credentials, result.as_ref().err());
+        let mut view = result?;
         view.family = observed.to_string();
         view.inode = inode;
         Ok(view)
@@ -116,12 +154,18 @@ fn password_of(credentials: &Credentials) -> Option<&str> {
     credentials.password.as_ref().map(Secret::reveal)
 }
 
-fn mysql(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<View, LoginError> {
+fn mysql(
+    link: Link,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    expected: &Expected,
+) -> Result<View, LoginError> {
     let user = user_of(credentials);
     let account = mysql::Account {
         user: &user,
         password: password_of(credentials).unwrap_or_default(),
         database: credentials.database.as_deref(),
+        expected,
     };
     let mut dialogue = mysql::Dialogue::over(link, endpoint, &account)?;
     let mut seen = dialogue.seen()?;
@@ -140,7 +184,12 @@ fn mysql(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<V
     Ok(view)
 }
 
-fn postgres(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<View, LoginError> {
+fn postgres(
+    link: Link,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    expected: &Expected,
+) -> Result<View, LoginError> {
     let user = user_of(credentials);
     let account = postgres::Account {
         user: &user,
@@ -149,6 +198,7 @@ fn postgres(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Resul
         sslmode: postgres::SslMode::Disable,
         // Poolers refuse settings that they do not know; nothing here writes.
         read_only: false,
+        expected,
     };
     let mut logged_in = postgres::LoggedIn::over(link, endpoint, &account)?;
     let (says, transport) = match logged_in.seen() {
@@ -166,7 +216,12 @@ fn postgres(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Resul
     Ok(view)
 }
 
-fn redis(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<View, LoginError> {
+fn redis(
+    link: Link,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    expected: &Expected,
+) -> Result<View, LoginError> {
     let number = match credentials.database.as_deref() {
         None => 0,
         Some(text) => text.parse().map_err(|_| {
@@ -178,6 +233,7 @@ fn redis(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<V
                 answer: "it is no number".into(),
                 try_next: "databases of Redis are numbers from 0".into(),
                 may_need_tls: false,
+                by_password: false,
             }))
         })?,
     };
@@ -185,6 +241,7 @@ fn redis(link: Link, endpoint: &Endpoint, credentials: &Credentials) -> Result<V
         user: credentials.user.as_deref(),
         password: password_of(credentials),
         database: number,
+        expected,
     };
     let mut dialogue = redis::Dialogue::over(link, &account)?;
     let seen = dialogue.seen()?;
@@ -226,9 +283,15 @@ mod tests {
 
     fn kind(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> (LoginErrorKind, String) {
         let credentials = Credentials { password: Some(Secret::new("hunter2")), ..Credentials::default() };
-        let error = log_in(protocol, endpoint, &credentials, patience).unwrap_err();
+        let error = log_in(protocol, endpoint, &credentials, &ours(), patience).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
         (error.kind(), error.to_string())
+    }
+
+    /// This very process: whose threads are the servers here.
+    fn ours() -> Expected {
+        let own = samehost_system::Identity::of(std::process::id()).unwrap();
+        Expected::processes([(&own).into()])
     }
 
     fn listening() -> (TcpListener, Endpoint) {
@@ -285,7 +348,8 @@ mod tests {
     fn where_there_is_no_login_connecting_is_all() {
         let (listener, endpoint) = listening();
         let view =
-            log_in(Protocol::FastCgi, &endpoint, &Credentials::default(), Duration::from_secs(9)).unwrap();
+            log_in(Protocol::FastCgi, &endpoint, &Credentials::default(), &ours(), Duration::from_secs(9))
+                .unwrap();
         drop(listener);
         assert!(view.says.is_empty() && view.family.starts_with("AF_INET stream tcp"), "{view:?}");
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use samehost_login::{Connection, Credentials, LoginError, View};
+use samehost_login::{Connection, Credentials, Expected, LoginError, View};
 use samehost_model::scan::{
     HeldConnection, Process, Proof, Scan, SocketKind, SocketState, VERIFY_SCHEMA, Verification,
 };
@@ -38,8 +38,8 @@ pub enum VerifyError {
     Denied(u32),
 }
 
-/// Verifies a target; `text` is what the user wrote, for the report, and `credentials` are whom to log in as where the
-/// server is asked too.
+/// Verifies a target; `text` is what the user wrote, for the report, `credentials` are whom to log in as where the server
+/// is asked too, and `expected` is who may be there to get the password.
 ///
 /// # Errors
 /// [`VerifyError`], when nothing could be connected to or looked at.
@@ -47,6 +47,7 @@ pub fn verify(
     target: &Target,
     text: &str,
     credentials: &Credentials,
+    expected: &Expected,
     version: &str,
 ) -> Result<Verification, VerifyError> {
     let mut verification = Verification {
@@ -66,7 +67,7 @@ pub fn verify(
         Target::Address { protocol, endpoint, notes } => {
             verification.endpoint = Some(endpoint.to_string());
             verification.notes.clone_from(notes);
-            address(&mut verification, *protocol, endpoint, credentials, version)?;
+            address(&mut verification, *protocol, endpoint, credentials, expected, version)?;
         }
     }
     Ok(verification)
@@ -77,6 +78,7 @@ fn address(
     protocol: Protocol,
     endpoint: &Endpoint,
     credentials: &Credentials,
+    expected: &Expected,
     version: &str,
 ) -> Result<(), VerifyError> {
     let connection = Connection::to(protocol, endpoint, PATIENCE)?;
@@ -90,7 +92,7 @@ fn address(
     verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
     // Before the login, for a server that lets nobody in closes its end.
     verification.proofs.extend(accepted_pair(connection.inode(), version)?);
-    let (proof, note) = server(protocol, transport, connection.log_in(credentials));
+    let (proof, note) = server(protocol, transport, connection.log_in(credentials, expected));
     verification.proofs.extend(proof);
     verification.notes.extend(note);
     Ok(())
@@ -287,7 +289,9 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let accepting = std::thread::spawn(move || listener.accept());
         let text = format!("unix:{}", path.display());
-        let mut found = verify(&text.parse().unwrap(), &text, &Credentials::default(), "0").unwrap();
+        let mut found =
+            verify(&text.parse().unwrap(), &text, &Credentials::default(), &Expected::default(), "0")
+                .unwrap();
         accepting.join().unwrap().unwrap();
         expect(&mut found, "unix");
         assert_eq!((found.transport, found.as_expected), (Some("unix"), Some(true)));
@@ -302,11 +306,12 @@ mod tests {
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _server = listener.accept().unwrap();
         let pid = std::process::id();
-        let found = verify(&Target::Process(pid), "x", &Credentials::default(), "0").unwrap();
+        let found =
+            verify(&Target::Process(pid), "x", &Credentials::default(), &Expected::default(), "0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert!(found.connections.iter().any(|one| one.service_address == address && one.role == "client"));
         assert!(matches!(
-            verify(&Target::Process(u32::MAX), "x", &Credentials::default(), "0"),
+            verify(&Target::Process(u32::MAX), "x", &Credentials::default(), &Expected::default(), "0"),
             Err(VerifyError::NoProcess(_))
         ));
     }

@@ -2,6 +2,7 @@
 //! the application's user and with its view of the file system; and one over the present transport, to tell a wrong
 //! password from a wrong account.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +58,15 @@ impl Plan {
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, Box<(Applicant, LoginError)>> {
     let mut told = Vec::new();
     for applicant in everyone(hop) {
+        // Servers count refusals. The present transport comes first: a password that is wrong is sent once, and one that
+        // is right resets the count.
+        if hop.setting.password.is_some()
+            && let Err(LoginError::Refused(refused)) =
+                attempt(hop, &hop.setting.endpoint, &applicant, program)
+            && refused.by_password
+        {
+            return Err(Box::new((applicant, refused.into())));
+        }
         let view = attempt(hop, &hop.to, &applicant, program)
             .map_err(|error| Box::new((applicant.clone(), error)))?;
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
@@ -87,7 +97,9 @@ fn attempt(
         gid: identity.gid,
         groups: identity.groups.clone(),
     };
-    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, PATIENCE)
+    let owner = hop.setting.file.metadata().ok().map(|found| found.uid());
+    let expected = samehost_scan::expected(hop.setting.protocol, owner);
+    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &expected, PATIENCE)
 }
 
 /// Why a login failed, and the one command that helps.

@@ -12,6 +12,7 @@ mod mutated;
 pub mod namespaces;
 pub mod open;
 pub mod ownership;
+pub mod peer;
 pub mod proc;
 
 pub use as_user::{Account, as_user};

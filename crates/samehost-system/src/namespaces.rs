@@ -81,6 +81,14 @@ fn is_namespace(metadata: &fs::Metadata) -> bool {
 /// Does something in a namespace, from inside.
 fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let file = File::open(door).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    inside_of(&file, work)
+}
+
+/// Does something in the network namespace that a file of /proc or of its name leads to.
+///
+/// # Errors
+/// When it may not be entered; what the work says.
+pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let enter = || {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         work()
@@ -107,6 +115,14 @@ pub fn somaxconn() -> Option<u32> {
 }
 
 impl Door {
+    /// Does something in there.
+    ///
+    /// # Errors
+    /// When it may not be entered; what the work says.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
+        inside(&self.path, work)
+    }
+
     /// Its sockets, from inside if this process may enter, else from /proc, else none.
     pub fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
         let entered = inside(&self.path, || Ok((Diag::open()?.sockets(self.inode)?, somaxconn())));

@@ -4,6 +4,7 @@
 mod awaited;
 mod command;
 mod connect;
+mod expected;
 mod fastcgi;
 pub(crate) mod http;
 pub(crate) mod memcached;

@@ -1,22 +1,37 @@
 //! Becoming another: its network, its root directory, its groups and its user, in this order, for each step needs the
-//! rights that the next gives up. There is no way back.
+//! rights that the next gives up. There is no way back, and nothing is kept for one: no capability, no way to get one,
+//! nothing to start and nothing to write.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use rustix::process::{chroot, fchdir, geteuid};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, Signal, chroot, fchdir, geteuid, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, clear_ambient_capability_set,
+    move_into_link_name_space, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use samehost_system::proc::status;
 
 use super::As;
+use super::message::Which;
 use crate::LoginError;
 
-/// What a process sees of files and network, as opened before anything changes.
-struct Doors {
-    network: Option<File>,
-    user: Option<File>,
-    root: Option<File>,
+/// Memory that the process may use, in bytes: far more than connecting takes.
+const MEMORY: u64 = 1 << 30;
+/// What a process may be allowed beyond file permissions, which decides whether it reaches a socket.
+const FOR_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// What a process sees of files and network, as opened before anything changes; each none where it is what we have.
+#[derive(Debug, Default)]
+pub(super) struct Doors {
+    pub(super) root: Option<OwnedFd>,
+    pub(super) network: Option<OwnedFd>,
+    pub(super) user: Option<OwnedFd>,
 }
 
 /// Whether a process has the root directory and the network that we have. One that cannot be looked at is taken for
@@ -32,52 +47,109 @@ fn is_ours(pid: u32, what: &str) -> bool {
     ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
 }
 
+/// The capabilities over file permissions that a process of root has, which in a container may be none. Another user's
+/// go with its change of user.
+pub(super) fn capabilities_for_files(who: &As) -> u64 {
+    if who.uid != 0 {
+        return 0;
+    }
+    let held = who.pid.map_or(u64::MAX, |pid| status::read(pid).map_or(0, |status| status.capabilities));
+    held & FOR_FILES.bits()
+}
+
 /// Becomes that one.
 ///
 /// # Errors
 /// What may not be done, and as whom it could be.
-pub(super) fn become_client(who: &As) -> Result<(), LoginError> {
+pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Result<(), LoginError> {
     let failed = |what: &str, reason: &dyn std::fmt::Display| LoginError::Become {
         who: who.in_words(),
         reason: format!("{what}: {reason}{}", if geteuid().is_root() { "" } else { "; run this as root" }),
     };
     // Asked before a user namespace is entered, which has numbers of its own.
     let is_already = !geteuid().is_root() && who.has_our_rights();
-    if let Some(pid) = who.pid {
-        let doors = Doors::of(pid).map_err(|(what, error)| failed(&what, &error))?;
-        doors.enter().map_err(|(what, error)| failed(what, &error))?;
+    doors.enter().map_err(|(what, error)| failed(what, &error))?;
+    limit().map_err(|error| failed("limiting what it may use", &error))?;
+    if !is_already {
+        give_up_bounds();
+        let gid = Gid::from_raw(who.gid);
+        let uid = Uid::from_raw(who.uid);
+        let groups: Vec<Gid> = who.groups.iter().copied().map(Gid::from_raw).collect();
+        setgroups(&groups).map_err(|error| failed("setgroups", &error))?;
+        setresgid(gid, gid, gid).map_err(|error| failed("setresgid", &error))?;
+        setresuid(uid, uid, uid).map_err(|error| failed("setresuid", &error))?;
     }
-    if is_already {
-        return Ok(());
+    let kept = CapabilitySet::from_bits_retain(capabilities) & FOR_FILES;
+    let kept = if who.uid == 0 && !is_already { kept } else { CapabilitySet::empty() };
+    keep(kept).map_err(|error| failed("giving up capabilities", &error))?;
+    // A change of user clears it.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed("prctl", &error))
+}
+
+/// Gives up all capabilities but these.
+pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
+}
+
+/// No capability comes back by starting a program; where that takes a capability that we lack, there is none to give up.
+fn give_up_bounds() {
+    let _ = clear_ambient_capability_set();
+    for number in 0..64 {
+        let _ = remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number));
     }
-    let gid = Gid::from_raw(who.gid);
-    let uid = Uid::from_raw(who.uid);
-    let groups: Vec<Gid> = who.groups.iter().copied().map(Gid::from_raw).collect();
-    setgroups(&groups).map_err(|error| failed("setgroups", &error))?;
-    setresgid(gid, gid, gid).map_err(|error| failed("setresgid", &error))?;
-    setresuid(uid, uid, uid).map_err(|error| failed("setresuid", &error))
+}
+
+/// Nothing to write, no memory image, no other process, not more memory than it needs, no new rights.
+fn limit() -> rustix::io::Result<()> {
+    for (resource, most) in
+        [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nproc, 0), (Resource::As, MEMORY)]
+    {
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    set_no_new_privs(true)
 }
 
 impl Doors {
     /// Opens what differs from ours.
-    fn of(pid: u32) -> Result<Self, (String, std::io::Error)> {
+    pub(super) fn of(pid: u32) -> Result<Self, (String, std::io::Error)> {
         let open = |what: &str| {
             let path = format!("/proc/{pid}/{what}");
-            File::open(&path).map_err(|error| (path, error))
+            File::open(&path).map(OwnedFd::from).map_err(|error| (path, error))
         };
         let other = |what: &str| if is_ours(pid, what) { Ok(None) } else { open(what).map(Some) };
         let same_files = is_ours(pid, "ns/mnt") && is_ours(pid, "root");
         Ok(Doors {
             network: other("ns/net")?,
-            // Root may enter what belongs to a user namespace below it; another must be in that one first.
+            // Root may enter what belongs to a user namespace below it, and has more to lose than to gain in there;
+            // another must be in that one first.
             user: if geteuid().is_root() { None } else { other("ns/user")? },
             root: if same_files { None } else { Some(open("root")?) },
         })
     }
 
+    /// Those that there are, in the order of a request.
+    pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
+        [&self.root, &self.network, &self.user].into_iter().flatten().map(AsFd::as_fd).collect()
+    }
+
+    /// Which there are.
+    pub(super) fn which(&self) -> Which {
+        Which { root: self.root.is_some(), network: self.network.is_some(), user: self.user.is_some() }
+    }
+
+    /// Those that came with a request; none when they are not as many as it says.
+    pub(super) fn received(which: Which, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let mut take = |is_there: bool| if is_there { descriptors.next().map(Some) } else { Some(None) };
+        let doors = Doors { root: take(which.root)?, network: take(which.network)?, user: take(which.user)? };
+        descriptors.next().is_none().then_some(doors)
+    }
+
     /// The directory of a process leads into its mounts, so that its mount namespace need not be entered itself.
     fn enter(&self) -> Result<(), (&'static str, rustix::io::Errno)> {
-        let setns = |file: &File, kind| move_into_link_name_space(file.as_fd(), Some(kind));
+        let setns = |file: &OwnedFd, kind| move_into_link_name_space(file.as_fd(), Some(kind));
         if let Some(user) = &self.user {
             setns(user, LinkNameSpaceType::User).map_err(|errno| ("entering its user namespace", errno))?;
         }

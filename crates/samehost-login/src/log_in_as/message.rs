@@ -1,66 +1,55 @@
-//! What the two processes of a login as somebody else tell each other: one JSON object each way. The request holds the
-//! password, and so goes over standard input only.
+//! What the two processes of a login as somebody else tell each other: one JSON object each way, and descriptors beside
+//! it. The password is in neither: it never leaves this process for another of this machine but the server.
 
 use std::time::Duration;
 
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::Endpoint;
 use serde::{Deserialize, Serialize};
 
 use super::As;
-use crate::{Credentials, LoginError, LoginErrorKind, Refused, View};
+use crate::{LoginError, LoginErrorKind};
 
-/// Protocols that can be asked for, by their names in JSON.
-const PROTOCOLS: &[Protocol] = &[
-    Protocol::Mysql,
-    Protocol::Postgres,
-    Protocol::Redis,
-    Protocol::Memcached,
-    Protocol::Http,
-    Protocol::Grpc,
-    Protocol::FastCgi,
-    Protocol::Uwsgi,
-    Protocol::Plain,
-];
-
-fn protocol_named(name: &str) -> Option<Protocol> {
-    PROTOCOLS.iter().copied().find(|protocol| protocol.name() == name)
-}
-
-/// Whom to be, where to log in, and as whom there.
-#[derive(Clone, Serialize, Deserialize)]
+/// Whom to be, and where to connect to. Descriptors come with it, in this order, where it says so: a root directory, a
+/// network namespace, a user namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    pid: Option<u32>,
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
-    protocol: String,
     endpoint: String,
-    user: Option<String>,
-    password: Option<String>,
-    database: Option<String>,
-    /// Seconds that connecting, and then each answer, may take.
+    /// Seconds that connecting may take.
     patience_s: Option<f64>,
+    /// Capabilities over file permissions that the one to be has itself.
+    #[serde(default)]
+    capabilities: u64,
+    #[serde(default)]
+    pub(super) doors: Which,
+}
+
+/// Which descriptors come with a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Which {
+    pub(super) root: bool,
+    pub(super) network: bool,
+    pub(super) user: bool,
 }
 
 impl Request {
     pub(super) fn new(
         who: &As,
-        protocol: Protocol,
         endpoint: &Endpoint,
-        credentials: &Credentials,
         patience: Duration,
+        doors: Which,
+        capabilities: u64,
     ) -> Self {
         Request {
-            pid: who.pid,
             uid: who.uid,
             gid: who.gid,
             groups: who.groups.clone(),
-            protocol: protocol.name().to_owned(),
             endpoint: endpoint.to_string(),
-            user: credentials.user.clone(),
-            password: credentials.password.as_ref().map(|password| password.reveal().to_owned()),
-            database: credentials.database.clone(),
             patience_s: Some(patience.as_secs_f64()),
+            capabilities,
+            doors,
         }
     }
 
@@ -73,30 +62,30 @@ impl Request {
     ///
     /// # Errors
     /// What is wrong with the text, without any part of it.
-    pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|error| {
+    pub(super) fn from_json(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| {
             format!("no request for a login: line {}, column {}", error.line(), error.column())
         })
     }
 
     pub(super) fn who(&self) -> As {
-        As { pid: self.pid, uid: self.uid, gid: self.gid, groups: self.groups.clone() }
+        As { pid: None, uid: self.uid, gid: self.gid, groups: self.groups.clone() }
     }
 
-    pub(super) fn what(&self) -> Result<(Protocol, Endpoint), LoginError> {
-        let protocol = protocol_named(&self.protocol).ok_or_else(|| {
-            LoginError::Unsayable(format!("`{}` is no protocol", self.protocol.escape_debug()))
-        })?;
+    pub(super) fn capabilities(&self) -> u64 {
+        self.capabilities
+    }
+
+    /// Where to connect to. A name is none: nothing is looked up in another's root directory, where the C library would
+    /// load what it finds there.
+    pub(super) fn endpoint(&self) -> Result<Endpoint, LoginError> {
         let endpoint = self.endpoint.parse().map_err(|error| LoginError::Unsayable(format!("{error}")))?;
-        Ok((protocol, endpoint))
-    }
-
-    pub(super) fn credentials(&self) -> Credentials {
-        Credentials {
-            user: self.user.clone(),
-            password: self.password.clone().map(Secret::new),
-            database: self.database.clone(),
+        if let Endpoint::Tcp { host, .. } | Endpoint::TcpTls { host, .. } = &endpoint
+            && host.parse::<std::net::IpAddr>().is_err()
+        {
+            return Err(LoginError::Unsayable(format!("`{}` is a name and no address", host.escape_debug())));
         }
+        Ok(endpoint)
     }
 
     pub(super) fn patience(&self) -> Duration {
@@ -105,43 +94,13 @@ impl Request {
     }
 }
 
-/// What came of it.
+/// What came of it: a connection, whose descriptor is beside it, or an error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     ok: bool,
-    #[serde(flatten)]
-    told: Told,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Told {
-    View {
-        version: String,
-        says: String,
-        transport: Option<String>,
-        family: String,
-        inode: u64,
-        tls: Option<String>,
-    },
-    Error {
-        kind: LoginErrorKind,
-        code: Option<String>,
-        message: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<RefusedParts>,
-    },
-}
-
-/// A refusal in its parts, so that it is one at the other end too.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct RefusedParts {
-    protocol: String,
-    endpoint: String,
-    what: String,
-    answer: String,
-    try_next: String,
-    may_need_tls: bool,
+    kind: Option<LoginErrorKind>,
+    code: Option<String>,
+    message: Option<String>,
 }
 
 impl Answer {
@@ -155,64 +114,24 @@ impl Answer {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    pub(super) fn from_result(result: Result<View, LoginError>) -> Self {
-        match result {
-            Ok(view) => Answer {
-                ok: true,
-                told: Told::View {
-                    version: view.version,
-                    says: view.says,
-                    transport: view.transport.map(str::to_owned),
-                    family: view.family,
-                    inode: view.inode,
-                    tls: view.tls,
-                },
-            },
-            Err(error) => Answer {
-                ok: false,
-                told: Told::Error {
-                    kind: error.kind(),
-                    code: error.code().map(str::to_owned),
-                    message: error.to_string(),
-                    refused: match error {
-                        LoginError::Refused(refused) => Some(RefusedParts {
-                            protocol: refused.protocol.name().to_owned(),
-                            endpoint: refused.endpoint,
-                            what: refused.what,
-                            answer: refused.answer,
-                            try_next: refused.try_next,
-                            may_need_tls: refused.may_need_tls,
-                        }),
-                        _ => None,
-                    },
-                },
-            },
+    pub(super) fn from_error(error: Option<&LoginError>) -> Self {
+        Answer {
+            ok: error.is_none(),
+            kind: error.map(LoginError::kind),
+            code: error.and_then(LoginError::code).map(str::to_owned),
+            message: error.map(ToString::to_string),
         }
     }
 
-    pub(super) fn into_result(self) -> Result<View, LoginError> {
-        match self.told {
-            Told::View { version, says, transport, family, inode, tls } => Ok(View {
-                version,
-                says,
-                transport: ["unix", "tcp"].into_iter().find(|known| transport.as_deref() == Some(known)),
-                family,
-                inode,
-                tls,
-            }),
-            Told::Error { code, refused: Some(parts), .. } => Err(LoginError::from(Box::new(Refused {
-                protocol: protocol_named(&parts.protocol).unwrap_or(Protocol::Plain),
-                endpoint: parts.endpoint,
-                what: parts.what,
-                code,
-                answer: parts.answer,
-                try_next: parts.try_next,
-                may_need_tls: parts.may_need_tls,
-            }))),
-            Told::Error { kind, code, message, refused: None } => {
-                Err(LoginError::Elsewhere { kind, code, message })
-            }
+    pub(super) fn into_result(self) -> Result<(), LoginError> {
+        if self.ok {
+            return Ok(());
         }
+        Err(LoginError::Elsewhere {
+            kind: self.kind.unwrap_or(LoginErrorKind::Become),
+            code: self.code,
+            message: self.message.unwrap_or_default(),
+        })
     }
 }
 
@@ -220,50 +139,27 @@ impl Answer {
 mod tests {
     use super::*;
 
-    fn there_and_back(result: Result<View, LoginError>) -> Result<View, LoginError> {
-        Answer::from_json(Answer::from_result(result).to_json().as_bytes()).unwrap().into_result()
-    }
-
     #[test]
     fn what_is_told_arrives() {
-        let view = View {
-            version: "8".into(),
-            says: "x".into(),
-            transport: Some("unix"),
-            family: "AF_UNIX".into(),
-            inode: 7,
-            tls: None,
-        };
-        assert_eq!(there_and_back(Ok(view.clone())).unwrap(), view);
-        let refused = Refused {
-            protocol: Protocol::Mysql,
-            endpoint: "unix:/s".into(),
-            what: "the login of `u`".into(),
-            code: Some("1698".into()),
-            answer: "1698 Access denied".into(),
-            try_next: "this".into(),
-            may_need_tls: false,
-        };
-        let Err(LoginError::Refused(back)) = there_and_back(Err(Box::new(refused.clone()).into())) else {
-            panic!("another error")
-        };
-        assert_eq!(*back, refused);
-        let error = there_and_back(Err(LoginError::TimedOut {
-            endpoint: "unix:/s".into(),
-            after: Duration::from_secs(1),
-        }))
-        .unwrap_err();
+        let error = LoginError::TimedOut { endpoint: "unix:/s".into(), after: Duration::from_secs(1) };
+        let there = |error| Answer::from_json(Answer::from_error(error).to_json().as_bytes()).unwrap();
+        there(None).into_result().unwrap();
+        let error = there(Some(&error)).into_result().unwrap_err();
         assert_eq!(error.kind(), LoginErrorKind::Timeout);
         assert!(error.to_string().contains("unix:/s"), "{error}");
     }
 
     #[test]
-    fn a_request_is_read_and_its_secrets_not_told() {
-        let text = r#"{ "pid": null, "uid": 33, "gid": 33, "groups": [33], "protocol": "mysql", "endpoint": "unix:/s", "user": "a", "password": "hunter2", "database": null }"#;
-        let request = Request::from_json(text).unwrap();
+    fn a_request_is_read_and_nothing_is_looked_up() {
+        let text =
+            r#"{ "uid": 33, "gid": 33, "groups": [33], "endpoint": "unix:/s", "password": "hunter2" }"#;
+        let request = Request::from_json(text.as_bytes()).unwrap();
         assert_eq!((request.who().uid, request.patience()), (33, Duration::from_secs(5)));
-        assert_eq!(request.credentials().password.unwrap().reveal(), "hunter2");
-        let error = Request::from_json(&text.replace("33,", "\"hunter2\",")).err().unwrap();
+        assert_eq!((request.doors, request.capabilities()), (Which::default(), 0));
+        assert!(!format!("{request:?}").contains("hunter2"));
+        let error = Request::from_json(text.replace("33,", "\"hunter2\",").as_bytes()).err().unwrap();
         assert!(!error.contains("hunter2"), "{error}");
+        let named = Request::from_json(text.replace("unix:/s", "tcp:db:1").as_bytes()).unwrap();
+        assert!(named.endpoint().unwrap_err().to_string().contains("no address"));
     }
 }

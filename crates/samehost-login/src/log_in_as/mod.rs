@@ -1,26 +1,35 @@
 //! A login as another process would make it: with its user, its groups, its view of the files and of the network. A
-//! process of its own takes that on, and tells what it saw; this one never changes.
+//! process of its own takes that on, connects, and hands the connection over; this one never changes, and is the only
+//! one that knows the password.
 
 mod become_client;
+mod handover;
 mod message;
+mod names;
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{getegid, geteuid, getgroups};
-use samehost_model::{Endpoint, Protocol};
+use rustix::stdio::{stdin, stdout};
+use rustix::thread::CapabilitySet;
+use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_transport::{ConnectOptions, Stream, connect};
 
-use crate::{Credentials, LoginError, View, log_in};
+use crate::link::{Link, plain, prove};
+use crate::log_in::with_tls_where_needed;
+use crate::{Connection, Credentials, Expected, LoginError, View, log_in};
+use become_client::Doors;
+use message::{Answer, Request};
 
-pub use message::{Answer, Request};
-
-/// How much longer than its logins the other process may take: to start, and to enter namespaces.
+/// How much longer than its connecting the other process may take: to start, and to enter namespaces.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connecting, a handshake and some questions, each of which may take as long as the patience.
-const STEPS: u32 = 6;
 
 /// Whom to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +69,9 @@ impl As {
 }
 
 /// Logs in as somebody else. `program` is the program that, called with the verb `log-in-as`, does
-/// [`switch_and_log_in`] with what is on its standard input.
+/// [`switch_and_connect`]: it becomes that one, connects, and hands the connection back. Who is at the other end is then
+/// looked at from here, and the password goes from here: the other process, in whatever root directory it is, never has
+/// it.
 ///
 /// # Errors
 /// [`LoginError`] as [`log_in`] has it, of the kind `Become` where this process may not become that one.
@@ -70,65 +81,145 @@ pub fn log_in_as(
     protocol: Protocol,
     endpoint: &Endpoint,
     credentials: &Credentials,
+    expected: &Expected,
     patience: Duration,
 ) -> Result<View, LoginError> {
     if who.is_ourselves() {
-        return log_in(protocol, endpoint, credentials, patience);
+        return log_in(protocol, endpoint, credentials, expected, patience);
     }
-    let request = Request::new(who, protocol, endpoint, credentials, patience);
-    let told = ask(program, &request, GRACE + STEPS * patience)
-        .map_err(|reason| LoginError::Become { who: who.in_words(), reason })?;
-    told.into_result()
+    let mut credentials = credentials.clone();
+    if credentials.user.is_none() && matches!(protocol, Protocol::Mysql | Protocol::Postgres) {
+        credentials.user = Some(names::of_user(who));
+    }
+    with_tls_where_needed(protocol, endpoint, &credentials, |endpoint| {
+        let ends = Instant::now() + patience;
+        let (stream, network) = connect_as(program, who, endpoint, ends)?;
+        let link = Link::over(stream, &plain(endpoint), patience, ends, network);
+        prove_family(&link)?;
+        let link = if starts_with_tls(protocol, endpoint) { link.start_tls(endpoint)? } else { link };
+        Connection::over(protocol, endpoint, link)?.log_in(&credentials, expected)
+    })
 }
 
-/// Runs the other process and reads its answer.
-fn ask(program: &Path, request: &Request, most: Duration) -> Result<Answer, String> {
-    let begun = |error| format!("{} log-in-as: {error}", program.display());
+/// MySQL and PostgreSQL turn to TLS after their first messages; others begin with it.
+fn starts_with_tls(protocol: Protocol, endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::TcpTls { .. }) && !matches!(protocol, Protocol::Mysql | Protocol::Postgres)
+}
+
+/// What another process hands over is looked at before it is used.
+fn prove_family(link: &Link) -> Result<(), LoginError> {
+    let transport = link.endpoint().transport();
+    let family = if transport == Transport::Tcp { link.stream().transport() } else { transport };
+    prove(link.stream(), family)
+}
+
+/// Connects as somebody else: the connection, and the network namespace that it belongs to where it is not ours.
+fn connect_as(
+    program: &Path,
+    who: &As,
+    endpoint: &Endpoint,
+    ends: Instant,
+) -> Result<(Stream, Option<File>), LoginError> {
+    let failed = |reason: String| LoginError::Become { who: who.in_words(), reason };
+    let mut last = None;
+    // Before anything is entered: a name means what it means here.
+    for endpoint in names::addresses(who, &plain(endpoint))? {
+        let doors = match who.pid {
+            Some(pid) => Doors::of(pid).map_err(|(what, error)| failed(format!("{what}: {error}")))?,
+            None => Doors::default(),
+        };
+        let left = ends.saturating_duration_since(Instant::now());
+        let capabilities = become_client::capabilities_for_files(who);
+        let request = Request::new(who, &endpoint, left, doors.which(), capabilities);
+        let (answer, descriptor) = ask(program, &request, &doors, ends + GRACE).map_err(failed)?;
+        match (answer.into_result(), descriptor) {
+            (Ok(()), Some(descriptor)) => {
+                let is_v6 = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+                let transport = match &endpoint {
+                    Endpoint::Tcp { host, .. } if is_v6(host) => Transport::Tcp6,
+                    other => other.transport(),
+                };
+                return Ok((Stream::from_fd(descriptor, transport), doors.network.map(File::from)));
+            }
+            (Ok(()), None) => return Err(failed("it handed over no connection".into())),
+            (Err(error), _) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| failed(format!("{endpoint} has no address"))))
+}
+
+/// Runs the other process and reads its answer, which comes over the socket that is its standard input and output.
+fn ask(
+    program: &Path,
+    request: &Request,
+    doors: &Doors,
+    ends: Instant,
+) -> Result<(Answer, Option<OwnedFd>), String> {
+    let begun = |error: &dyn std::fmt::Display| format!("{} log-in-as: {error}", program.display());
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|error| begun(&error))?;
+    let output = theirs.try_clone().map_err(|error| begun(&error))?;
     let mut child = Command::new(program)
         .arg("log-in-as")
         // Nothing of our surroundings is the other's.
         .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .current_dir("/")
+        .stdin(theirs)
+        .stdout(output)
+        .stderr(Stdio::null())
         .spawn()
-        .map_err(begun)?;
-    let (Some(mut input), Some(mut output), Some(mut errors)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err("its standard streams are missing".into());
-    };
-    let words = request.to_json();
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || {
-        // One that ended at once has said why.
-        let _ = input.write_all(&words);
-        drop(input);
-        let (mut answer, mut said) = (Vec::new(), String::new());
-        let _ = output.read_to_end(&mut answer);
-        let _ = errors.read_to_string(&mut said);
-        let _ = tell.send((answer, said));
-    });
-    let heard = told.recv_timeout(most);
-    if heard.is_err() {
-        let _ = child.kill();
-    }
+        .map_err(|error| begun(&error))?;
+    let answer = handover::send(&ours, &request.to_json(), &doors.all())
+        .and_then(|()| handover::receive(&ours, Some(ends)));
+    // It has nothing more to do, and may be anywhere.
+    let _ = child.kill();
     let ended = child.wait();
-    let (answer, said) = heard.map_err(|_| format!("no answer within {} s", most.as_secs_f64()))?;
-    Answer::from_json(&answer).ok_or_else(|| {
+    let (bytes, descriptors) = answer.map_err(|errno| begun(&errno))?;
+    let answer = Answer::from_json(&bytes).ok_or_else(|| {
         let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-        format!("no answer from {} log-in-as ({status}): {}", program.display(), said.trim())
-    })
+        format!("no answer from {} log-in-as ({status})", program.display())
+    })?;
+    Ok((answer, descriptors.into_iter().next()))
 }
 
-/// The other side: becomes what a request says, logs in, and answers. This process is not itself afterwards, and must
-/// have one thread only.
-#[must_use]
-pub fn switch_and_log_in(request: &Request) -> Answer {
-    let result = become_client::become_client(&request.who()).and_then(|()| request.what()).and_then(
-        |(protocol, endpoint)| log_in(protocol, &endpoint, &request.credentials(), request.patience()),
-    );
-    Answer::from_result(result)
+/// The other side: reads a request from standard input, becomes whom it says, connects, and hands the connection over
+/// standard output. This process is not itself afterwards, and must have one thread only.
+///
+/// # Errors
+/// When there is no request, or nobody to answer to.
+pub fn switch_and_connect() -> Result<(), String> {
+    let input = stdin();
+    let (bytes, descriptors) = handover::receive(input, None)
+        .or_else(|errno| match errno {
+            // Asked by hand: a pipe, which can carry no descriptors.
+            Errno::NOTSOCK => handover::read(input),
+            other => Err(other),
+        })
+        .map_err(|errno| format!("standard input: {errno}"))?;
+    let request = Request::from_json(&bytes)?;
+    let doors = Doors::received(request.doors, descriptors)
+        .ok_or("no request for a login: other descriptors came than it names")?;
+    let result = become_and_connect(&request, &doors);
+    drop(doors);
+    let answer = Answer::from_error(result.as_ref().err()).to_json();
+    let descriptors: Vec<BorrowedFd<'_>> = result.iter().map(AsFd::as_fd).collect();
+    match handover::send(stdout(), answer.as_bytes(), &descriptors) {
+        Err(Errno::NOTSOCK) => rustix::io::write(stdout(), format!("{answer}\n").as_bytes()).map(|_| ()),
+        other => other,
+    }
+    .map_err(|errno| format!("standard output: {errno}"))
+}
+
+fn become_and_connect(request: &Request, doors: &Doors) -> Result<OwnedFd, LoginError> {
+    let endpoint = request.endpoint()?;
+    become_client::become_client(&request.who(), doors, request.capabilities())?;
+    let options = ConnectOptions { timeout: Some(request.patience()), ..ConnectOptions::default() };
+    let connected = connect(&endpoint, &options);
+    become_client::keep(CapabilitySet::empty())
+        .map_err(|errno| LoginError::io("giving up capabilities", errno))?;
+    let (socket, _) = connected?.into_fds().map_err(|error| LoginError::io("the connection", error))?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -157,6 +248,7 @@ mod tests {
             Protocol::Http,
             &endpoint,
             &Credentials::default(),
+            &Expected::default(),
             Duration::from_secs(5),
         )
         .unwrap();
@@ -172,6 +264,7 @@ mod tests {
             Protocol::Http,
             &"tcp:127.0.0.1:1".parse().unwrap(),
             &Credentials::default(),
+            &Expected::default(),
             Duration::from_secs(1),
         )
         .unwrap_err();

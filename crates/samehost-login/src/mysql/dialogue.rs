@@ -8,8 +8,8 @@ use samehost_transport::Stream;
 
 use super::login::{Channel, Denied, Greeting, Login, Step};
 use super::packet::{self, Answer, SqlError, first_frame, frame, take_text};
-use crate::link::{Link, plain};
-use crate::{LoginError, Refused};
+use crate::link::{Link, plain, prove};
+use crate::{Expected, LoginError, Refused};
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;
@@ -20,6 +20,9 @@ pub const QUERY: u8 = 0x03;
 /// protocols do, announces some megabytes, for which nobody need wait.
 const LONGEST_IN_LOGIN: usize = 64 * 1024;
 
+/// The most packets of a login: a greeting, a switch of plugin, a key and the outcome are what there is.
+const MOST_PACKETS: u32 = 16;
+
 /// Whom to be.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
@@ -29,6 +32,8 @@ pub struct Account<'a> {
     pub password: &'a str,
     /// The database to begin in.
     pub database: Option<&'a str>,
+    /// Who may be at the other end before the password, or a proof of it, goes there.
+    pub expected: &'a Expected,
 }
 
 /// One connection, let in.
@@ -95,7 +100,12 @@ impl Dialogue {
     /// # Errors
     /// When nobody can be connected to, or the server does not let us in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        Self::over(Link::connect(&plain(endpoint), patience)?, endpoint, account)
+        let first = plain(endpoint);
+        let link = Link::open(&first, patience)?;
+        prove(link.stream(), first.transport())?;
+        let mut dialogue = Self::over(link, endpoint, account)?;
+        dialogue.link.let_in();
+        Ok(dialogue)
     }
 
     /// Logs in over a connection that was just made.
@@ -111,11 +121,15 @@ impl Dialogue {
         };
         let mut login = Login::new(account.user, account.password, account.database, channel);
         let (_, greeting) = packet(&mut link, &[])?;
+        // A proof of the password is as good as the password to one who has time, or who passes it on to the server.
+        if !account.password.is_empty() {
+            link.tie(account.expected)?;
+        }
         let mut step =
             login.greeted(&greeting).map_err(|denied| not_let_in(endpoint, account, false, denied))?;
         let has_tls = login.has_tls();
         let denied = |denied| not_let_in(endpoint, account, has_tls, denied);
-        loop {
+        for _ in 0..MOST_PACKETS {
             let question = match step {
                 Step::Done => return Ok(Dialogue { link, greeting: login.greeting }),
                 Step::Wait => Vec::new(),
@@ -129,6 +143,7 @@ impl Dialogue {
             let (sequence, payload) = packet(&mut link, &question)?;
             step = login.answered(sequence, &payload).map_err(denied)?;
         }
+        Err(LoginError::strange(endpoint, format!("more than {MOST_PACKETS} packets for one login")))
     }
 
     /// What the server said of itself.
@@ -275,6 +290,7 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
             answer,
             try_next,
             may_need_tls,
+            by_password: code == Some(1045),
         }))
     };
     match denied {

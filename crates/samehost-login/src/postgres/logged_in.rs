@@ -6,10 +6,10 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use samehost_model::Endpoint;
 
-use super::login::{Account, converse, next, refused, secure, unsaid};
+use super::login::{Account, MOST_MESSAGES, converse, next, refused, secure, unsaid};
 use super::messages::{Refusal, query};
 use crate::LoginError;
-use crate::link::{Link, plain};
+use crate::link::{Link, plain, prove};
 
 /// A connection that is let in and ready for a query.
 #[derive(Debug)]
@@ -31,7 +31,12 @@ impl LoggedIn {
     /// # Errors
     /// When nobody can be connected to, or the server does not let us in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        Self::over(Link::connect(&plain(endpoint), patience)?, endpoint, account)
+        let first = plain(endpoint);
+        let link = Link::open(&first, patience)?;
+        prove(link.stream(), first.transport())?;
+        let mut logged_in = Self::over(link, endpoint, account)?;
+        logged_in.link.let_in();
+        Ok(logged_in)
     }
 
     /// Logs in over a connection that was just made.
@@ -47,7 +52,7 @@ impl LoggedIn {
     pub fn ask(&mut self, sql: &str) -> Result<Result<Vec<Row>, Refusal>, LoginError> {
         let mut question = query(sql).map_err(unsaid)?;
         let (mut rows, mut refusal) = (Vec::new(), None);
-        loop {
+        for _ in 0..MOST_MESSAGES {
             match next(&mut self.link, &question)? {
                 Message::DataRow(body) => {
                     rows.push(row(&body).map_err(|reason| LoginError::lost(self.link.endpoint(), reason))?);
@@ -69,6 +74,8 @@ impl LoggedIn {
             }
             question.clear();
         }
+        let reason = format!("more than {MOST_MESSAGES} messages in answer to one question");
+        Err(LoginError::strange(self.link.endpoint(), reason))
     }
 
     /// Runs a statement that must not be refused.

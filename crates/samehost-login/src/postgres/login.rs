@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
 use crate::link::Link;
-use crate::{LoginError, Refused};
+use crate::{Expected, LoginError, Refused};
 
 /// How a server given by a TCP endpoint is connected to (libpq's sslmode). A `tcp+tls` one always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,12 @@ pub struct Account<'a> {
     pub sslmode: SslMode,
     /// Whether the server itself is to refuse every write.
     pub read_only: bool,
+    /// Who may be at the other end before the password, or a proof of it, goes there.
+    pub expected: &'a Expected,
 }
+
+/// The most messages of a login, and of an answer in which nobody asked for rows.
+pub(super) const MOST_MESSAGES: usize = 100;
 
 /// The next message, whatever it is.
 ///
@@ -78,22 +83,22 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
     let mut question = bytes(|out| frontend::startup_message(parameters, out)).map_err(unsaid)?;
     let mut scram = None;
     let (mut version, mut backend) = (String::new(), 0);
-    loop {
+    for _ in 0..MOST_MESSAGES {
         let message = next(&mut link, &question)?;
         question = match message {
             Message::AuthenticationCleartextPassword => {
                 if matches!(link.endpoint(), Endpoint::Tcp { .. }) {
                     announce_plain_password(link.endpoint());
                 }
-                let password = password(account, &link)?;
+                let password = password(account, &mut link)?;
                 bytes(|out| frontend::password_message(password, out)).map_err(unsaid)?
             }
             Message::AuthenticationMd5Password(body) => {
-                let hash = md5_hash(account.user.as_bytes(), password(account, &link)?, body.salt());
+                let hash = md5_hash(account.user.as_bytes(), password(account, &mut link)?, body.salt());
                 bytes(|out| frontend::password_message(hash.as_bytes(), out)).map_err(unsaid)?
             }
             Message::AuthenticationSasl(body) => {
-                let begun = begin_scram(&body, account, &link)?;
+                let begun = begin_scram(&body, account, &mut link)?;
                 let first =
                     bytes(|out| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out));
                 scram = Some(begun);
@@ -139,6 +144,7 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
             _ => return Err(strange(&link)),
         };
     }
+    Err(LoginError::strange(link.endpoint(), format!("more than {MOST_MESSAGES} messages for one login")))
 }
 
 /// The connection, with TLS where that is asked for.
@@ -174,7 +180,7 @@ pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> R
 fn begin_scram(
     body: &AuthenticationSaslBody,
     account: &Account<'_>,
-    link: &Link,
+    link: &mut Link,
 ) -> Result<sasl::ScramSha256, LoginError> {
     let known = body.mechanisms().any(|name| Ok(name == sasl::SCRAM_SHA_256)).unwrap_or(false);
     if !known {
@@ -183,11 +189,14 @@ fn begin_scram(
     Ok(sasl::ScramSha256::new(password(account, link)?, sasl::ChannelBinding::unsupported()))
 }
 
-fn password<'a>(account: &Account<'a>, link: &Link) -> Result<&'a [u8], LoginError> {
-    account.password.map(str::as_bytes).ok_or_else(|| {
+/// The password, once it is sure who asks for it.
+fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], LoginError> {
+    let password = account.password.map(str::as_bytes).ok_or_else(|| {
         let what = format!("user {} the login", account.user);
         refused_by_us(link.endpoint(), what, "it wants a password, and none is given", PASSWORD)
-    })
+    })?;
+    link.tie(account.expected)?;
+    Ok(password)
 }
 
 /// Where a password may be given.
@@ -226,6 +235,7 @@ fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str
         answer: answer.to_owned(),
         try_next: try_next.to_owned(),
         may_need_tls: false,
+        by_password: false,
     }))
 }
 
@@ -249,6 +259,7 @@ pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginErro
         try_next: advice(&refusal.code, &answer, may_need_tls).to_owned(),
         answer,
         may_need_tls,
+        by_password: refusal.code == "28P01",
     }))
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol};
 
 use super::resp::{self, Reply};
-use crate::link::Link;
-use crate::{LoginError, Refused};
+use crate::link::{Link, prove};
+use crate::{Expected, LoginError, Refused};
 
 /// Whom to be.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Account<'a> {
     /// The user; none for the default one.
     pub user: Option<&'a str>,
@@ -19,6 +19,8 @@ pub struct Account<'a> {
     pub password: Option<&'a str>,
     /// The database's number.
     pub database: u32,
+    /// Who may be at the other end before the password goes there, which it does in clear.
+    pub expected: &'a Expected,
 }
 
 /// One connection, let in and on its database.
@@ -81,13 +83,18 @@ impl Dialogue {
     /// # Errors
     /// When nobody can be connected to, or the server does not let us in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
-        Self::over(Link::connect(endpoint, patience)?, account)
+        let link = Link::open(endpoint, patience)?;
+        prove(link.stream(), endpoint.transport())?;
+        let mut dialogue = Self::over(link, account)?;
+        dialogue.link.let_in();
+        Ok(dialogue)
     }
 
     /// Logs in over a connection that was just made.
     pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
         let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {
+            dialogue.link.tie(account.expected)?;
             let mut words: Vec<&[u8]> = vec![b"AUTH"];
             words.extend(account.user.map(str::as_bytes));
             words.push(password.as_bytes());
@@ -140,6 +147,7 @@ impl Dialogue {
             what: what.to_owned(),
             code: answer.split(' ').next().map(str::to_owned),
             try_next: advice(&answer).to_owned(),
+            by_password: answer.starts_with("WRONGPASS") || answer.starts_with("ERR invalid password"),
             answer,
             may_need_tls: false,
         }))

@@ -53,6 +53,29 @@ pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
     Some(request)
 }
 
+/// The payload of a request for the one TCP socket whose own address and whose peer's are these; none when they are of
+/// two families.
+pub fn exact(local: SocketAddr, peer: SocketAddr) -> Option<Vec<u8>> {
+    let (family, local_ip, peer_ip) = match (local.ip().to_canonical(), peer.ip().to_canonical()) {
+        (IpAddr::V4(local), IpAddr::V4(peer)) => (AF_INET, local.octets().to_vec(), peer.octets().to_vec()),
+        (IpAddr::V6(local), IpAddr::V6(peer)) => (AF_INET6, local.octets().to_vec(), peer.octets().to_vec()),
+        _ => return None,
+    };
+    let mut request = vec![family, IPPROTO_TCP, 0, 0];
+    request.extend(u32::MAX.to_ne_bytes());
+    request.extend(local.port().to_be_bytes());
+    request.extend(peer.port().to_be_bytes());
+    for ip in [local_ip, peer_ip] {
+        request.extend(&ip);
+        request.resize(request.len() + 16 - ip.len(), 0);
+    }
+    // Any interface.
+    request.extend(0u32.to_ne_bytes());
+    // INET_DIAG_NOCOOKIE, in both halves.
+    request.resize(REQUEST, 0xff);
+    Some(request)
+}
+
 /// Reads one reply; none when it is cut short or of another family.
 pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket> {
     if payload.len() < FIXED {
@@ -154,6 +177,17 @@ mod tests {
         assert_eq!(socket.queues, Queues::Listening { waiting: 0, backlog: Some(128) });
         assert_eq!((socket.uid, socket.inode), (Some(1000), 4711));
         assert!(parse(&captured()[..71], SocketKind::Tcp, 1).is_none());
+    }
+
+    #[test]
+    fn a_request_for_one_socket_names_both_ends() {
+        let request = exact("127.0.0.1:3306".parse().unwrap(), "[::ffff:127.0.0.1]:4711".parse().unwrap());
+        let request = request.unwrap();
+        assert_eq!((request.len(), request[0]), (56, AF_INET));
+        assert_eq!(request[8..12], [0x0c, 0xea, 0x12, 0x67]);
+        assert_eq!((&request[12..16], &request[28..32]), (&[127, 0, 0, 1][..], &[127, 0, 0, 1][..]));
+        assert_eq!(request[48..], [0xff; 8]);
+        assert!(exact("127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod frame;
 mod inet;
 mod unix;
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -83,22 +84,77 @@ impl Diag {
         Ok(found)
     }
 
-    /// Sends a request and hands over the payload of each reply.
-    fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+    /// The connected TCP socket of the namespace with this address of its own and this peer, without a look at any
+    /// other; none when there is none.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn tcp(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<Socket>, Errno> {
+        let Some(request) = inet::exact(local, peer) else { return Ok(None) };
+        let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
+        // Where nothing is connected so, the kernel answers with who listens there.
+        let is = |address: &Address, wanted: SocketAddr| {
+            address.inet().is_some_and(|found| {
+                found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
+            })
+        };
+        Ok(found.filter(|socket| is(&socket.local, local) && is(&socket.peer, peer)))
+    }
+
+    /// The Unix socket of an inode, where it belongs to the namespace.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn unix(&mut self, inode: u64) -> Result<Option<Socket>, Errno> {
+        let Some(request) = unix::exact(inode) else { return Ok(None) };
+        self.one(&request, |payload| unix::parse(payload, 0))
+    }
+
+    /// Sends a request for one socket; none when the kernel knows none.
+    fn one(
+        &mut self,
+        request: &[u8],
+        read_payload: impl Fn(&[u8]) -> Option<Socket>,
+    ) -> Result<Option<Socket>, Errno> {
+        self.send(request, NLM_F_REQUEST)?;
+        let datagram = self.receive()?;
+        let mut found = None;
+        for message in messages(datagram) {
+            match read(message, &mut |payload| found = read_payload(payload)) {
+                Some(Err(Errno::NOENT)) => return Ok(None),
+                Some(end) => end?,
+                None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn send(&self, request: &[u8], flags: u16) -> Result<(), Errno> {
         let mut message = (16 + request.len() as u32).to_ne_bytes().to_vec();
         message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        message.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        message.extend(flags.to_ne_bytes());
         message.extend([0; 8]);
         message.extend(request);
         rustix::net::sendto(&self.socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<&[u8], Errno> {
         loop {
             let received = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC);
-            let (_, length) = match received {
-                Err(Errno::INTR) => continue,
-                other => other?,
-            };
-            let datagram = self.buffer.get(..length).ok_or(Errno::MSGSIZE)?;
-            for message in messages(datagram) {
+            match received {
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+                Ok((_, length)) => return self.buffer.get(..length).ok_or(Errno::MSGSIZE),
+            }
+        }
+    }
+
+    /// Sends a request and hands over the payload of each reply.
+    fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
+        self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
+        loop {
+            for message in messages(self.receive()?) {
                 if let Some(end) = read(message, &mut each) {
                     return end;
                 }
@@ -258,6 +314,35 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         assert_eq!(unix.file.unwrap().inode, metadata.ino() & 0xffff_ffff);
         assert_eq!(unix.file.unwrap().device, metadata.dev());
+    }
+
+    #[test]
+    fn finds_the_other_end_of_a_connection_and_no_listener() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine without IPv6 has one to look for only.
+            let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+            let there = listener.local_addr().unwrap();
+            let client = std::net::TcpStream::connect(there).unwrap();
+            let here = client.local_addr().unwrap();
+            let mut diag = Diag::open().unwrap();
+            assert_eq!(diag.tcp(there, here).unwrap().unwrap().inode, 0, "nobody has accepted it");
+            let server = listener.accept().unwrap().0;
+            let inode = rustix::fs::fstat(&server).unwrap().st_ino;
+            assert_eq!(diag.tcp(there, here).unwrap().unwrap().inode, inode);
+            let nowhere = SocketAddr::new(here.ip(), here.port() ^ 1);
+            assert!(diag.tcp(there, nowhere).unwrap().is_none(), "the listener is no connection");
+        }
+    }
+
+    #[test]
+    fn finds_the_other_end_of_a_unix_connection() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let inode = |stream| rustix::fs::fstat(stream).unwrap().st_ino;
+        let mut diag = Diag::open().unwrap();
+        let found = diag.unix(inode(&one)).unwrap().unwrap();
+        assert_eq!(found.peer_inode, Some(inode(&other)));
+        assert_eq!(diag.unix(inode(&other)).unwrap().unwrap().uid, Some(rustix::process::geteuid().as_raw()));
+        assert!(diag.unix(1 << 40).unwrap().is_none());
     }
 
     #[test]

@@ -28,6 +28,17 @@ pub fn request() -> Vec<u8> {
     request
 }
 
+/// The payload of a request for the socket of an inode; none for an inode that the listing cannot name.
+pub fn exact(inode: u64) -> Option<Vec<u8>> {
+    let mut request = vec![AF_UNIX, 0, 0, 0];
+    request.extend(u32::MAX.to_ne_bytes());
+    request.extend(u32::try_from(inode).ok()?.to_ne_bytes());
+    request.extend(SHOW.to_ne_bytes());
+    // Any cookie.
+    request.extend([0xff; 8]);
+    Some(request)
+}
+
 /// Reads one reply; none when it is cut short or of a type that this program does not know.
 pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
     let fixed = payload.get(..FIXED)?;

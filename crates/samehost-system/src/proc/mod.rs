@@ -39,6 +39,12 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
     })
 }
 
+/// The container that a process belongs to by its control group; none where it belongs to none, or is gone.
+#[must_use]
+pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
+    cgroup::parse(&crate::open::proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).1
+}
+
 /// Reads bytes with every parser of one process's files.
 #[cfg(test)]
 pub fn fuzzed(bytes: &[u8]) {

@@ -26,6 +26,11 @@ impl Names {
         Names::parse(&std::fs::read(path).unwrap_or_default())
     }
 
+    /// The number of a name; the least where a file gives it several.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.0.iter().filter(|(_, its)| its.as_str() == name).map(|(number, _)| *number).min()
+    }
+
     /// The name of a number.
     pub fn name(&self, number: u32) -> Option<&str> {
         self.0.get(&number).map(String::as_str)
@@ -43,5 +48,6 @@ mod tests {
         assert_eq!(names.name(0), Some("root"));
         assert_eq!(names.name(7), Some("\u{fffd}"));
         assert_eq!(names.name(1), None);
+        assert_eq!((names.number("root"), names.number("nobody")), (Some(0), None));
     }
 }

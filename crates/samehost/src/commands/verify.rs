@@ -1,10 +1,11 @@
 //! `samehost verify`: which transport is really in use, with proof.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
-use samehost_login::Credentials;
+use samehost_login::{Credentials, Expected};
 use samehost_model::Secret;
 use samehost_model::scan::Verification;
 use samehost_scan::{Target, TargetError};
@@ -41,7 +42,7 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
 fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     let target: Target = options.target.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
     let (credentials, note) = credentials(&target, options)?;
-    let mut found = samehost_scan::verify(&target, &options.target, &credentials, env!("CARGO_PKG_VERSION"))?;
+    let mut found = look(&target, &options.target, &credentials, None)?;
     found.notes.extend(note);
     if let Some(expected) = &options.expect {
         samehost_scan::expect(&mut found, expected);
@@ -62,7 +63,8 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
         let credentials =
             Credentials { user: setting.user, password: setting.password, database: setting.database };
         let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
-        let mut found = samehost_scan::verify(&target, &name, &credentials, env!("CARGO_PKG_VERSION"))?;
+        let owner = setting.file.metadata().ok().map(|found| found.uid());
+        let mut found = look(&target, &name, &credentials, owner)?;
         if let Some(expected) = &options.expect {
             samehost_scan::expect(&mut found, expected);
         }
@@ -73,6 +75,20 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
         return Err(WrongUse(text).into());
     }
     Ok(all)
+}
+
+/// Verifies one target; `owner` is whose configuration names it.
+fn look(
+    target: &Target,
+    name: &str,
+    credentials: &Credentials,
+    owner: Option<u32>,
+) -> anyhow::Result<Verification> {
+    let expected = match target {
+        Target::Address { protocol, .. } => samehost_scan::expected(*protocol, owner),
+        Target::Process(_) => Expected::default(),
+    };
+    Ok(samehost_scan::verify(target, name, credentials, &expected, env!("CARGO_PKG_VERSION"))?)
 }
 
 /// Whom to log in as. The kernel's proofs need nobody, so a file that cannot be used is a note.

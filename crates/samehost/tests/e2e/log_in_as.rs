@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as};
+use samehost_login::{As, Credentials, Expected, LoginError, LoginErrorKind, View, log_in_as};
 use samehost_model::{Protocol, Secret};
 
 use crate::mariadb::{MariaDb, SECRET, is_root, own_name};
@@ -32,7 +32,9 @@ fn mysql(who: &As, endpoint: &str, user: Option<&str>, password: Option<&str>) -
         password: password.map(Secret::new),
         database: Some("shop".into()),
     };
-    log_in_as(Path::new(SAMEHOST), who, Protocol::Mysql, &endpoint.parse().unwrap(), &credentials, PATIENCE)
+    let expected = Expected::of_service(Protocol::Mysql);
+    let endpoint = endpoint.parse().unwrap();
+    log_in_as(Path::new(SAMEHOST), who, Protocol::Mysql, &endpoint, &credentials, &expected, PATIENCE)
 }
 
 fn kind_and_code(result: Result<View, LoginError>) -> (LoginErrorKind, Option<String>) {
@@ -159,7 +161,8 @@ fn a_peer_login_is_that_of_the_user_who_was_become() {
         let credentials = Credentials { user, password: None, database: Some("shop".into()) };
         let endpoint = cluster.socket().parse().unwrap();
         let program = Path::new(SAMEHOST);
-        log_in_as(program, &www_data(), Protocol::Postgres, &endpoint, &credentials, PATIENCE)
+        let expected = Expected::of_service(Protocol::Postgres);
+        log_in_as(program, &www_data(), Protocol::Postgres, &endpoint, &credentials, &expected, PATIENCE)
     };
     let view = log_in(None).unwrap();
     assert!(view.says.contains("user www-data, Unix socket, no TLS"), "{view:?}");
@@ -172,7 +175,9 @@ fn a_peer_login_is_that_of_the_user_who_was_become() {
         database: Some("shop".into()),
     };
     let over_tcp = format!("tcp:127.0.0.1:{}", cluster.port).parse().unwrap();
-    let view = samehost_login::log_in(Protocol::Postgres, &over_tcp, &credentials, PATIENCE).unwrap();
+    let expected = Expected::of_service(Protocol::Postgres);
+    let view =
+        samehost_login::log_in(Protocol::Postgres, &over_tcp, &credentials, &expected, PATIENCE).unwrap();
     assert!(view.tls.as_deref().unwrap().starts_with("TLSv1"), "{view:?}");
     assert_eq!(view.transport, Some("tcp"));
     cluster.lock_socket();
@@ -204,8 +209,14 @@ fn the_verb_answers_in_one_json_object_and_tells_what_it_may_not() {
         stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
         let _ = std::io::Read::read(&mut stream, &mut [0; 100]);
     });
-    let strange = answer(verb(), &request(own, &format!("tcp:127.0.0.1:{port}")));
-    assert_eq!(strange["kind"], "protocol", "{strange}");
+    let www_data = www_data();
+    let strange = if is_root() {
+        mysql(&www_data, &format!("tcp:127.0.0.1:{port}"), Some("u"), Some("hunter2")).unwrap_err()
+    } else {
+        let ourselves = As { uid: own, gid: rustix::process::getegid().as_raw(), ..As::default() };
+        mysql(&ourselves, &format!("tcp:127.0.0.1:{port}"), Some("u"), Some("hunter2")).unwrap_err()
+    };
+    assert_eq!(strange.kind(), LoginErrorKind::Protocol, "{strange}");
     talking.join().unwrap();
     if is_root() {
         let mut unprivileged = Command::new("setpriv");
@@ -213,8 +224,8 @@ fn the_verb_answers_in_one_json_object_and_tells_what_it_may_not() {
         let kept = answer(unprivileged, &request(34, "unix:/nowhere/m.sock"));
         assert_eq!(kept["kind"], "become", "{kept}");
         assert!(kept["message"].as_str().unwrap().contains("run this as root"), "{kept}");
-        for answer in [&lost, &strange, &kept] {
-            assert!(!answer.to_string().contains("hunter2"), "{answer}");
+        for answer in [lost.to_string(), strange.to_string(), kept.to_string()] {
+            assert!(!answer.contains("hunter2"), "{answer}");
         }
     }
     let wrong = crate::support::Ended::of(&verb().stdin(Stdio::null()).output().unwrap());

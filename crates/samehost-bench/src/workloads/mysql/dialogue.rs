@@ -3,11 +3,13 @@
 
 use samehost_login::mysql;
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
+use samehost_model::Protocol;
 use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::BenchError;
 use crate::workloads::PATIENCE;
+use crate::workloads::expected::expected;
 
 pub(super) use samehost_login::mysql::{QUERY, Reply};
 
@@ -24,6 +26,7 @@ impl Dialogue {
             user: &address.user,
             password: &address.password,
             database: address.database.as_deref(),
+            expected: expected(Protocol::Mysql),
         };
         Ok(Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, PATIENCE)?))
     }

@@ -7,7 +7,7 @@ use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use samehost_login::Refused;
 use samehost_login::postgres::{Account, LoggedIn, Row, SslMode, unsaid};
-use samehost_model::Endpoint;
+use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
 use super::address::Address;
@@ -16,6 +16,7 @@ use crate::BenchError;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::fixtures::POSTGRES_ROLE;
 use crate::workloads::PATIENCE;
+use crate::workloads::expected::expected;
 
 /// One connection, let in and on its database.
 pub(super) struct Dialogue(LoggedIn);
@@ -45,6 +46,7 @@ impl Dialogue {
             database: &address.database,
             sslmode: address.sslmode,
             read_only,
+            expected: expected(Protocol::Postgres),
         };
         Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, PATIENCE)?))
     }

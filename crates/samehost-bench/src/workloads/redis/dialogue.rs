@@ -3,12 +3,13 @@
 
 use samehost_login::redis;
 use samehost_login::redis::resp::Reply;
-use samehost_model::Endpoint;
+use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::BenchError;
 use crate::workloads::PATIENCE;
+use crate::workloads::expected::expected;
 
 pub(super) use samehost_login::redis::Identity;
 
@@ -22,6 +23,7 @@ impl Dialogue {
             user: address.user.as_deref(),
             password: address.password.as_deref(),
             database: address.database,
+            expected: expected(Protocol::Redis),
         };
         Ok(Dialogue(redis::Dialogue::begin(&address.endpoint, &account, PATIENCE)?))
     }

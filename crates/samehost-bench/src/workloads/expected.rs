@@ -1,0 +1,19 @@
+//! Who may be at the other end of a measured login.
+
+use std::sync::OnceLock;
+
+use samehost_login::Expected;
+use samehost_model::Protocol;
+
+/// Who may be at the other end to get a password: a private server of ours, or one that runs as such servers do.
+pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
+    static MYSQL: OnceLock<Expected> = OnceLock::new();
+    static POSTGRES: OnceLock<Expected> = OnceLock::new();
+    static REDIS: OnceLock<Expected> = OnceLock::new();
+    let known = match protocol {
+        Protocol::Mysql => &MYSQL,
+        Protocol::Postgres => &POSTGRES,
+        _ => &REDIS,
+    };
+    known.get_or_init(|| Expected::of_service(protocol).or_started_by_us())
+}

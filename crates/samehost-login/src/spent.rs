@@ -1,0 +1,105 @@
+//! Which passwords a server has refused in this run of the program. Servers count refusals and lock accounts or hosts
+//! (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban): what was refused once is not sent again, over whatever
+//! transport and as whomever.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{LazyLock, Mutex};
+
+use samehost_model::{Endpoint, Protocol};
+
+use crate::{Credentials, LoginError, Refused};
+
+/// What became of passwords, by hashes with keys of this process: no password is kept.
+#[derive(Default)]
+struct Tried {
+    keys: RandomState,
+    refused: Mutex<HashSet<u64>>,
+    /// Let in somewhere: a refusal elsewhere is about the account.
+    let_in: Mutex<HashSet<u64>>,
+}
+
+static TRIED: LazyLock<Tried> = LazyLock::new(Tried::default);
+
+fn hash(protocol: Protocol, credentials: &Credentials) -> Option<u64> {
+    let password = credentials.password.as_ref()?.reveal();
+    Some(TRIED.keys.hash_one((protocol.name(), credentials.user.as_deref(), password)))
+}
+
+/// Refuses a login whose password was refused before.
+pub(crate) fn look(
+    protocol: Protocol,
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+) -> Result<(), LoginError> {
+    let known = hash(protocol, credentials);
+    let is_known = known.is_some_and(|known| TRIED.refused.lock().is_ok_and(|all| all.contains(&known)));
+    if !is_known {
+        return Ok(());
+    }
+    let user = credentials.user.as_deref().unwrap_or_default().escape_debug().to_string();
+    Err(LoginError::from(Box::new(Refused {
+        protocol,
+        endpoint: endpoint.to_string(),
+        what: format!("the login of `{user}`"),
+        code: None,
+        answer: "not tried, for this password was refused a moment ago, and servers count refusals".into(),
+        try_next: "put the password right first".into(),
+        may_need_tls: false,
+        by_password: true,
+    })))
+}
+
+/// Remembers what became of a login.
+pub(crate) fn note(protocol: Protocol, credentials: &Credentials, error: Option<&LoginError>) {
+    let Some(hash) = hash(protocol, credentials) else { return };
+    let (Ok(mut refused), Ok(mut let_in)) = (TRIED.refused.lock(), TRIED.let_in.lock()) else { return };
+    match error {
+        None => {
+            let_in.insert(hash);
+        }
+        // One that may be about TLS says nothing of the password yet.
+        Some(LoginError::Refused(why)) if why.by_password && !why.may_need_tls && !let_in.contains(&hash) => {
+            refused.insert(hash);
+        }
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::Secret;
+
+    use super::*;
+
+    fn refused(may_need_tls: bool) -> LoginError {
+        LoginError::from(Box::new(Refused {
+            protocol: Protocol::Mysql,
+            endpoint: "unix:/s".into(),
+            what: "the login".into(),
+            code: Some("1045".into()),
+            answer: "no".into(),
+            try_next: String::new(),
+            may_need_tls,
+            by_password: true,
+        }))
+    }
+
+    #[test]
+    fn a_refused_password_is_not_sent_again_and_one_that_was_right_is() {
+        let endpoint = "tcp:127.0.0.1:1".parse().unwrap();
+        let of =
+            |password: &str| Credentials { password: Some(Secret::new(password)), ..Credentials::default() };
+        let may = |password: &str| look(Protocol::Mysql, &endpoint, &of(password)).is_ok();
+        note(Protocol::Mysql, &of("wrong"), Some(&refused(true)));
+        assert!(may("wrong"), "it may be the lack of TLS");
+        note(Protocol::Mysql, &of("wrong"), Some(&refused(false)));
+        assert!(!may("wrong") && may("another"));
+        assert!(look(Protocol::Redis, &endpoint, &of("wrong")).is_ok(), "another kind of server");
+        let said = look(Protocol::Mysql, &endpoint, &of("wrong")).unwrap_err().to_string();
+        assert!(said.contains("servers count refusals") && !said.contains("wrong"), "{said}");
+        note(Protocol::Mysql, &of("right"), None);
+        note(Protocol::Mysql, &of("right"), Some(&refused(false)));
+        assert!(may("right"), "the account is the matter, not the password");
+    }
+}

@@ -1,0 +1,275 @@
+//! Ties a connection to who is expected at its other end, before a secret goes over it: the creator of the listener for
+//! Unix sockets, the holders of the socket that accepted this very connection for both families. Sends nothing.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use samehost_system::identity::{Namespaces, stat_field};
+use samehost_system::peer::{self, Accepted, Peer};
+use samehost_system::{Identity, open, start_time};
+
+use crate::expected::Known;
+use crate::{Expected, LoginError, Untied, UntiedClass};
+
+/// How long to wait between two looks at whether a connection was accepted.
+const MOMENT: Duration = Duration::from_millis(2);
+/// The most generations that a process is followed up.
+const GENERATIONS: usize = 16;
+
+/// Why a connection is not tied yet.
+enum NotTied {
+    /// Nobody has accepted it.
+    Waiting,
+    /// It will not be.
+    Never(Untied),
+}
+
+/// Ties a connected socket. `network` is the network namespace that it belongs to, none for our own; `endpoint` is for
+/// the words of errors.
+///
+/// # Errors
+/// [`LoginError::Untied`] when somebody else is there; that the connection broke, or nobody accepted it until the
+/// deadline.
+pub(crate) fn tie(
+    socket: impl AsFd,
+    network: Option<&File>,
+    expected: &Expected,
+    endpoint: &str,
+    deadline: Instant,
+) -> Result<(), LoginError> {
+    if expected.needs_none {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let refused = |untied: Untied| LoginError::Untied(Box::new(untied.at(endpoint)));
+    if let Some(untied) = &expected.nobody
+        && expected.is_nobody()
+    {
+        return Err(refused(untied.as_ref().clone()));
+    }
+    loop {
+        match attempt(&socket, network, expected) {
+            Ok(()) => return Ok(()),
+            Err(NotTied::Never(untied)) => return Err(refused(untied)),
+            Err(NotTied::Waiting) => {}
+        }
+        if has_hung_up(&socket) {
+            return Err(LoginError::Lost {
+                endpoint: endpoint.to_owned(),
+                reason: "it closed the connection without an answer".into(),
+                code: None,
+            });
+        }
+        if samehost_system::interrupt::is_requested() {
+            return Err(LoginError::interrupted(endpoint));
+        }
+        if Instant::now() >= deadline {
+            return Err(LoginError::TimedOut { endpoint: endpoint.to_owned(), after: begun.elapsed() });
+        }
+        std::thread::sleep(MOMENT);
+    }
+}
+
+fn has_hung_up(socket: &impl AsFd) -> bool {
+    let mut all = [PollFd::new(socket, PollFlags::RDHUP)];
+    let _ = poll(&mut all, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    all[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> Result<(), NotTied> {
+    let unseen = |reason: String| NotTied::Never(Untied::new(UntiedClass::Unseen).with(reason));
+    let found = Peer::of(socket.as_fd(), network)
+        .map_err(|error| unseen(format!("the kernel does not list its sockets: {error}")))?;
+    let creator = found.creator.and_then(|creator| {
+        let identity = Identity::of(creator.pid)?;
+        // Numbers are used again: who has it now must be who the kernel wrote down, or what root became since.
+        (identity.uid == creator.uid || creator.uid == 0).then_some(identity)
+    });
+    // What systemd listens for, another accepts: the one who does decides.
+    let creator = creator.filter(|identity| identity.pid != 1);
+    if let Some(identity) = &creator
+        && judge(identity, expected).is_ok()
+    {
+        return Ok(());
+    }
+    match found.accepted {
+        Some(accepted) => held(accepted, expected),
+        None if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
+        None => match (creator, found.creator) {
+            (Some(identity), _) => Err(NotTied::Never(denied(&identity, expected))),
+            // Its creator is gone, or is the system's manager: who accepts it will tell.
+            _ => Err(NotTied::Waiting),
+        },
+    }
+}
+
+/// Whether those who hold the socket that was accepted are all expected.
+fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
+    if quickly(accepted, expected) {
+        return Ok(());
+    }
+    let holders = peer::holders(accepted.inode);
+    let mut fitting = Vec::new();
+    for pid in &holders.pids {
+        // One that ended meanwhile holds nothing any more, and one that has its number now holds it itself or not at all.
+        let Some(identity) = Identity::of(*pid) else { continue };
+        if peer::holder_among(&[*pid], accepted.inode).is_none() || !identity.is_still_there() {
+            continue;
+        }
+        judge(&identity, expected).map_err(NotTied::Never)?;
+        if accepted.uid.is_some_and(|uid| uid != 0 && uid != identity.uid) {
+            return Err(NotTied::Never(denied(&identity, expected)));
+        }
+        fitting.push(Known::from(&identity));
+    }
+    if !fitting.is_empty() {
+        remember(expected, &fitting);
+        return Ok(());
+    }
+    match accepted.uid {
+        // Whoever may not look at others has the kernel's word on the user alone.
+        Some(uid) if holders.some_hidden && fits_account(uid, expected) => Ok(()),
+        Some(uid) if holders.some_hidden => {
+            Err(NotTied::Never(Untied::new(UntiedClass::OtherAccount).with(format!("uid {uid}"))))
+        }
+        _ => Err(NotTied::Waiting),
+    }
+}
+
+/// Looks at those first who are known by number: a walk through all processes takes its time.
+fn quickly(accepted: Accepted, expected: &Expected) -> bool {
+    let mut known = expected.processes.clone();
+    if let Ok(tied) = expected.tied.lock() {
+        known.extend(tied.iter().copied());
+    }
+    known.retain(|one| start_time(one.pid) == Some(one.start));
+    known.iter().any(|one| {
+        let mut pids = vec![one.pid];
+        pids.extend(peer::children(one.pid));
+        let holder = peer::holder_among(&pids, accepted.inode).and_then(Identity::of);
+        holder.is_some_and(|identity| {
+            judge(&identity, expected).is_ok()
+                && accepted.uid.is_none_or(|uid| uid == 0 || uid == identity.uid || uid == one.uid)
+                && peer::holder_among(&[identity.pid], accepted.inode).is_some()
+                && identity.is_still_there()
+        })
+    })
+}
+
+fn remember(expected: &Expected, fitting: &[Known]) {
+    if let Ok(mut tied) = expected.tied.lock() {
+        // A server's workers come and go; their parent stays.
+        let parents = fitting.iter().filter_map(|one| Identity::of(parent(one.pid)?)).collect::<Vec<_>>();
+        let parents =
+            parents.iter().filter(|one| one.pid > 1 && judge(one, expected).is_ok()).map(Known::from);
+        *tied = fitting.iter().copied().chain(parents).collect();
+        tied.truncate(8);
+    }
+}
+
+fn fits_account(uid: u32, expected: &Expected) -> bool {
+    expected.accounts.contains(&uid) || expected.processes.iter().any(|known| known.uid == uid)
+}
+
+fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
+    let is_ours = || Identity::of(std::process::id()).is_some_and(|own| descends(identity.pid, &own));
+    let fits = expected.processes.iter().any(|known| is_of(identity, known))
+        || expected.started_by_us && is_ours()
+        || (fits_account_of(identity, expected) || fits_unit(identity, expected))
+            && is_of_this_machine(identity)
+            && runs_trusted_file(identity);
+    if fits { Ok(()) } else { Err(denied(identity, expected)) }
+}
+
+fn fits_account_of(identity: &Identity, expected: &Expected) -> bool {
+    expected.accounts.contains(&identity.uid)
+}
+
+/// Whether a process is that one, or one that it started and that is of the same kind, or the one that started it.
+fn is_of(identity: &Identity, known: &Known) -> bool {
+    if (identity.pid, identity.start) == (known.pid, known.start) {
+        return true;
+    }
+    let Some(main) = Identity::of(known.pid).filter(|main| main.start == known.start) else { return false };
+    let same_file = || {
+        let file = |one: &Identity| one.executable.as_ref().map(|file| file.file);
+        file(&main).is_some() && file(&main) == file(identity)
+    };
+    let same_kind = main.uid == identity.uid || same_file();
+    same_kind && descends(identity.pid, &main) || same_file() && descends(main.pid, identity)
+}
+
+/// Whether a process was started by another, or by one that it started.
+fn descends(pid: u32, from: &Identity) -> bool {
+    let mut at = pid;
+    for _ in 0..GENERATIONS {
+        match parent(at) {
+            Some(above) if above == from.pid => return from.is_still_there(),
+            Some(above) if above > 1 => at = above,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat_field(pid, 4)?.parse().ok()
+}
+
+/// The system's manager puts what it starts below `system.slice`; a user's own units are below `user.slice`.
+fn fits_unit(identity: &Identity, expected: &Expected) -> bool {
+    if expected.units.is_empty() {
+        return false;
+    }
+    control_groups(identity.pid).lines().any(|line| {
+        let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+        let Some(unit) = path.strip_prefix("/system.slice/") else { return false };
+        // `postgresql@16-main.service` is in a slice of its own: system-postgresql.slice.
+        let unit = unit.split('/').find(|part| part.ends_with(".service")).unwrap_or_default();
+        let name = unit.trim_end_matches(".service").split('@').next().unwrap_or_default();
+        expected.units.iter().any(|expected| expected == name)
+    })
+}
+
+fn control_groups(pid: u32) -> String {
+    let bytes = open::proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether a process is in no container. One that may not be looked at is judged by its user alone.
+fn is_of_this_machine(identity: &Identity) -> bool {
+    let seen = |all: Namespaces| (all.user, all.pid);
+    let is_ours = match (identity.namespaces, Namespaces::of(std::process::id())) {
+        (Some(theirs), Some(ours)) => seen(theirs) == seen(ours),
+        _ => true,
+    };
+    let own = samehost_system::proc::container_of(std::process::id());
+    is_ours && samehost_system::proc::container_of(identity.pid) == own
+}
+
+/// Only who may look at a process sees what it runs.
+fn runs_trusted_file(identity: &Identity) -> bool {
+    identity.executable.is_none() && !rustix::process::geteuid().is_root() || identity.runs_trusted_file()
+}
+
+fn denied(identity: &Identity, expected: &Expected) -> Untied {
+    let class = if !is_of_this_machine(identity) {
+        UntiedClass::Container
+    } else if fits_account_of(identity, expected) && !runs_trusted_file(identity) {
+        UntiedClass::ForeignFile
+    } else if expected.processes.is_empty() {
+        UntiedClass::OtherAccount
+    } else {
+        UntiedClass::OtherProcess
+    };
+    Untied::new(class).with(in_words(identity))
+}
+
+fn in_words(identity: &Identity) -> String {
+    let file = identity.executable.as_ref().map_or_else(String::new, |file| {
+        format!(", {} of uid {}", file.path.display().to_string().escape_debug(), file.owner)
+    });
+    format!("process {}, uid {}{file}", identity.pid, identity.uid)
+}

@@ -1,0 +1,212 @@
+//! Who is at the other end of a connection, in the kernel's words: for a Unix socket who made its listener, for both
+//! families which socket is there, whose, and which processes hold it. It judges nobody.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::socket_domain};
+use samehost_model::scan::Socket;
+
+use crate::diag::Diag;
+use crate::namespaces::{self, Door};
+use crate::proc::descriptors;
+
+/// A process and the user that it was, as the kernel wrote them down when a socket began to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Creator {
+    /// Its number, as it is seen here; 0 for one that is not seen here.
+    pub pid: u32,
+    /// Its effective user.
+    pub uid: u32,
+}
+
+/// The socket at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its inode.
+    pub inode: u64,
+    /// Who accepted it; none where that is not seen.
+    pub uid: Option<u32>,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Who made the listener (`SO_PEERCRED`); none for TCP.
+    pub creator: Option<Creator>,
+    /// The socket there; none as long as nobody has accepted it, and where it is on no network namespace of this
+    /// machine that may be looked at.
+    pub accepted: Option<Accepted>,
+    /// Whether the other end is on this machine at all, accepted or not.
+    pub is_here: bool,
+}
+
+/// The processes that hold a socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// Those that may be looked at, in ascending order.
+    pub pids: Vec<u32>,
+    /// Whether there are processes that may not be looked at.
+    pub some_hidden: bool,
+}
+
+impl Peer {
+    /// The other end of a connected stream socket. `network` is the network namespace that the socket belongs to; none
+    /// for that of this program.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn of(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Self> {
+        if socket_domain(socket)? == AddressFamily::UNIX {
+            unix(socket, network)
+        } else {
+            tcp(socket, network)
+        }
+    }
+}
+
+/// Does something in a namespace; in that of this program where none is given.
+fn within<T: Send>(
+    network: Option<&File>,
+    work: impl FnOnce() -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    match network {
+        Some(network) => namespaces::inside_of(network, work),
+        None => work(),
+    }
+}
+
+fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
+    let credentials = getsockopt(&socket, PeerCredentials)?;
+    let creator = Creator { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
+    let own = fstat(socket)?.st_ino;
+    let there = within(network, || Diag::open()?.unix(own))?.and_then(|socket| socket.peer_inode);
+    // The other end may belong to another network namespace than this one: a path leads out of it.
+    let uid_in = |network| within(network, || Diag::open()?.unix(there.unwrap_or(0))).ok().flatten();
+    let accepted = there.map(|inode| Accepted {
+        inode,
+        uid: uid_in(network).or_else(|| uid_in(None)).and_then(|socket: Socket| socket.uid),
+    });
+    Ok(Peer { creator: Some(creator), accepted, is_here: true })
+}
+
+fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
+    let address = |any: rustix::net::SocketAddrAny| SocketAddr::try_from(any).ok();
+    let here = getsockname(socket).ok().and_then(address);
+    let there = getpeername(socket).ok().flatten().and_then(address);
+    let (Some(here), Some(there)) = (here, there) else {
+        return Ok(Peer { is_here: true, ..Peer::default() });
+    };
+    let find = || Diag::open()?.tcp(there, here);
+    let mut found = within(network, find)?;
+    // An address that is no loopback one may be another namespace's: a container's. Two that claim it prove nothing.
+    if found.is_none() && !there.ip().to_canonical().is_loopback() {
+        let mut elsewhere = other_doors().into_iter().filter_map(|door| door.inside(find).ok().flatten());
+        found = elsewhere.next();
+        if elsewhere.next().is_some() {
+            found = None;
+        }
+    }
+    let accepted = found.as_ref().filter(|socket| socket.inode != 0);
+    Ok(Peer {
+        creator: None,
+        accepted: accepted.map(|socket| Accepted { inode: socket.inode, uid: socket.uid }),
+        is_here: found.is_some(),
+    })
+}
+
+fn other_doors() -> Vec<Door> {
+    let Some(found) = walk(None) else { return Vec::new() };
+    namespaces::others(namespaces::own_inode(), &found.namespaces)
+}
+
+/// All processes, or these.
+fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = openat(CWD, c"/proc", flags, Mode::empty()).ok()?;
+    let all = match pids {
+        Some(pids) => pids.to_vec(),
+        None => descriptors::pids(proc.as_fd()).ok()?,
+    };
+    Some(descriptors::walk(proc.as_fd(), &all))
+}
+
+/// Which processes hold the socket of this inode.
+#[must_use]
+pub fn holders(inode: u64) -> Holders {
+    let Some(found) = walk(None) else { return Holders { pids: Vec::new(), some_hidden: true } };
+    Holders { pids: found.holders_of(inode).collect(), some_hidden: found.refused > 0 }
+}
+
+/// Whether one of these processes holds the socket of this inode: which one.
+#[must_use]
+pub fn holder_among(pids: &[u32], inode: u64) -> Option<u32> {
+    walk(Some(pids))?.holders_of(inode).next()
+}
+
+/// The children of a process, where the kernel lists them.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| {
+        let path = task.path().join("children");
+        crate::open::proc_file(path.to_str()?, 1 << 20).ok()
+    });
+    let numbers = |list: Vec<u8>| {
+        let text = String::from_utf8_lossy(&list).into_owned();
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_tcp_peer_is_found_once_it_is_accepted() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let waiting = Peer::of(client.as_fd(), None).unwrap();
+        assert_eq!((waiting.creator, waiting.accepted, waiting.is_here), (None, None, true));
+        let server = listener.accept().unwrap().0;
+        let accepted = Peer::of(client.as_fd(), None).unwrap().accepted.unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        assert_eq!(accepted, Accepted { inode: fstat(&server).unwrap().st_ino, uid: Some(uid) });
+        let own = std::process::id();
+        assert!(holders(accepted.inode).pids.contains(&own));
+        assert_eq!(holder_among(&[own], accepted.inode), Some(own));
+        assert_eq!(holder_among(&[1], accepted.inode), None);
+    }
+
+    #[test]
+    fn a_unix_peer_is_who_made_the_listener() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let client = UnixStream::connect(&path).unwrap();
+        let own = Creator { pid: std::process::id(), uid: rustix::process::geteuid().as_raw() };
+        let waiting = Peer::of(client.as_fd(), None).unwrap();
+        assert_eq!((waiting.creator, waiting.accepted), (Some(own), None));
+        let server = listener.accept().unwrap().0;
+        let accepted = Peer::of(client.as_fd(), None).unwrap().accepted.unwrap();
+        assert_eq!(accepted, Accepted { inode: fstat(&server).unwrap().st_ino, uid: Some(own.uid) });
+    }
+
+    #[test]
+    fn children_are_listed() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        // A kernel without these lists has none for any process.
+        let has_lists = std::path::Path::new("/proc/thread-self/children").exists();
+        assert_eq!(children(std::process::id()).contains(&child.id()), has_lists);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
