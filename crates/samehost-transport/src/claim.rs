@@ -1,10 +1,11 @@
 //! Taking a path for a listening socket, safely, and giving it back. Removes nothing but a socket that nobody
 //! answers, or the very file that it made.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, lstat, mkdir, open, unlink};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, lstat, mkdir, open, unlink};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::Endpoint;
@@ -79,17 +80,20 @@ impl Claim {
             },
             errno => ListenError::from_errno(endpoint, errno),
         };
-        if let Some((uid, gid)) = options.owner {
-            give(&self.path, uid, gid).map_err(failed)?;
-        }
-        if self.made.st_mode & 0o7777 == options.mode {
+        if options.owner.is_none() && self.made.st_mode & 0o7777 == options.mode {
             return Ok(());
         }
-        // Through a descriptor that is certainly our file, for chmod(2) would follow a link put in its place.
+        // Through a descriptor that is certainly our file, for the path may lead to what was put in its place.
         let held = open(&self.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed)?;
         if !rustix::fs::fstat(&held).is_ok_and(|there| same_file(&there, &self.made)) {
             return Err(failed(Errno::STALE));
+        }
+        if let Some((uid, gid)) = options.owner {
+            give(&held, uid, gid).map_err(failed)?;
+        }
+        if self.made.st_mode & 0o7777 == options.mode {
+            return Ok(());
         }
         use std::os::fd::AsRawFd;
         let through = format!("/proc/self/fd/{}", held.as_raw_fd());
@@ -105,8 +109,18 @@ impl Drop for Claim {
     }
 }
 
-fn give(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
-    chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)
+fn give(held: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
+    chownat(held, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
+}
+
+/// Gives a directory away that was just made: the very one, of which nobody else can have made another meanwhile.
+fn give_directory(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let held = open(path, flags, Mode::empty())?;
+    if rustix::fs::fstat(&held)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::STALE);
+    }
+    give(&held, uid, gid)
 }
 
 /// Makes sure of the directory: there, or created, and not a public one where that is refused.
@@ -135,7 +149,7 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     match mkdir(directory, Mode::RWXU) {
         Ok(()) => match options.owner {
             Some((uid, gid)) => {
-                give(directory, uid, gid).map_err(|errno| ListenError::from_errno(endpoint, errno))
+                give_directory(directory, uid, gid).map_err(|errno| ListenError::from_errno(endpoint, errno))
             }
             None => Ok(()),
         },

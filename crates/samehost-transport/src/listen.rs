@@ -57,7 +57,7 @@ impl ListenOptions {
 
 /// Listens on an endpoint.
 ///
-/// A path is taken safely. A lock file beside it (`PATH.lock`, held as long as the listener lives) decides between
+/// A path is taken safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) decides between
 /// two starters. What already has the path is left alone, unless it is a socket that nobody answers: that one is
 /// removed. To find out, one connection is made to it and closed.
 ///

@@ -1,12 +1,16 @@
 //! A lock file that exists while it is held, decides between two starters, and is removed without a moment in which
-//! two could hold it. Knows nothing of sockets.
+//! two could hold it. It has a name of our own (MySQL and PostgreSQL keep their locks at `PATH.lock`), and a file there
+//! that is not ours is neither written to nor removed. Knows nothing of sockets.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, ftruncate, lstat, open, unlink};
+use rustix::fs::{
+    FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, ftruncate, lstat, open, unlink,
+};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::process::geteuid;
 
 /// The lock, held until dropped.
 #[derive(Debug)]
@@ -24,10 +28,10 @@ pub(crate) enum NotTaken {
     Failed(Errno),
 }
 
-/// `PATH.lock`.
+/// `PATH.samehost-lock`.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".lock");
+    name.push(".samehost-lock");
     name.into()
 }
 
@@ -61,15 +65,41 @@ impl LockFile {
         if !lstat(path).is_ok_and(|there| same_file(&there, &locked)) {
             return Ok(None);
         }
+        if !is_ours(&fd, &locked) {
+            return Err(NotTaken::Failed(Errno::EXIST));
+        }
         let _ = ftruncate(&fd, 0);
         let _ = pwrite(&fd, format!("{}\n", std::process::id()).as_bytes(), 0);
         Ok(Some(LockFile { path: path.to_owned(), fd }))
     }
 }
 
+/// Makes the file, or opens the one that is there: a regular one, without waiting for anybody.
 fn open_lock(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    retry_on_intr(|| open(path, flags, Mode::RUSR | Mode::WUSR))
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    loop {
+        let make = flags | OFlags::CREATE | OFlags::EXCL;
+        match retry_on_intr(|| open(path, make, Mode::RUSR | Mode::WUSR)) {
+            Err(Errno::EXIST) => {}
+            other => return other,
+        }
+        match retry_on_intr(|| open(path, flags, Mode::empty())) {
+            // Its holder removed it in between.
+            Err(Errno::NOENT) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whether a file is a lock of ours: made by this user, regular, with one name, and holding nothing but a process number.
+fn is_ours(fd: &OwnedFd, stat: &Stat) -> bool {
+    let mut text = [0; 16];
+    let length = pread(fd, &mut text, 0).unwrap_or(0);
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_uid == geteuid().as_raw()
+        && stat.st_nlink == 1
+        && stat.st_size < text.len() as i64
+        && text[..length].iter().all(|byte| byte.is_ascii_digit() || *byte == b'\n')
 }
 
 fn holder(fd: &OwnedFd) -> Option<u32> {
@@ -140,6 +170,23 @@ mod tests {
         });
         assert!(taken.into_inner() > 0);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.lock");
+        for text in ["M4711\n", "a file of somebody's, longer than a number", "4711\n"] {
+            std::fs::write(&path, text).unwrap();
+            let taken = LockFile::take(&path);
+            // One with a number alone is what a starter of ours that was killed leaves.
+            assert_eq!(taken.is_ok(), text == "4711\n", "{text}");
+            assert!(taken.is_ok() || std::fs::read_to_string(&path).unwrap() == text);
+        }
+        std::fs::write(&path, "").unwrap();
+        std::fs::hard_link(&path, directory.path().join("other")).unwrap();
+        assert!(matches!(LockFile::take(&path), Err(NotTaken::Failed(Errno::EXIST))));
+        assert!(path.exists());
     }
 
     #[test]

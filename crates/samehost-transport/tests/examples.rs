@@ -114,7 +114,7 @@ fn of_many_processes_exactly_one_gets_the_socket_also_after_a_crash() {
         assert_eq!(running.iter().filter(|(_, at)| at.is_some()).count(), 1);
         connect(&endpoint, &ConnectOptions::default()).unwrap();
         drop(running); // Killed: socket file and lock file stay behind, and are in nobody's way.
-        assert!(place.path("x.sock").exists() && place.path("x.sock.lock").exists());
+        assert!(place.path("x.sock").exists() && place.path("x.sock.samehost-lock").exists());
         let error = connect(&endpoint, &ConnectOptions::default()).unwrap_err();
         assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     }

@@ -44,7 +44,10 @@ fn what_is_no_socket_stays() {
         let ListenError::Occupied { found, .. } = error else { panic!("{error}") };
         assert_eq!(found, what);
         assert_eq!(place.path(name).symlink_metadata().unwrap().ino(), before);
-        assert!(!place.path(&format!("{name}.lock")).exists(), "a failed start leaves no lock behind");
+        assert!(
+            !place.path(&format!("{name}.samehost-lock")).exists(),
+            "a failed start leaves no lock behind"
+        );
     }
     assert_eq!(std::fs::read_to_string(place.path("file")).unwrap(), "precious");
     assert!(place.path("stale").exists());
@@ -118,7 +121,7 @@ fn of_many_starters_exactly_one_wins_every_time() {
         }
         connect(&endpoint, &ConnectOptions::default()).unwrap();
         drop(listeners);
-        assert!(!place.path("x.sock").exists() && !place.path("x.sock.lock").exists());
+        assert!(!place.path("x.sock").exists() && !place.path("x.sock.samehost-lock").exists());
     }
 }
 
@@ -126,7 +129,7 @@ fn of_many_starters_exactly_one_wins_every_time() {
 fn a_dropped_listener_takes_its_file_and_its_lock_away() {
     let place = Place::new();
     let listener = listen(&place.unix("x.sock"), &plain()).unwrap();
-    assert!(place.path("x.sock").exists() && place.path("x.sock.lock").exists());
+    assert!(place.path("x.sock").exists() && place.path("x.sock.samehost-lock").exists());
     drop(listener);
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), 0);
 }
@@ -148,7 +151,7 @@ fn the_mode_is_the_one_asked_for_whatever_the_umask() {
         let endpoint = place.unix(&format!("{asked:o}.sock"));
         let _listener = listen(&endpoint, &ListenOptions { mode: asked, ..plain() }).unwrap();
         assert_eq!(mode(endpoint.path().unwrap()), asked);
-        assert_eq!(mode(&place.path(&format!("{asked:o}.sock.lock"))), 0o600);
+        assert_eq!(mode(&place.path(&format!("{asked:o}.sock.samehost-lock"))), 0o600);
     }
     let _listener = listen(&place.unix("default.sock"), &plain()).unwrap();
     assert_eq!(mode(&place.path("default.sock")), 0o600);
@@ -213,7 +216,7 @@ fn services_stay_out_of_tmp_also_through_a_link() {
 #[test]
 fn a_foreign_lock_file_is_told() {
     let place = Place::new();
-    std::fs::create_dir(place.path("x.sock.lock")).unwrap();
+    std::fs::create_dir(place.path("x.sock.samehost-lock")).unwrap();
     let error = refused(&place.unix("x.sock"));
     assert!(matches!(error, ListenError::Lock { .. }), "{error}");
 }

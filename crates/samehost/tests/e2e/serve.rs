@@ -30,7 +30,7 @@ fn echoes_on_both_transports_and_cleans_up_after_itself() {
         server.signal(Signal::TERM);
         assert_eq!(server.wait(), 0, "{model}");
         assert!(!path.exists(), "{model}: the socket file goes with the server");
-        assert!(!home.path("echo.sock.lock").exists(), "{model}");
+        assert!(!home.path("echo.sock.samehost-lock").exists(), "{model}");
     }
 }
 
