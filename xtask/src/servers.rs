@@ -35,6 +35,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
     Needed { program: "nginx", package: "nginx-light", why: "is the proxy that is measured" },
+    Needed { program: "apache2", package: "apache2", why: "uses a port that switch must not take away" },
     Needed { program: "thin", package: "thin", why: "stands behind nginx in the proxy workload" },
     Needed { program: "puma", package: "puma", why: "stands behind nginx in the proxy workload" },
     Needed { program: "gunicorn", package: "gunicorn", why: "stands behind nginx in the proxy workload" },

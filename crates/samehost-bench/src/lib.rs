@@ -26,4 +26,4 @@ pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};
 pub use profile::CallGraph;
 pub use request::{Benched, Recorder, Request};
-pub use workloads::page_status;
+pub use workloads::PageLook;

@@ -8,7 +8,7 @@ use samehost_transport::{ConnectError, Observed};
 
 use crate::guard::guard;
 use crate::link::{Link, plain};
-use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, spent, user};
+use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, rights, spent, user};
 
 /// What the server, and the kernel, say of a connection that was let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct View {
     pub inode: u64,
     /// Protocol version and cipher, where TLS is in use.
     pub tls: Option<String>,
+    /// What the account may do, line by line; empty where the server does not tell.
+    pub rights: Vec<String>,
 }
 
 /// A connection that nobody has spoken over yet.
@@ -170,6 +172,7 @@ fn mysql(
     let mut dialogue = mysql::Dialogue::over(link, endpoint, &account)?;
     let mut seen = dialogue.seen()?;
     seen.connection_type = dialogue.connection_type()?;
+    let rights = rights::of_mysql(&mut dialogue)?;
     let connection_type = seen.connection_type.as_ref();
     let connection_type = connection_type.map(|kind| format!(", CONNECTION_TYPE {kind}")).unwrap_or_default();
     let view = View {
@@ -177,6 +180,7 @@ fn mysql(
         says: format!("USER() {seen}{connection_type}"),
         transport: seen.transport(),
         tls: dialogue.link().cipher(),
+        rights,
         ..View::default()
     };
     // It was let in and has answered: how the end is taken does not matter.
@@ -210,8 +214,10 @@ fn postgres(
         ),
         Err(error) => return Err(error),
     };
+    // A server that hides how it sees the connection is no PostgreSQL that would tell more.
+    let rights = if transport.is_some() { rights::of_postgres(&mut logged_in) } else { Vec::new() };
     let tls = logged_in.link.cipher();
-    let view = View { version: logged_in.version.clone(), says, transport, tls, ..View::default() };
+    let view = View { version: logged_in.version.clone(), says, transport, tls, rights, ..View::default() };
     let _ = logged_in.end();
     Ok(view)
 }
@@ -246,12 +252,14 @@ fn redis(
     let mut dialogue = redis::Dialogue::over(link, &account)?;
     let seen = dialogue.seen()?;
     let version = dialogue.identity()?.version;
+    let rights = rights::of_redis(&mut dialogue)?;
     let tls = dialogue.link().cipher();
     let says = match &seen {
         Some(seen) => seen.to_string(),
         None => "the user may not ask for CLIENT INFO or CLIENT LIST".into(),
     };
-    Ok(View { version, says, transport: seen.and_then(|seen| seen.transport()), tls, ..View::default() })
+    let transport = seen.and_then(|seen| seen.transport());
+    Ok(View { version, says, transport, tls, rights, ..View::default() })
 }
 
 fn memcached(mut link: Link) -> Result<View, LoginError> {

@@ -108,6 +108,8 @@ pub struct SwitchReport {
     pub hops: Vec<SwitchHop>,
     /// What would be done or was done, in order.
     pub steps: Vec<SwitchStep>,
+    /// What is left for `--finish`, since somebody still uses what it would take away.
+    pub later: Vec<SwitchStep>,
     /// What is in the way, or to know.
     pub obstacles: Vec<SwitchObstacle>,
     /// What else to know.
@@ -120,4 +122,6 @@ pub struct SwitchReport {
     pub proofs: Vec<String>,
     /// Who still uses TCP afterwards.
     pub still_tcp: Vec<String>,
+    /// Until when it takes itself back unless it is confirmed, RFC 3339, UTC.
+    pub confirm_until: Option<String>,
 }

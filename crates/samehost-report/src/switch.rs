@@ -21,7 +21,20 @@ impl Terminal {
         page.section(report.hops.iter().flat_map(|hop| moved(hop, columns)).collect());
         if matches!(report.outcome, SwitchOutcome::Planned | SwitchOutcome::Declined) {
             for (index, step) in report.steps.iter().enumerate() {
-                page.section(change(index, report.steps.len(), step, columns));
+                let title = if report.steps.len() > 1 {
+                    format!("{}. {}", index + 1, step.title)
+                } else {
+                    "The change".to_owned()
+                };
+                page.section(change(title, step, columns));
+            }
+        }
+        if matches!(
+            report.outcome,
+            SwitchOutcome::Planned | SwitchOutcome::Declined | SwitchOutcome::Committed
+        ) {
+            for step in &report.later {
+                page.section(change(format!("Later: {}", step.title), step, columns));
             }
         }
         let obstacles = report.obstacles.iter().flat_map(|obstacle| in_the_way(obstacle, columns)).collect();
@@ -29,7 +42,9 @@ impl Terminal {
         page.section(bullets("Proof", &report.proofs, columns));
         page.section(bullets("Still over TCP", &report.still_tcp, columns));
         page.section(bullets("Notes", &report.notes, columns));
-        page.section(next(report).map_or(Vec::new(), |next| wrap_spans(&[Span::plain(next)], columns)));
+        page.section(
+            next(report).iter().flat_map(|next| wrap_spans(&[Span::plain(next)], columns)).collect(),
+        );
         self.print(&page, out)
     }
 }
@@ -78,8 +93,7 @@ fn moved(hop: &SwitchHop, columns: usize) -> Vec<Line> {
     lines
 }
 
-fn change(index: usize, of: usize, step: &SwitchStep, columns: usize) -> Vec<Line> {
-    let title = if of > 1 { format!("{}. {}", index + 1, step.title) } else { "The change".to_owned() };
+fn change(title: String, step: &SwitchStep, columns: usize) -> Vec<Line> {
     let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, title)])];
     for file in &step.files {
         lines.extend(diff(file, columns));
@@ -136,9 +150,15 @@ fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
 }
 
 /// What the user may do next.
-fn next(report: &SwitchReport) -> Option<String> {
-    match (report.outcome, &report.id) {
-        (SwitchOutcome::Committed, Some(id)) => Some(format!("To put it back: samehost switch --undo {id}")),
-        _ => None,
+fn next(report: &SwitchReport) -> Vec<String> {
+    let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
+    let mut next = Vec::new();
+    if let Some(until) = &report.confirm_until {
+        next.push(format!("It takes itself back at {until}. To keep it: samehost switch --confirm {id}"));
     }
+    if !report.later.is_empty() {
+        next.push(format!("When nobody uses the old address any more: samehost switch --finish {id}"));
+    }
+    next.push(format!("To put it back: samehost switch --undo {id}"));
+    next
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use samehost_model::scan::Scan;
-use samehost_model::switch::{SwitchOutcome, SwitchReport};
+use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::{ConnectOptions, connect};
 
-use crate::plan::{Plan, PlannedStage, Wish, shown};
-use crate::preflight::{obstacle, try_hop};
+use crate::plan::{Plan, PlannedStage, Wish, keep, listen, shown};
+use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::reload::{reload, run};
 use crate::transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
@@ -26,8 +26,10 @@ pub struct Around<'a> {
     pub store: &'a Store,
     /// The user's words, without secrets.
     pub command: String,
-    /// Asks whether a page of the site is served as before, where the user named one.
-    pub page: Option<&'a dyn Fn() -> Result<String, String>>,
+    /// A page of the site, where the user named one.
+    pub page: Option<&'a dyn Page>,
+    /// How the switch is to be confirmed, where it is.
+    pub confirm: Option<Confirm<'a>>,
     /// Whether the user wants it stopped.
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Told what is being done.
@@ -36,22 +38,67 @@ pub struct Around<'a> {
     pub scan: &'a dyn Fn() -> Option<Scan>,
 }
 
+/// A page that an application serves.
+pub trait Page {
+    /// Asks for it, and keeps what the answer is like; that in words.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn remember(&self) -> Result<String, String>;
+
+    /// Asks for it again, and holds the answer against what was kept; that in words.
+    ///
+    /// # Errors
+    /// Why there is no answer, or how it differs.
+    fn compare(&self) -> Result<String, String>;
+}
+
+/// A switch that takes itself back unless somebody confirms it.
+pub struct Confirm<'a> {
+    /// How long it waits.
+    pub within: Duration,
+    /// What whoever watches over it has to know.
+    pub note: &'a dyn Fn() -> Vec<u8>,
+}
+
 /// Carries a plan out.
 ///
 /// # Errors
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
 pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<SwitchReport, TransactionError> {
+    loop {
+        let (report, heard) = attempt(&mut plan, wish, around)?;
+        match heard {
+            // Put back because of the last stages alone: without them it is made anew.
+            Some((at, reasons)) if at > 0 && report.outcome == SwitchOutcome::RolledBack => {
+                plan.hold_back(at, reasons);
+            }
+            _ => return Ok(report),
+        }
+    }
+}
+
+/// The stage before which somebody was heard who should not be, and who.
+type Heard = Option<(usize, Vec<SwitchObstacle>)>;
+
+fn attempt(
+    plan: &mut Plan,
+    wish: &Wish,
+    around: &Around<'_>,
+) -> Result<(SwitchReport, Heard), TransactionError> {
     let mut report = plan.report(wish);
-    let mut transaction = Transaction::begin(around.store, &intent(&plan, &report, around))?;
+    let mut transaction = Transaction::begin(around.store, &intent(plan, &report, around))?;
     report.id = Some(transaction.id().to_owned());
-    let done = proceed(&mut plan, &mut transaction, around);
+    let mut heard = None;
+    let done = proceed(plan, wish, &mut transaction, around, &mut heard);
     match done {
-        Ok(proofs) => {
+        Ok((proofs, until)) => {
             transaction.commit()?;
+            report.confirm_until = until;
             report.outcome = SwitchOutcome::Committed;
             report.proofs = proofs;
             report.hops = plan.report(wish).hops;
-            report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(&plan, &scan));
+            report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
         }
         Err(reason) => {
             (around.telling)(&format!("{reason}: everything is put back"));
@@ -62,7 +109,7 @@ pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<Swi
             report.obstacles.clone_from(&plan.obstacles);
         }
     }
-    Ok(report)
+    Ok((report, heard))
 }
 
 fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
@@ -111,13 +158,27 @@ pub fn left(back: &RolledBack) -> Vec<String> {
 /// Every stage, then the proof. An error is the reason to put everything back.
 fn proceed(
     plan: &mut Plan,
+    wish: &Wish,
     transaction: &mut Transaction,
     around: &Around<'_>,
-) -> Result<Vec<String>, String> {
-    let page_before = around.page.map(|page| page());
+    heard: &mut Heard,
+) -> Result<(Vec<String>, Option<String>), String> {
+    let words = |error: TransactionError| error.to_string();
+    keep(plan, around.store, transaction.id()).map_err(words)?;
+    let page_before = around.page.map(Page::remember);
     for index in 0..plan.stages.len() {
         let stage = plan.stages[index].clone();
         not_interrupted(around)?;
+        if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
+            (around.telling)("waiting until nobody speaks to the old place any more");
+            let reasons = listen(&stage, &plan.hops, wish.observe, around.scan, around.is_interrupted);
+            if let Some(first) = reasons.first() {
+                let reason = first.found.clone();
+                *heard = Some((index, reasons));
+                return Err(reason);
+            }
+            not_interrupted(around)?;
+        }
         (around.telling)(stage.title);
         transaction.write(index).map_err(|error| error.to_string())?;
         for words in &stage.checks {
@@ -140,28 +201,33 @@ fn proceed(
     }
     let mut proofs = log_in(plan, around, false)?;
     if let (Some(page), Some(before)) = (around.page, page_before) {
-        let after = page();
-        match (before, after) {
-            (Ok(before), Ok(after)) if before == after => {
-                proofs.push(format!("the page answers as before: {after}"));
-            }
-            (Ok(before), Ok(after)) => {
-                return Err(format!("the page answered {before} before, and {after} now"));
-            }
-            (Ok(before), Err(error)) => {
-                return Err(format!("the page answered {before} before, and now: {error}"));
-            }
-            (Err(_), Ok(after)) => {
-                proofs.push(format!("the page, which did not answer before: {after}"));
-            }
-            (Err(before), Err(_)) => {
-                proofs.push(format!("the page did not answer before, and does not now: {before}"));
-            }
-        }
+        proofs.push(held(page, before)?);
     }
     not_interrupted(around)?;
-    transaction.verified().map_err(|error| error.to_string())?;
-    Ok(proofs)
+    let until = around.confirm.as_ref().map(|confirm| {
+        let within = jiff::SignedDuration::try_from(confirm.within).unwrap_or(jiff::SignedDuration::MAX);
+        let until = jiff::Timestamp::now().checked_add(within).unwrap_or(jiff::Timestamp::MAX);
+        until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    });
+    if let Some(confirm) = &around.confirm {
+        around.store.note(transaction.id(), "watch", &(confirm.note)()).map_err(words)?;
+    }
+    transaction.verified_until(until.clone()).map_err(words)?;
+    Ok((proofs, until))
+}
+
+/// Holds a page against what it was before; the proof, in words.
+fn held(page: &dyn Page, before: Result<String, String>) -> Result<String, String> {
+    match before {
+        Ok(before) => match page.compare() {
+            Ok(_) => Ok(format!("the page answers as before: {before}")),
+            Err(error) => Err(format!("the page answered {before} before, and now: {error}")),
+        },
+        Err(before) => Ok(match page.remember() {
+            Ok(after) => format!("the page, which did not answer before: {after}"),
+            Err(_) => format!("the page did not answer before, and does not now: {before}"),
+        }),
+    }
 }
 
 fn not_interrupted(around: &Around<'_>) -> Result<(), String> {
@@ -194,7 +260,13 @@ fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<St
             continue;
         }
         match try_hop(hop, around.program) {
-            Ok(login) => {
+            Ok((login, views)) => {
+                // Those that were there before were asked before.
+                if only_new && let Some(fewer) = fewer_rights(hop, &views, around.program) {
+                    let reason = fewer.found.clone();
+                    plan.obstacles.push(fewer);
+                    return Err(reason);
+                }
                 let spoken = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
                 proofs.push(format!("{} {spoken} over {} {login}", hop.setting.name, hop.to));
                 hop.login = Some(login);

@@ -18,12 +18,12 @@ mod reload;
 mod setting;
 mod told;
 
-pub use carry_out::{Around, carry_out, left};
+pub use carry_out::{Around, Confirm, Page, carry_out, left};
 pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
-pub use plan::{Direction, Plan, SubjectError, Wish, clients, configurations, plan};
+pub use plan::{Direction, FinishError, Plan, SubjectError, Wish, clients, configurations, finishing, plan};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;
 pub use reload::{ReloadWords, reload};

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use samehost_login::{As, Credentials, LoginError, LoginErrorKind, log_in_as};
+use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
 
@@ -27,7 +27,10 @@ impl Plan {
                 continue;
             }
             match try_hop(hop, program) {
-                Ok(login) => hop.login = Some(login),
+                Ok((login, views)) => {
+                    hop.login = Some(login);
+                    self.obstacles.extend(fewer_rights(hop, &views, program));
+                }
                 Err(failed) => {
                     let (applicant, error) = *failed;
                     all_in = false;
@@ -51,12 +54,15 @@ impl Plan {
     }
 }
 
+/// What logins showed, in words, and each by itself.
+pub(crate) type Tried = (String, Vec<(Applicant, View)>);
+
 /// Logs in over the new endpoint as each user who will connect; what the server and the kernel say of it.
 ///
 /// # Errors
 /// Who could not log in, and why.
-pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, Box<(Applicant, LoginError)>> {
-    let mut told = Vec::new();
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<(Applicant, LoginError)>> {
+    let (mut told, mut views) = (Vec::new(), Vec::new());
     for applicant in everyone(hop) {
         // Servers count refusals. The present transport comes first: a password that is wrong is sent once, and one that
         // is right resets the count.
@@ -71,8 +77,9 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<String, Box<(Applican
             .map_err(|error| Box::new((applicant.clone(), error)))?;
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
         told.push(format!("as {}: {says}", applicant.name));
+        views.push((applicant, view));
     }
-    Ok(told.join("; "))
+    Ok((told.join("; "), views))
 }
 
 fn everyone(hop: &Hop) -> Vec<Applicant> {
@@ -84,7 +91,7 @@ fn attempt(
     endpoint: &Endpoint,
     applicant: &Applicant,
     program: &Path,
-) -> Result<samehost_login::View, LoginError> {
+) -> Result<View, LoginError> {
     let credentials = Credentials {
         user: hop.setting.user.clone(),
         password: hop.setting.password.clone(),
@@ -100,6 +107,48 @@ fn attempt(
     let owner = hop.setting.file.metadata().ok().map(|found| found.uid());
     let expected = samehost_scan::expected(hop.setting.protocol, owner);
     log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &expected, PATIENCE)
+}
+
+/// What an account may do over the present transport and not over the new one: it is let in, and fails later.
+pub(crate) fn fewer_rights(hop: &Hop, views: &[(Applicant, View)], program: &Path) -> Option<SwitchObstacle> {
+    let (applicant, view) = views.first().filter(|(_, view)| !view.rights.is_empty())?;
+    // One that is not let in at present has nothing to lose.
+    let present = attempt(hop, &hop.setting.endpoint, applicant, program).ok()?;
+    let missing = missing_rights(&present.rights, &view.rights);
+    if missing.is_empty() {
+        return None;
+    }
+    let user = hop.setting.user.as_deref().unwrap_or("USER");
+    let host = if hop.to.path().is_some() { "localhost" } else { "127.0.0.1" };
+    let remedy = match hop.setting.protocol {
+        Protocol::Mysql => {
+            let statements: Vec<String> = missing.iter().map(|line| statement(line, user, host)).collect();
+            format!("As the database's administrator: {}", statements.join("; "))
+        }
+        _ => "Have the server take it for the same account over both".to_owned(),
+    };
+    Some(SwitchObstacle {
+        code: "rights".into(),
+        bars: true,
+        found: format!(
+            "{} ({}): over {} the account is let in, and lacks {}",
+            hop.setting.name,
+            place(&hop.setting.file, hop.setting.line),
+            hop.to,
+            missing.join("; ")
+        ),
+        remedy,
+    })
+}
+
+/// The statement that gives an account what it lacks.
+fn statement(grant: &str, user: &str, host: &str) -> String {
+    let account = format!("'{user}'@'{host}'");
+    match grant.strip_suffix(" WITH GRANT OPTION") {
+        Some(what) => format!("{what} TO {account} WITH GRANT OPTION"),
+        None if grant.starts_with("SET ") => format!("{grant} FOR {account}"),
+        None => format!("{grant} TO {account}"),
+    }
 }
 
 /// Why a login failed, and the one command that helps.

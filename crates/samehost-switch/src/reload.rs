@@ -95,7 +95,7 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
 }
 
 /// Whether systemd is the init system (sd_booted(3)).
-fn systemd_runs() -> bool {
+pub(crate) fn systemd_runs() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 

@@ -30,12 +30,14 @@ impl Plan {
             to: wish.to.name(),
             hops: self.hops.iter().map(hop).collect(),
             steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
+            later: self.later.iter().map(|stage| step(stage, &redactor)).collect(),
             obstacles: self.obstacles.clone(),
             notes,
             outcome,
             id: None,
             proofs: Vec::new(),
             still_tcp: Vec::new(),
+            confirm_until: None,
         }
     }
 }

@@ -19,7 +19,7 @@ use samehost_model::{Endpoint, Placement, RateSpec, Transport};
 pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
 pub use stored::{CompareOptions, HistoryOptions, ReportOptions};
-pub use switch::SwitchOptions;
+pub use switch::{SwitchOptions, WatchSwitchOptions};
 
 use crate::output::OutputOptions;
 
@@ -39,7 +39,6 @@ pub struct Cli {
 const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 4 a switch was put back; 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "parsed once")]
 pub enum Verb {
     /// What TCP on localhost costs on this machine, and what that means (the default)
     Checkup(CheckupOptions),
@@ -83,6 +82,8 @@ pub enum Verb {
     BecomeServer(BecomeServerOptions),
     #[command(hide = true)]
     LogInAs,
+    #[command(hide = true)]
+    WatchSwitch(WatchSwitchOptions),
 }
 
 #[derive(Args, Clone, Debug, Default)]

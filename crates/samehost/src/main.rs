@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Some(Verb::Supervise(options)) => commands::supervise(&options),
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
         Some(Verb::LogInAs) => commands::log_in_as(),
+        Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };
     exit::status(result)
 }

@@ -30,7 +30,7 @@ use crate::engine::Job;
 use crate::fixtures::ServerKind;
 use crate::machine::listener_pids;
 
-pub use http::page_status;
+pub use http::PageLook;
 pub(crate) use noop::job as noop_job;
 
 /// Every workload, in the order in which help lists them.

@@ -1,60 +1,270 @@
-//! FIELD 3: SELinux and AppArmor refuse although modes look right. Reads the domain of both ends; the policy itself is
-//! not judged.
+//! FIELD 3: what confines a client refuses although modes look right: SELinux, AppArmor, the address families that its
+//! unit may use. A login made as its user is not held to any of that, and so decides nothing here. The policy itself is
+//! not judged, but for what is known to allow sockets. Landlock and the filter of a system call cannot be read.
 
-use std::fs;
+use std::path::{Path, PathBuf};
 
-use samehost_model::scan::Weight;
+use samehost_model::scan::{Process, Weight};
+use samehost_system::open;
 
-use super::Finding;
 use super::pair::Pair;
+use super::{Finding, show};
+
+/// The most that is read of a unit's file, in bytes.
+const LONGEST: u64 = 1 << 20;
+/// Where units are, what counts most first.
+const UNITS: &[&str] = &[
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+/// AppArmor profiles that container runtimes give to everything, and that leave Unix sockets alone.
+const OF_CONTAINERS: &[&str] = &[
+    "docker-default",
+    "cri-containerd.apparmor.d",
+    "containers-default",
+    "crio-default",
+    "lxc-",
+    "lxd-",
+    "incus-",
+];
+/// SELinux types that confine nothing of this kind.
+const FREE: &[&str] = &["unconfined_t", "unconfined_service_t", "initrc_t", "kernel_t", "spc_t", "init_t"];
+/// Clients and servers whose sockets the policies that ship let them use, in these directories.
+const ALLOWED: &[(&str, &str, &[&str])] = &[
+    (
+        "httpd_t",
+        "mysqld_t",
+        &["/var/lib/mysql/", "/run/mysqld/", "/var/run/mysqld/", "/run/mariadb/", "/var/run/mariadb/"],
+    ),
+    ("httpd_t", "postgresql_t", &["/run/postgresql/", "/var/run/postgresql/"]),
+];
+
+/// What the kernel and systemd say of both ends.
+#[derive(Clone, Debug, Default)]
+struct Ends<'a> {
+    client: &'a str,
+    /// `/proc/PID/attr/current` of the client and of the server.
+    labels: (String, String),
+    /// Where the socket is.
+    path: Option<PathBuf>,
+    /// Whether the client's unit lets it use Unix sockets; its name, where it does not.
+    forbidden_by: Option<String>,
+    /// Whether SELinux only tells of what it would refuse.
+    permissive: bool,
+}
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
-    let of = |pid: u32| {
-        let label = fs::read_to_string(format!("/proc/{pid}/attr/current")).ok()?;
-        confined(&label)
+    let client = pair.client()?;
+    let label = |pid: u32| {
+        let bytes = open::proc_file(&format!("/proc/{pid}/attr/current"), 4096).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     };
-    let client = pair.client().and_then(|client| Some((client.name.clone(), of(client.pid)?)));
-    let server = pair.server().and_then(|server| Some((server.name.clone(), of(server.pid)?)));
-    let ends: Vec<String> = [client, server]
-        .into_iter()
-        .flatten()
-        .map(|(name, label)| format!("{name} runs as {label}"))
-        .collect();
-    if ends.is_empty() {
+    judge(&Ends {
+        client: &client.name,
+        labels: (label(client.pid), pair.server().map(|server| label(server.pid)).unwrap_or_default()),
+        path: pair.path().or_else(|| pair.known.map(|known| PathBuf::from(known.path))),
+        forbidden_by: forbidding_unit(client),
+        permissive: open::proc_file("/sys/fs/selinux/enforce", 8).is_ok_and(|text| text.starts_with(b"0")),
+    })
+}
+
+fn judge(ends: &Ends<'_>) -> Option<Finding> {
+    let client = ends.client;
+    if let Some(unit) = &ends.forbidden_by {
+        return Some((
+            Weight::Setting,
+            format!(
+                "{client} runs in {unit}, whose RestrictAddressFamilies= has no AF_UNIX: it cannot open any Unix socket"
+            ),
+            format!(
+                "Add it: systemctl edit {unit}, [Service], RestrictAddressFamilies=AF_UNIX; then restart it"
+            ),
+        ));
+    }
+    let path = ends.path.as_deref().map_or_else(|| "its socket".to_owned(), show);
+    if let Some(profile) = profile(&ends.labels.0) {
+        return Some((
+            Weight::Setting,
+            format!(
+                "{client} runs under the AppArmor profile {profile}, which must allow {path}, whatever the modes say; a login from here is not held to it"
+            ),
+            format!(
+                "See that the profile has a line like `{path} rw,`, and give --page URL, which asks through the process itself; afterwards: dmesg | grep apparmor"
+            ),
+        ));
+    }
+    let (kind, server) = (selinux(&ends.labels.0)?, selinux(&ends.labels.1).unwrap_or_default());
+    let is_allowed = |(one, other, folders): &(&str, &str, &[&str])| {
+        let inside = |folder: &&str| ends.path.as_ref().is_some_and(|path| path.starts_with(folder));
+        *one == kind && *other == server && folders.iter().any(inside)
+    };
+    if FREE.contains(&kind) || kind == server || ALLOWED.iter().any(is_allowed) {
         return None;
     }
     Some((
-        Weight::Note,
-        format!("{}: its policy must allow the socket, whatever the modes say", ends.join(", ")),
-        "Try one connection as the client and look for denials: ausearch -m avc -ts recent, or dmesg | grep apparmor".to_owned(),
+        if ends.permissive { Weight::Note } else { Weight::Setting },
+        format!(
+            "{client} runs as SELinux type {kind}, whose policy must allow {path}, whatever the modes say; a login from here is not held to it"
+        ),
+        format!(
+            "See what it allows: sesearch -A -s {kind} -c unix_stream_socket -p connectto; and give --page URL, which asks through the process itself; afterwards: ausearch -m avc -ts recent"
+        ),
     ))
 }
 
-/// The domain, if it confines: an enforced AppArmor profile, or an SELinux type that is not unconfined.
-fn confined(label: &str) -> Option<String> {
+/// The AppArmor profile that is enforced; none where there is none, or one that is known to leave sockets alone.
+fn profile(label: &str) -> Option<&str> {
     let label = label.trim_end_matches(['\0', '\n']).trim();
-    if let Some(profile) = label.strip_suffix(" (enforce)") {
-        return Some(format!("AppArmor profile {profile}"));
+    let stack = label.strip_suffix(" (enforce)").or_else(|| label.strip_suffix(" (mixed)"))?;
+    let confines = |profile: &&str| {
+        let name = profile.rsplit("://").next().unwrap_or(profile);
+        !name.ends_with("unconfined") && !OF_CONTAINERS.iter().any(|known| name.starts_with(known))
+    };
+    stack.split("//&").find(confines)
+}
+
+/// The SELinux type of a label; none of an AppArmor one.
+fn selinux(label: &str) -> Option<&str> {
+    let label = label.trim_end_matches(['\0', '\n']).trim();
+    if label.ends_with(')') { None } else { label.split(':').nth(2) }
+}
+
+/// The unit of a process, where that may use no Unix sockets.
+fn forbidding_unit(client: &Process) -> Option<String> {
+    let unit = client.unit.clone().filter(|unit| client.container.is_none() && !unit.contains('/'))?;
+    let texts = unit_texts(&unit);
+    (!may_use_unix(texts.iter().map(String::as_str))).then_some(unit)
+}
+
+/// A unit's file and its drop-ins, in the order in which systemd takes them.
+fn unit_texts(unit: &str) -> Vec<String> {
+    let template =
+        unit.split_once('@').and_then(|(name, rest)| Some(format!("{name}@.{}", rest.rsplit_once('.')?.1)));
+    let names: Vec<&str> = [Some(unit), template.as_deref()].into_iter().flatten().collect();
+    let read =
+        |path: &Path| open::read(path, LONGEST).ok().map(|text| String::from_utf8_lossy(&text).into_owned());
+    let mut texts: Vec<String> = names
+        .iter()
+        .find_map(|name| UNITS.iter().find_map(|folder| read(&Path::new(folder).join(name))))
+        .into_iter()
+        .collect();
+    let mut parts: Vec<PathBuf> = Vec::new();
+    for folder in names
+        .iter()
+        .flat_map(|name| UNITS.iter().map(move |folder| Path::new(folder).join(format!("{name}.d"))))
+    {
+        for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let is_new = parts.iter().all(|other| other.file_name() != path.file_name());
+            if is_new && path.extension().is_some_and(|extension| extension == "conf") {
+                parts.push(path);
+            }
+        }
     }
-    let kind = label.split(':').nth(2)?;
-    let free = ["unconfined_t", "unconfined_service_t", "initrc_t", "kernel_t"];
-    (!free.contains(&kind)).then(|| format!("SELinux type {kind}"))
+    parts.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
+    texts.extend(parts.iter().filter_map(|path| read(path)));
+    texts
+}
+
+/// Whether units that say this let their processes open Unix sockets (systemd.exec(5), RestrictAddressFamilies=).
+fn may_use_unix<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
+    // The first assignment says whether it is a list of what is allowed or of what is not.
+    let mut list: Option<(bool, bool)> = None;
+    for line in texts.flat_map(str::lines) {
+        let Some((name, value)) = line.split_once('=') else { continue };
+        if name.trim() != "RestrictAddressFamilies" {
+            continue;
+        }
+        let value = value.trim();
+        let (inverted, families) = value.strip_prefix('~').map_or((false, value), |rest| (true, rest));
+        if families.trim().is_empty() && !inverted {
+            list = None;
+            continue;
+        }
+        if families.trim() == "none" {
+            list = Some((true, false));
+            continue;
+        }
+        let has = families.split_whitespace().any(|family| matches!(family, "AF_UNIX" | "AF_LOCAL"));
+        let (allows, holds) = list.unwrap_or((!inverted, false));
+        list = Some((allows, if has { allows != inverted } else { holds }));
+    }
+    list.is_none_or(|(allows, holds)| allows == holds)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::confined;
+    use super::*;
+
+    /// What these labels, as a kernel gave them, say of a socket.
+    fn weight(client: &str, server: &str, path: &str) -> Option<Weight> {
+        let labels = (client.to_owned(), server.to_owned());
+        let ends = Ends { client: "app", labels, path: Some(path.into()), ..Ends::default() };
+        judge(&ends).map(|(weight, ..)| weight)
+    }
 
     #[test]
-    fn only_what_confines_counts() {
-        assert_eq!(confined("unconfined\n"), None);
-        assert_eq!(
-            confined("/usr/sbin/mysqld (enforce)\n").as_deref(),
-            Some("AppArmor profile /usr/sbin/mysqld")
-        );
-        assert_eq!(confined("/usr/sbin/mysqld (complain)\n"), None);
-        assert_eq!(confined("system_u:system_r:httpd_t:s0\0").as_deref(), Some("SELinux type httpd_t"));
-        assert_eq!(confined("unconfined_u:unconfined_r:unconfined_t:s0"), None);
-        assert_eq!(confined(""), None);
+    fn what_confines_is_no_matter_of_the_login_recorded() {
+        let mysql = "/run/mysqld/mysqld.sock";
+        for client in
+            ["php-fpm (enforce)\n", "/usr/sbin/nginx (enforce)\n", "docker-default//&snap.app (enforce)"]
+        {
+            assert_eq!(weight(client, "unconfined\n", mysql), Some(Weight::Setting), "{client}");
+        }
+        for (client, server, path) in [
+            ("system_u:system_r:httpd_t:s0\0", "system_u:system_r:redis_t:s0", "/run/redis/redis.sock"),
+            ("system_u:system_r:httpd_t:s0", "system_u:system_r:mysqld_t:s0", "/srv/own/mysql.sock"),
+            ("system_u:system_r:container_t:s0:c1,c2", "system_u:system_r:mysqld_t:s0", mysql),
+        ] {
+            assert_eq!(weight(client, server, path), Some(Weight::Setting), "{client} {path}");
+        }
+    }
+
+    #[test]
+    fn what_confines_no_socket_is_sound_recorded() {
+        let mysql = "/run/mysqld/mysqld.sock";
+        for (client, server) in [
+            ("unconfined\n", "/usr/sbin/mysqld (enforce)\n"),
+            ("unconfined\n", "/usr/sbin/mariadbd (complain)\n"),
+            ("docker-default (enforce)\n", "docker-default (enforce)\n"),
+            ("cri-containerd.apparmor.d (enforce)\n", "unconfined\n"),
+            (":lxd-a_<var>:unconfined//&unconfined (mixed)", "unconfined"),
+            ("/usr/sbin/php-fpm8.2 (complain)\n", "unconfined\n"),
+            ("system_u:system_r:httpd_t:s0\0", "system_u:system_r:mysqld_t:s0\0"),
+            ("system_u:system_r:httpd_t:s0", "system_u:system_r:httpd_t:s0"),
+            ("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", "system_u:system_r:mysqld_t:s0"),
+            ("", ""),
+        ] {
+            assert_eq!(weight(client, server, mysql), None, "{client}");
+        }
+    }
+
+    #[test]
+    fn address_families_are_taken_as_systemd_does_recorded() {
+        let may = |texts: &[&str]| may_use_unix(texts.iter().copied());
+        for allowed in [
+            &["[Service]\nSystemCallFilter=@system-service\n"][..],
+            &["RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"],
+            &["RestrictAddressFamilies=AF_INET AF_INET6", "[Service]\nRestrictAddressFamilies=AF_UNIX\n"],
+            &["RestrictAddressFamilies=~AF_PACKET AF_NETLINK"],
+            &["RestrictAddressFamilies=AF_INET", "RestrictAddressFamilies="],
+            &["#RestrictAddressFamilies=AF_INET"],
+        ] {
+            assert!(may(allowed), "{allowed:?}");
+        }
+        for forbidden in [
+            &["RestrictAddressFamilies=AF_INET AF_INET6"][..],
+            &["RestrictAddressFamilies=none"],
+            &["RestrictAddressFamilies=~AF_UNIX"],
+            &["RestrictAddressFamilies=AF_UNIX AF_INET", "RestrictAddressFamilies=~AF_UNIX"],
+        ] {
+            assert!(!may(forbidden), "{forbidden:?}");
+        }
+        let ends = Ends { client: "app", forbidden_by: Some("app.service".into()), ..Ends::default() };
+        let (weight, found, remedy) = judge(&ends).unwrap();
+        assert_eq!(weight, Weight::Setting);
+        assert!(found.contains("app.service") && remedy.contains("AF_UNIX"), "{found} {remedy}");
     }
 }

@@ -15,7 +15,7 @@ use crate::{Role, Setting};
 
 /// Blockers that a login as the application decides, whatever modes and lines look like.
 pub(crate) const DECIDED_BY_LOGIN: &[&str] =
-    &["permissions", "mount-namespace", "confinement", "accounts", "container", "stale"];
+    &["permissions", "mount-namespace", "accounts", "container", "stale"];
 
 /// A connection that moves.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ fn hop(
         login: None,
     };
     if wish.to == Direction::Unix {
-        blockers(scan, &hop, plan);
+        blockers(wish, scan, &hop, plan);
     }
     Some(hop)
 }
@@ -279,7 +279,7 @@ fn account(name: &str) -> Option<Identity> {
 }
 
 /// What scan's blockers say of a hop before anything is tried.
-fn blockers(scan: &Scan, hop: &Hop, plan: &mut Plan) {
+fn blockers(wish: &Wish, scan: &Scan, hop: &Hop, plan: &mut Plan) {
     let Some(service) = hop.service else { return };
     let pids: Vec<u32> = hop.applicants.iter().filter_map(|applicant| applicant.pid).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
@@ -289,9 +289,11 @@ fn blockers(scan: &Scan, hop: &Hop, plan: &mut Plan) {
         if (is_ours && obstacle.weight != Weight::Blocks) || is_decided {
             continue;
         }
+        // A login is not held to what confines the application; a page is served by its own processes.
+        let is_proved = obstacle.code == "confinement" && wish.has_page;
         let found = SwitchObstacle {
             code: obstacle.code.to_owned(),
-            bars: obstacle.weight != Weight::Note && !DECIDED_BY_LOGIN.contains(&obstacle.code),
+            bars: obstacle.weight != Weight::Note && !DECIDED_BY_LOGIN.contains(&obstacle.code) && !is_proved,
             found: obstacle.found,
             remedy: obstacle.remedy,
         };

@@ -4,13 +4,18 @@
 mod application;
 mod destination;
 mod discover;
+mod elsewhere;
 mod hop;
+mod later;
+mod leaving;
+mod others;
 mod place;
 mod server_files;
 mod stages;
 mod subject;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
@@ -19,6 +24,9 @@ use samehost_model::{Endpoint, Secret};
 pub(crate) use application::Applicant;
 pub use discover::configurations;
 pub(crate) use hop::{DECIDED_BY_LOGIN, Hop};
+pub(crate) use later::keep;
+pub use later::{FinishError, finishing};
+pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;
 
@@ -63,6 +71,12 @@ pub struct Wish {
     pub user: Option<String>,
     /// How services are reloaded that cannot be otherwise.
     pub reloads: Vec<ReloadWords>,
+    /// Whether a server that could leave its TCP port stays there for now.
+    pub keep_tcp: bool,
+    /// How long to look who else uses what would go.
+    pub observe: Duration,
+    /// Whether a page is asked for afterwards, through the application's own processes.
+    pub has_page: bool,
 }
 
 /// What would be done.
@@ -70,6 +84,8 @@ pub struct Wish {
 pub struct Plan {
     pub(crate) hops: Vec<Hop>,
     pub(crate) stages: Vec<PlannedStage>,
+    /// What is left for later, for somebody still uses what it takes away.
+    pub(crate) later: Vec<PlannedStage>,
     pub(crate) obstacles: Vec<SwitchObstacle>,
     pub(crate) notes: Vec<String>,
     pub(crate) secrets: Vec<Secret>,

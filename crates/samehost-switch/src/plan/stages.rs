@@ -14,7 +14,8 @@ use samehost_model::scan::Scan;
 use samehost_scan::identity;
 
 use super::hop::Hop;
-use super::place::said;
+use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_client};
+use super::place::{said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
 use crate::proposal::{Move, ProposalError, propose};
@@ -51,6 +52,10 @@ pub(crate) struct PlannedStage {
     pub(crate) reloads: Vec<(String, Vec<String>)>,
     /// Endpoints that must answer afterwards.
     pub(crate) awaits: Vec<Endpoint>,
+    /// Servers that leave their old place in it.
+    pub(crate) leaves: Vec<Leaving>,
+    /// The configurations that change in it, by file and editor.
+    pub(crate) of: Vec<(PathBuf, &'static str)>,
 }
 
 /// How far a side has moved.
@@ -64,7 +69,7 @@ enum State {
 }
 
 /// What a stage is for, in order.
-const TITLES: [&str; 4] = [
+pub(crate) const TITLES: [&str; 4] = [
     "the server listens at the new place as well",
     "the client moves",
     "the server leaves the old place",
@@ -77,6 +82,7 @@ struct Side<'a> {
     setting: &'a Setting,
     goal: Goal,
     pid: Option<u32>,
+    hop: Option<&'a Hop>,
     /// How far it has moved after each stage.
     states: [State; 4],
 }
@@ -99,6 +105,8 @@ pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mu
                 Err(error) => return refuse(plan, subject, error),
             };
             if changed {
+                stage.of.push((subject.file.clone(), subject.editor.name()));
+                leave(wish, scan, &hops, &own, index, &mut stage);
                 finish(wish, scan, subject, &own, index, &mut stage, plan);
             }
         }
@@ -153,10 +161,7 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
                 let last = if wish.close_tcp { State::New } else { State::Both };
                 [State::Both, State::Both, last, last]
             } else {
-                plan.notes.push(format!(
-                    "{} can be at one place only: it moves, and then nothing answers at {} any more",
-                    setting.name, setting.endpoint
-                ));
+                plan.notes.push(moves_away(&setting.endpoint));
                 if copies {
                     [State::Copied, State::Copied, State::New, State::New]
                 } else if holds {
@@ -175,13 +180,20 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
             let pid = hop.service.and_then(|at| scan.services.get(at)).and_then(|service| service.pid);
             let is_new = |side: &Side<'_>| side.subject.file != subject.file || side.setting != setting;
             if sides.iter().all(is_new) {
-                sides.push(Side { subject, setting, goal, pid, states: server });
+                sides.push(Side { subject, setting, goal, pid, hop: None, states: server });
             }
         }
         if hop.setting.role == Role::Connects {
             let pid = server_files::process_of(scan, &hop.subject);
             let goal = Goal::client(hop.to.clone());
-            sides.push(Side { subject: &hop.subject, setting: &hop.setting, goal, pid, states: client });
+            sides.push(Side {
+                subject: &hop.subject,
+                setting: &hop.setting,
+                goal,
+                pid,
+                hop: Some(hop),
+                states: client,
+            });
         }
     }
     sides
@@ -298,6 +310,32 @@ fn advance(
     any
 }
 
+/// Adds the servers that leave their old place in a stage.
+fn leave(
+    wish: &Wish,
+    scan: &Scan,
+    hops: &[Hop],
+    sides: &[&Side<'_>],
+    index: usize,
+    stage: &mut PlannedStage,
+) {
+    for side in sides.iter().filter(|side| side.setting.role == Role::Listens) {
+        let before = index.checked_sub(1).map_or(State::Old, |before| side.states[before]);
+        if side.states[index] != State::New || before == State::New {
+            continue;
+        }
+        let from = side.setting.endpoint.clone();
+        let clients = hops.iter().filter(|hop| same_port(&hop.setting.endpoint, &from));
+        stage.leaves.push(Leaving {
+            can_wait: matches!(before, State::Both | State::Copied),
+            moved: has_clients(hops, &from),
+            restart: clients.into_iter().find_map(|hop| needs_restart(scan, wish, hop)),
+            to: side.goal.endpoint.clone(),
+            from,
+        });
+    }
+}
+
 /// Adds what follows from a change of this configuration: the check, the reload, and what must answer then.
 fn finish(
     wish: &Wish,
@@ -310,7 +348,12 @@ fn finish(
 ) {
     stage.checks.extend(subject.editor.check(&subject.file, &subject.files()));
     let pid = sides.iter().find_map(|side| side.pid);
-    match way(scan, subject.editor.uptake(), &subject.file, pid, &wish.reloads) {
+    let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
+    let taken = match client {
+        Some(hop) => way_of_client(scan, wish, hop, pid),
+        None => way(scan, subject.editor.uptake(), &subject.file, pid, &wish.reloads),
+    };
+    match taken {
         Way::Nothing(note) => {
             let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
             plan.notes.extend(note.filter(|_| !known));

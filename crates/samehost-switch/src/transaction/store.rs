@@ -184,6 +184,20 @@ impl Store {
         fs::read(self.root.join(id).join(name)).ok()
     }
 
+    /// Holds what was kept by [`Store::note`] as long as the descriptor is open; none where another process holds it.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn hold(&self, id: &str, name: &str) -> io::Result<Option<OwnedFd>> {
+        let path = self.root.join(id).join(name);
+        let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The running switch of a process.
     pub(super) fn run_by(&self, process: u32) -> Option<String> {
         let running = |entry: &Entry| entry.process == process && entry.state == State::Running;

@@ -11,7 +11,7 @@ use clap::Args;
 )]
 pub struct SwitchOptions {
     /// A directory of an application (/var/www/site), configuration files of both sides, or a service that runs (nginx)
-    #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all"])]
+    #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all", "finish", "confirm"])]
     pub targets: Vec<String>,
     /// The transport to move to
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT", default_value = "unix")]
@@ -31,6 +31,9 @@ pub struct SwitchOptions {
     /// Have the server stop listening on TCP
     #[arg(long)]
     pub close_tcp: bool,
+    /// Leave TCP open for now where it would go in the last step; --finish closes it
+    #[arg(long, conflicts_with = "close_tcp")]
+    pub keep_tcp: bool,
     /// The user that the application runs as, where no process of it can be seen
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
@@ -40,12 +43,26 @@ pub struct SwitchOptions {
     /// A page that must be served after the change as before: http://127.0.0.1/
     #[arg(long, value_name = "URL")]
     pub page: Option<String>,
+    /// Take the switch back after this time unless --confirm, or a --page that stayed as it was, says that it is well;
+    /// 0: never [default: 30m where nobody can be asked, else 0]
+    #[arg(long, value_parser = parse_confirm, value_name = "TIME")]
+    pub confirm_within: Option<Duration>,
+    /// The same as --confirm-within 0
+    #[arg(long, conflicts_with = "confirm_within")]
+    pub no_confirm: bool,
+    /// Keep a switch that would take itself back, by its name
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover", "undo", "finish", "all"])]
+    pub confirm: Option<String>,
+    /// Do what a switch left for later, since somebody still used the old address, by its name
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover", "undo", "all"])]
+    pub finish: Option<String>,
     /// Everything that a scan finds worth it, one transaction each
     #[arg(long, conflicts_with_all = ["targets", "undo", "list", "recover"])]
     pub all: bool,
-    /// With --all: how long to watch the traffic first
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", default_value = "10s", requires = "all")]
-    pub observe: Duration,
+    /// How long to look who else uses an address before it goes, or, with --all, to watch the traffic [default: 5s, with
+    /// --all 10s]
+    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
+    pub observe: Option<Duration>,
     /// Put a switch back, by its name
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover"])]
     pub undo: Option<String>,
@@ -58,4 +75,26 @@ pub struct SwitchOptions {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A time, or 0.
+fn parse_confirm(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        Ok(Duration::ZERO)
+    } else {
+        samehost_model::parse_duration(text).map_err(|error| error.to_string())
+    }
+}
+
+/// Options of the hidden verb that watches over a switch.
+#[derive(Args, Clone, Debug)]
+pub struct WatchSwitchOptions {
+    /// The switch
+    pub id: String,
+    /// How often it looks
+    #[arg(long, value_parser = samehost_model::parse_duration, default_value = "5s")]
+    pub every: Duration,
+    /// The process that starts this one anew when it is killed
+    #[arg(long)]
+    pub of: Option<u32>,
 }

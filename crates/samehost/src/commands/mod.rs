@@ -14,7 +14,9 @@ mod shell;
 mod supervise;
 mod switch;
 mod switch_all;
+mod switch_confirm;
 mod switch_stored;
+mod switch_watch;
 mod top;
 mod verify;
 
@@ -31,5 +33,6 @@ pub use serve::serve;
 pub use shell::{completions, man};
 pub use supervise::{become_server, supervise};
 pub use switch::switch;
+pub use switch_watch::watch_switch;
 pub use top::top;
 pub use verify::verify;

@@ -2,22 +2,36 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
 use samehost_switch::transaction::Store;
-use samehost_switch::{Around, Direction, ReloadWords, Wish, carry_out, plan};
+use samehost_switch::{
+    Around, Confirm, Direction, Page, Plan, ReloadWords, Wish, carry_out, finishing, plan,
+};
 
 use super::switch_all;
+use super::switch_confirm::{self as confirm, Site};
 use super::switch_stored as stored;
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, signals, storage};
 
+/// How long it is looked who else uses an address that would go.
+const OBSERVE: Duration = Duration::from_secs(5);
+
 pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    // Before anything else: what nobody confirmed in time is put back.
+    if !options.dry_run {
+        confirm::take_back_overdue()?;
+    }
+    if let Some(id) = &options.confirm {
+        return confirm::confirm(id);
+    }
     if options.list {
         return stored::list(options.json);
     }
@@ -26,6 +40,9 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
     }
     if let Some(id) = &options.undo {
         return stored::undo(id, options.json);
+    }
+    if let Some(id) = &options.finish {
+        return finish(options, id);
     }
     if options.all {
         return switch_all::all(options);
@@ -44,11 +61,37 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     let wish = wish(options, targets)?;
     let scan = look()?;
     let mut plan = plan(&wish, &scan).map_err(|error| WrongUse(error.to_string()))?;
+    let interrupted = signals::watch()?;
+    if !plan.is_barred() {
+        plan.look_who_stays(&wish, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
+    }
+    make(options, plan, &wish, words(options, targets), &interrupted)
+}
+
+/// What a switch left for later.
+fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
+    let wish = wish(options, &[id.to_owned()])?;
+    let scan = look()?;
+    let interrupted = signals::watch()?;
+    let is_interrupted = || interrupted.load(Ordering::Relaxed);
+    let plan = finishing(&store()?, id, &wish, &scan, &|| look().ok(), &is_interrupted)
+        .map_err(|error| WrongUse(error.to_string()))?;
+    make(options, plan, &wish, format!("samehost switch --finish {id}"), &interrupted)
+}
+
+/// Tries, shows, asks, and carries a plan out.
+fn make(
+    options: &SwitchOptions,
+    mut plan: Plan,
+    wish: &Wish,
+    words: String,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("the path of this program")?;
     if !plan.is_barred() && !plan.is_empty() {
         plan.try_logins(&program);
     }
-    let mut report = plan.report(&wish);
+    let mut report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {
         return end(options, &report);
     }
@@ -71,22 +114,20 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
             return Ok(Ending::Finding);
         }
     }
-    let interrupted = signals::watch()?;
     let store = store()?;
-    let page = options
-        .page
-        .as_ref()
-        .map(|url| move || samehost_bench::page_status(url).map_err(|error| error.to_string()));
-    let page = page.as_ref().map(|page| page as &dyn Fn() -> Result<String, String>);
+    let site = options.page.as_deref().map(Site::ask).transpose()?;
+    let within = confirm::within(options);
+    let note = || confirm::note(site.as_ref(), &report);
     let quiet = options.json || !io::stderr().is_terminal();
-    let report = carry_out(
+    let done = carry_out(
         plan,
-        &wish,
+        wish,
         &Around {
             program: &program,
             store: &store,
-            command: words(options, targets),
-            page,
+            command: words,
+            page: site.as_ref().map(|site| site as &dyn Page),
+            confirm: within.map(|within| Confirm { within, note: &note }),
             is_interrupted: &|| interrupted.load(Ordering::Relaxed),
             telling: &|what| {
                 if !quiet {
@@ -96,7 +137,10 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
             scan: &|| look().ok(),
         },
     )?;
-    end(options, &report)
+    if let (Some(id), Some(_), Some(within)) = (&done.id, &done.confirm_until, within) {
+        confirm::watch_over(&program, id, within)?;
+    }
+    end(options, &done)
 }
 
 /// A look at this machine.
@@ -115,6 +159,9 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
         close_tcp: options.close_tcp,
         user: options.user.clone(),
         reloads: options.reload.iter().map(|text| ReloadWords::parse(text)).collect(),
+        keep_tcp: options.keep_tcp,
+        observe: options.observe.unwrap_or(OBSERVE),
+        has_page: options.page.is_some(),
     })
 }
 
@@ -132,8 +179,13 @@ pub(super) fn store() -> anyhow::Result<Store> {
     Ok(Store::open(&directory)?)
 }
 
+/// Whether a person sits there.
+pub(super) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
 fn may_ask(options: &SwitchOptions) -> anyhow::Result<bool> {
-    if io::stdin().is_terminal() && io::stdout().is_terminal() && !options.json {
+    if is_attended() && !options.json {
         return Ok(true);
     }
     Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())

@@ -11,9 +11,13 @@ use crate::cli::SwitchOptions;
 use crate::exit::Ending;
 use crate::{output, signals};
 
+/// How long traffic is watched where nothing else is said.
+const OBSERVE: std::time::Duration = std::time::Duration::from_secs(10);
+
 pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     let interrupted = signals::watch()?;
-    let scan = scan::look(Some(options.observe), false, options.json, &interrupted)?;
+    let observe = options.observe.unwrap_or(OBSERVE);
+    let scan = scan::look(Some(observe), false, options.json, &interrupted)?;
     let mut targets = BTreeSet::new();
     for advice in &scan.advice {
         let who = format!("{} → {}", advice.client, service(&scan, advice));
@@ -31,7 +35,7 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
                 let undecided = advice.saving.is_some_and(|saving| saving.undecided);
                 let why =
                     if undecided { "undecided: measure it with samehost bench" } else { "not worth it" };
-                output::complain(&format!("{who}: {why}, by the traffic of the last {:?}", options.observe));
+                output::complain(&format!("{who}: {why}, by the traffic of the last {observe:?}"));
             }
             Possible::Unknown | Possible::Cannot => {
                 output::complain(&format!("{who}: cannot switch; samehost scan says why"));

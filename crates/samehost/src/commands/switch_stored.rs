@@ -29,6 +29,16 @@ pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
     }
     for entry in entries.iter().filter(|_| !json) {
         writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, entry.summary)?;
+        if let Some(until) = &entry.awaits {
+            writeln!(
+                out,
+                "    takes itself back at {until}, unless: samehost switch --confirm {}",
+                entry.id
+            )?;
+        }
+        if let Some(reason) = &entry.reason {
+            writeln!(out, "    {reason}")?;
+        }
         for file in &entry.files {
             writeln!(out, "    {}", file.display())?;
         }
@@ -45,6 +55,8 @@ fn as_json(entry: &Entry) -> Value {
         "command": entry.command,
         "summary": entry.summary,
         "files": entry.files,
+        "awaits_confirmation_until": entry.awaits,
+        "reason": entry.reason,
     })
 }
 

@@ -50,3 +50,24 @@ fn a_directory_that_php_may_not_enter_is_seen_before() {
     }
     assert_untouched(&site, &before);
 }
+
+#[test]
+fn an_account_with_fewer_rights_over_the_socket_is_seen_before() {
+    if !is_root("an_account_with_fewer_rights_over_the_socket_is_seen_before") {
+        return;
+    }
+    let site = Site::make("app");
+    let before = Stack::facts(&[&site.config]);
+    site.server.sql("REVOKE INSERT ON blog.* FROM app@'localhost'");
+    let refused = site.stack.samehost(&["switch", &site.root(), "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.both());
+    let flat = refused.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let statement = "GRANT ALL PRIVILEGES ON `blog`.* TO 'app'@'localhost'";
+    assert!(flat.contains("lacks") && flat.contains(statement), "{}", refused.stdout);
+    assert!(!refused.both().contains("PASSWORD"), "{}", refused.both());
+    assert_untouched(&site, &before);
+    // More than before is no less.
+    site.server.sql("GRANT ALL ON *.* TO app@'localhost'");
+    let dry = site.stack.samehost(&["switch", &site.root(), "--dry-run"]);
+    assert_eq!(dry.status, 0, "{}", dry.both());
+}

@@ -102,7 +102,10 @@ pub(crate) fn fetch_field(
     fetch_with(endpoint, request).map(|(.., reader)| reader.field(name))
 }
 
-fn fetch_with(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
+pub(super) fn fetch_with(
+    endpoint: &Endpoint,
+    request: &[u8],
+) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
     set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))

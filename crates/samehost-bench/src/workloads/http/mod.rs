@@ -15,7 +15,7 @@ use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wor
 use crate::BenchError;
 pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
 pub(crate) use head::refusal;
-pub use page::page_status;
+pub use page::PageLook;
 use running::RunningHttp;
 pub(crate) use session::{Expected, HttpSession};
 

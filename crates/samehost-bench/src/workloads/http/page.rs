@@ -1,20 +1,240 @@
-//! One request outside of any measurement: whether a page is served.
+//! A page outside of any measurement: what it is like, asked for several times, and whether it still is. What differs
+//! between the first answers may differ later; all else may not. A status alone proves little: a page may say with 200
+//! that its database is gone, and a cache may answer for an application that is down.
+
+use serde::{Deserialize, Serialize};
 
 use super::address::Address;
-use super::exchange::{RequestParts, fetch};
+use super::exchange::{RequestParts, fetch_with};
 use crate::BenchError;
 
-/// What a server answers to a GET of a URL: `HTTP 200`.
-///
-/// # Errors
-/// When the URL is none, nobody answers, or not in HTTP.
-pub fn page_status(url: &str) -> Result<String, BenchError> {
+/// How often a page is asked for to know what of it stays.
+const LOOKS: usize = 3;
+/// Of the parts that were always the same, one in so many may be gone: news, offers and quotes change.
+const MAY_CHANGE: usize = 5;
+/// What applications say when their database or cache does not answer.
+const FAILURES: &[&str] = &[
+    "Error establishing a database connection",
+    "Database connection error",
+    "Could not connect to the database",
+    "SQLSTATE[",
+    "PDOException",
+    "mysqli_sql_exception",
+    "OperationalError",
+    "ActiveRecord::ConnectionNotEstablished",
+    "RedisException",
+    "The website encountered an unexpected error",
+];
+/// Fields in which caches say that an answer is theirs.
+const CACHES: &[&str] = &[
+    "x-cache",
+    "x-cache-status",
+    "cf-cache-status",
+    "x-fastcgi-cache",
+    "x-proxy-cache",
+    "x-litespeed-cache",
+];
+
+/// A page, as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageLook {
+    status: u16,
+    /// Media type, and where it leads to, where it leads elsewhere.
+    kind: String,
+    /// Hashes of the parts that every answer had, numbers left out.
+    parts: Vec<u64>,
+    /// The shortest answer, in bytes.
+    shortest: usize,
+    /// What it says of a failure, where it says any.
+    failure: Option<String>,
+    /// The cache's word, where one answered.
+    cache: Option<String>,
+}
+
+impl PageLook {
+    /// Asks for a page several times.
+    ///
+    /// # Errors
+    /// When the URL is none, nobody answers, or not in HTTP.
+    pub fn take(url: &str) -> Result<Self, BenchError> {
+        let mut first = once(url)?;
+        for _ in 1..LOOKS {
+            let next = once(url)?;
+            first.parts.retain(|part| next.parts.contains(part));
+            first.shortest = first.shortest.min(next.shortest);
+        }
+        Ok(first)
+    }
+
+    /// What a cache said that answered in the application's place; none where it was the application.
+    #[must_use]
+    pub fn cache(&self) -> Option<&str> {
+        self.cache.as_deref()
+    }
+
+    /// Asks for the page again: how it differs; none where it is as it was.
+    ///
+    /// # Errors
+    /// When nobody answers, or not in HTTP.
+    pub fn differs(&self, url: &str) -> Result<Option<String>, BenchError> {
+        Ok(self.difference(&once(url)?))
+    }
+
+    fn difference(&self, now: &PageLook) -> Option<String> {
+        if now.status != self.status {
+            return Some(format!(
+                "HTTP {}{}",
+                now.status,
+                now.failure.as_ref().map(|text| format!(", `{text}`")).unwrap_or_default()
+            ));
+        }
+        if let Some(failure) = now.failure.as_ref().filter(|failure| Some(*failure) != self.failure.as_ref())
+        {
+            return Some(format!("it says `{failure}`"));
+        }
+        if let Some(cache) = now.cache.as_ref().filter(|_| self.cache.is_none()) {
+            return Some(format!("a cache answers in place of the application ({cache})"));
+        }
+        if now.kind != self.kind {
+            return Some(format!("it is {} now, and was {}", now.kind, self.kind));
+        }
+        let gone = self.parts.iter().filter(|part| !now.parts.contains(part)).count();
+        if gone * MAY_CHANGE > self.parts.len() {
+            return Some(format!(
+                "{gone} of the {} parts that were always the same are gone",
+                self.parts.len()
+            ));
+        }
+        (now.shortest * 2 < self.shortest)
+            .then(|| format!("it has {} bytes now, and had {}", now.shortest, self.shortest))
+    }
+}
+
+/// In words: `HTTP 200, text/html, 5120 bytes`.
+impl std::fmt::Display for PageLook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HTTP {}, {}, {} bytes", self.status, self.kind, self.shortest)?;
+        self.failure.as_ref().map_or(Ok(()), |failure| write!(f, ", which says `{failure}`"))
+    }
+}
+
+/// One answer. It is asked for in words that no cache should have an answer to.
+fn once(url: &str) -> Result<PageLook, BenchError> {
     let address = Address::read(url)?;
+    let target = address.target.as_deref().unwrap_or("/");
+    let joint = if target.contains('?') { '&' } else { '?' };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let target = format!("{target}{joint}samehost={}", now.as_nanos());
     let request = RequestParts {
         keeps: false,
         authorization: address.authorization.as_deref(),
-        ..RequestParts::get(address.target.as_deref().unwrap_or("/"), &address.host)
+        ..RequestParts::get(&target, &address.host)
     };
-    let (head, _) = fetch(&address.endpoint, &request.bytes())?;
-    Ok(format!("HTTP {}", head.status))
+    let request = request.bytes();
+    let head = request.strip_suffix(b"\r\n").unwrap_or(&request);
+    let request = [head, b"Cache-Control: no-cache\r\nPragma: no-cache\r\n\r\n"].concat();
+    let (head, body, reader) = fetch_with(&address.endpoint, &request)?;
+    let text = String::from_utf8_lossy(&body);
+    let field = |name: &str| reader.field(name).unwrap_or_default();
+    let media = field("content-type");
+    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let leads = reader.field("location").map(|to| format!(" to {}", without_numbers(&to)));
+    let kind = if media.is_empty() { "no media type".to_owned() } else { media };
+    Ok(PageLook {
+        status: head.status,
+        kind: format!("{kind}{}", leads.unwrap_or_default()),
+        parts: parts(&text),
+        shortest: body.len(),
+        failure: FAILURES
+            .iter()
+            .find(|failure| text.contains(**failure))
+            .map(|failure| (*failure).to_owned()),
+        cache: cached(|name| reader.field(name)),
+    })
+}
+
+/// The word of a cache that answered itself.
+fn cached(field: impl Fn(&str) -> Option<String>) -> Option<String> {
+    for name in CACHES {
+        let said = field(name).filter(|value| value.to_ascii_lowercase().contains("hit"));
+        if let Some(value) = said {
+            return Some(format!("{name}: {value}"));
+        }
+    }
+    let age = field("age").filter(|value| value.trim().parse::<u64>().is_ok_and(|age| age > 0));
+    age.map(|age| format!("age: {age}"))
+}
+
+/// Hashes of a text's lines and elements: a page may be one line. Words with digits (times, nonces, counters) are left out.
+fn parts(text: &str) -> Vec<u64> {
+    let parts = text.split(['\n', '>']).map(|part| without_numbers(part.trim()));
+    let mut found: Vec<u64> = parts.filter(|part| !part.is_empty()).map(|part| hash(&part)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn without_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let (word, end) = match word.char_indices().last() {
+            Some((at, last)) if !last.is_ascii_alphanumeric() => word.split_at(at),
+            _ => (word, ""),
+        };
+        out.push_str(if word.contains(|c: char| c.is_ascii_digit()) { "#" } else { word });
+        out.push_str(end);
+    }
+    out
+}
+
+/// FNV-1a: the same in every version, for what is kept is compared much later.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(status: u16, text: &str) -> PageLook {
+        PageLook {
+            status,
+            kind: "text/html".into(),
+            parts: parts(text),
+            shortest: text.len(),
+            failure: FAILURES.iter().find(|one| text.contains(**one)).map(|one| (*one).to_owned()),
+            cache: None,
+        }
+    }
+
+    #[test]
+    fn numbers_may_change_and_the_rest_may_not() {
+        let page = |time: &str, news: &str| {
+            format!(
+                "<html><title>A blog</title>\n<p>It is {time}</p><i>{news}</i><input value=\"a9f{time}\">\n<b>one</b><b>two</b><b>three</b></html>"
+            )
+        };
+        let before = look(200, &page("12:00:01", "rain"));
+        assert_eq!(before.difference(&look(200, &page("12:31:59", "sun"))), None);
+        let broken = look(200, "<h1>Error establishing a database connection</h1>");
+        assert!(before.difference(&broken).unwrap().contains("Error establishing"));
+        assert!(before.difference(&look(500, &page("12:00:01", "rain"))).unwrap().contains("HTTP 500"));
+        assert!(before.difference(&look(200, "<html><title>A blog</title>Sorry</html>")).is_some());
+        let mut cached = look(200, &page("12:00:01", "rain"));
+        cached.cache = Some("x-cache: HIT".into());
+        assert!(before.difference(&cached).unwrap().contains("cache"));
+    }
+
+    #[test]
+    fn caches_are_known_by_their_words() {
+        let said = |fields: &'static [(&str, &str)]| {
+            cached(|name| {
+                fields.iter().find(|(field, _)| *field == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(said(&[("x-cache", "HIT from a")]).as_deref(), Some("x-cache: HIT from a"));
+        assert_eq!(said(&[("age", "12")]).as_deref(), Some("age: 12"));
+        assert_eq!(said(&[("x-cache", "MISS"), ("age", "0")]), None);
+    }
 }

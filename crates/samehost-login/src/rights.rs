@@ -1,0 +1,151 @@
+//! What an account may do, as its server tells it to the account itself, and what of that another one lacks: the account
+//! of a socket (`u@localhost`) may be let in and still not be the one of TCP (`u@127.0.0.1`).
+
+use crate::{LoginError, mysql, postgres, redis};
+
+/// Grants of MySQL and MariaDB without the account and without anything of its password.
+pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, LoginError> {
+    Ok(match dialogue.ask("SHOW GRANTS")? {
+        mysql::Reply::Rows(rows) => {
+            let lines = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
+            lines.filter_map(|line| grant(&line)).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The role of PostgreSQL, and what of its settings decides what it sees.
+pub(crate) fn of_postgres(logged_in: &mut postgres::LoggedIn) -> Vec<String> {
+    let sql =
+        "SELECT session_user, current_user, current_setting('is_superuser'), current_setting('search_path')";
+    let names = ["session_user", "current_user", "is_superuser", "search_path"];
+    // Poolers have consoles that know no such words.
+    let Ok(Ok(rows)) = logged_in.ask(sql) else { return Vec::new() };
+    let row = rows.into_iter().next().unwrap_or_default();
+    names.iter().zip(row).filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()
+}
+
+/// The user of Redis or Valkey; none before 6, and where it may not ask.
+pub(crate) fn of_redis(dialogue: &mut redis::Dialogue) -> Result<Vec<String>, LoginError> {
+    let answer = dialogue.ask(&[b"ACL", b"WHOAMI"])?;
+    Ok(answer.text().map(|user| format!("user {user}")).into_iter().collect())
+}
+
+/// A line of SHOW GRANTS up to whom it is for; `WITH GRANT OPTION` stays.
+fn grant(line: &str) -> Option<String> {
+    let end = [" TO `", " TO '", " FOR `", " FOR '"].iter().filter_map(|word| line.rfind(word)).max()?;
+    let what = &line[..end];
+    if what.starts_with("GRANT USAGE ON ") {
+        return None;
+    }
+    let passes_on = line.contains(" WITH GRANT OPTION");
+    Some(format!("{what}{}", if passes_on { " WITH GRANT OPTION" } else { "" }))
+}
+
+/// What of these rights others do not have, line by line.
+#[must_use]
+pub fn missing(before: &[String], after: &[String]) -> Vec<String> {
+    before.iter().filter(|line| !after.contains(line) && !is_covered(line, after)).cloned().collect()
+}
+
+/// Whether a grant is contained in others: more privileges, or of more tables.
+fn is_covered(line: &str, others: &[String]) -> bool {
+    let Some(wanted) = Grant::of(line) else { return false };
+    let others: Vec<Grant<'_>> = others.iter().filter_map(|line| Grant::of(line)).collect();
+    let has = |privilege: &&str| {
+        others
+            .iter()
+            .filter(|other| other.covers(&wanted))
+            .any(|other| other.privileges.iter().any(|one| one == privilege || *one == "ALL PRIVILEGES"))
+    };
+    wanted.privileges.iter().all(has)
+}
+
+/// A grant in its parts.
+struct Grant<'a> {
+    privileges: Vec<&'a str>,
+    database: &'a str,
+    table: &'a str,
+    passes_on: bool,
+}
+
+impl<'a> Grant<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let text = line.strip_prefix("GRANT ")?;
+        let passes_on = text.ends_with(" WITH GRANT OPTION");
+        let text = text.trim_end_matches(" WITH GRANT OPTION");
+        let (privileges, object) = text.rsplit_once(" ON ")?;
+        let (database, table) = object.split_once('.')?;
+        Some(Grant { privileges: split(privileges), database, table, passes_on })
+    }
+
+    fn covers(&self, other: &Grant<'_>) -> bool {
+        (self.database == "*" || self.database == other.database)
+            && (self.table == "*" || self.table == other.table)
+            && (self.passes_on || !other.passes_on)
+    }
+}
+
+/// Privileges; columns in brackets belong to theirs.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[begin..].trim());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(lines: &[&str]) -> Vec<String> {
+        lines.iter().filter_map(|line| grant(line)).collect()
+    }
+
+    #[test]
+    fn grants_lose_account_and_password() {
+        let line = "GRANT SELECT, INSERT ON `blog`.* TO `app`@`127.0.0.1` IDENTIFIED BY PASSWORD '*ABCDEF' WITH GRANT OPTION";
+        assert_eq!(grant(line).unwrap(), "GRANT SELECT, INSERT ON `blog`.* WITH GRANT OPTION");
+        assert_eq!(grant("GRANT USAGE ON *.* TO `app`@`localhost` IDENTIFIED BY PASSWORD '*A'"), None);
+        assert_eq!(
+            grant("SET DEFAULT ROLE `writer` FOR `app`@`localhost`").unwrap(),
+            "SET DEFAULT ROLE `writer`"
+        );
+    }
+
+    #[test]
+    fn what_lacks_is_found_and_more_is_enough() {
+        let tcp = grants(&[
+            "GRANT SELECT, INSERT ON `blog`.* TO `a`@`127.0.0.1`",
+            "GRANT SELECT ON `shop`.`price` TO `a`@`127.0.0.1`",
+        ]);
+        for enough in [
+            &["GRANT ALL PRIVILEGES ON *.* TO `a`@`localhost`"][..],
+            &[
+                "GRANT ALL PRIVILEGES ON `blog`.* TO `a`@`localhost`",
+                "GRANT SELECT ON `shop`.* TO `a`@`localhost`",
+            ],
+            &[
+                "GRANT INSERT, SELECT ON `blog`.* TO `a`@`localhost`",
+                "GRANT SELECT, UPDATE (`x`, `y`) ON `shop`.`price` TO `a`@`localhost`",
+            ],
+        ] {
+            assert_eq!(missing(&tcp, &grants(enough)), Vec::<String>::new(), "{enough:?}");
+        }
+        let fewer = grants(&["GRANT SELECT ON `blog`.* TO `a`@`localhost`"]);
+        assert_eq!(missing(&tcp, &fewer), tcp);
+        let all = grants(&["GRANT ALL PRIVILEGES ON `blog`.* TO `a`@`127.0.0.1`"]);
+        assert_eq!(missing(&all, &fewer), all);
+        assert_eq!(missing(&["user app".to_owned()], &["user default".to_owned()]), ["user app"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Where else an address is named: in what the web servers that run here read. Who is configured for it will connect,
+//! though nobody does at this moment. Only reads.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Process, Scan};
+
+use super::place::same_port;
+use super::{Hop, server_files, shown};
+use crate::glob::glob;
+use crate::{Disk, Files, Role, recognise};
+
+/// Files that a configuration may include, at most.
+const MOST: usize = 1024;
+
+/// A line that names the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Who reads it, and where it stands.
+    pub(crate) found: String,
+    /// What to do about it.
+    pub(crate) remedy: String,
+}
+
+/// Every line of a running nginx or Apache that names an address and is not changed by these hops.
+pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop]) -> Vec<Named> {
+    let mut found: Vec<Named> = Vec::new();
+    for service in &scan.services {
+        let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else { continue };
+        let more = match service.kind {
+            Some("nginx") => nginx(&server_files::of(scan, service), process, endpoint, hops),
+            Some("apache") => apache(process, endpoint, to),
+            _ => Vec::new(),
+        };
+        for one in more {
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
+    let Some((path, text)) = files.iter().find_map(|path| Some((path, Disk::default().read(path).ok()?)))
+    else {
+        return Vec::new();
+    };
+    let Some(reading) = recognise(path, &text).and_then(|editor| editor.read(path, &Disk::default()).ok())
+    else {
+        return Vec::new();
+    };
+    let real = |path: &Path| Disk::default().real(path);
+    let stays = |setting: &&crate::Setting| {
+        setting.role == Role::Connects
+            && same_port(&setting.endpoint, endpoint)
+            && hops
+                .iter()
+                .all(|hop| real(&hop.setting.file) != real(&setting.file) || hop.setting.line != setting.line)
+    };
+    let named = reading.settings.iter().filter(stays).map(|setting| Named {
+        found: format!(
+            "{} {}: {} ({}:{}) names {endpoint} as well",
+            process.name,
+            process.pid,
+            setting.name,
+            shown(&setting.file),
+            setting.line
+        ),
+        remedy: format!("Switch it in the same go: name {} too", shown(path)),
+    });
+    named.collect()
+}
+
+/// samehost has no editor for Apache: its lines are found as text, includes followed.
+fn apache(process: &Process, endpoint: &Endpoint, to: &Endpoint) -> Vec<Named> {
+    let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
+    let after = |option: &str| {
+        let at = words.iter().position(|word| *word == option)?;
+        words.get(at + 1).map(PathBuf::from)
+    };
+    let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
+    let root = after("-d").or_else(|| usual.into_iter().find(|path| path.is_dir()));
+    let Some(root) = root else { return Vec::new() };
+    let main = after("-f").map(|path| root.join(path)).or_else(|| {
+        ["apache2.conf", "conf/httpd.conf"]
+            .map(|name| root.join(name))
+            .into_iter()
+            .find(|path| path.is_file())
+    });
+    let mut waiting: Vec<PathBuf> = main.into_iter().collect();
+    let disk = Disk::default();
+    let (mut seen, mut found, mut root) = (Vec::new(), Vec::new(), root);
+    while let Some(path) = waiting.pop() {
+        if seen.contains(&path) || seen.len() >= MOST {
+            continue;
+        }
+        let text = disk.read(&path).unwrap_or_default();
+        seen.push(path.clone());
+        for (index, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+            let line = line.trim();
+            if let Some(folder) = argument(line, &["ServerRoot"]) {
+                root = PathBuf::from(folder);
+            }
+            if let Some(pattern) = argument(line, &["Include", "IncludeOptional"]) {
+                waiting.extend(included(&disk, &root, pattern));
+            }
+            if let Some(by_hand) = moved(line, endpoint, to) {
+                found.push(Named {
+                    found: format!(
+                        "{} {} names {endpoint}: {}:{}: {line}",
+                        process.name,
+                        process.pid,
+                        shown(&path),
+                        index + 1
+                    ),
+                    remedy: format!(
+                        "samehost has no editor for Apache. Once something listens at {to}, edit that line by hand and reload Apache: {by_hand}"
+                    ),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The argument of a line that is one of these directives.
+fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
+    let (name, rest) = line.split_once(char::is_whitespace)?;
+    let is_one = names.iter().any(|one| one.eq_ignore_ascii_case(name));
+    is_one.then(|| rest.trim().trim_matches('"'))
+}
+
+fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
+    let path = root.join(pattern);
+    if path.is_dir() {
+        return disk.list(&path).unwrap_or_default();
+    }
+    glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default()
+}
+
+/// A line of Apache's that goes to a port, as it would be with a socket (mod_proxy: `unix:PATH|SCHEME://HOST`); none where
+/// it does not go there.
+fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
+    let (Endpoint::Tcp { host, port }, Endpoint::Unix(socket)) = (endpoint, to) else { return None };
+    if line.starts_with('#') {
+        return None;
+    }
+    let hosts = [host.as_str(), "127.0.0.1", "localhost", "[::1]"];
+    for scheme in ["fcgi", "http", "uwsgi", "scgi", "ajp", "ws", "h2c"] {
+        for host in hosts {
+            let url = format!("{scheme}://{host}:{port}");
+            let Some(at) = line.find(&url) else { continue };
+            let (before, after) = (&line[..at], &line[at + url.len()..]);
+            // What stands behind a socket is only a name to Apache; and 9000 is not 90001.
+            if before.ends_with('|') || after.starts_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            return Some(format!("{before}unix:{}|{scheme}://localhost{after}", shown(socket)));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_apache_are_found_and_said_anew() {
+        let endpoint: Endpoint = "tcp:127.0.0.1:9000".parse().unwrap();
+        let to: Endpoint = "unix:/run/php/x.sock".parse().unwrap();
+        let said = |line: &str| moved(line, &endpoint, &to);
+        assert_eq!(
+            said("SetHandler \"proxy:fcgi://127.0.0.1:9000\"").as_deref(),
+            Some("SetHandler \"proxy:unix:/run/php/x.sock|fcgi://localhost\"")
+        );
+        assert_eq!(
+            said("ProxyPassMatch ^/(.*)$ fcgi://localhost:9000/var/www/$1").as_deref(),
+            Some("ProxyPassMatch ^/(.*)$ unix:/run/php/x.sock|fcgi://localhost/var/www/$1")
+        );
+        for other in [
+            "# SetHandler proxy:fcgi://127.0.0.1:9000",
+            "SetHandler \"proxy:fcgi://127.0.0.1:90001\"",
+            "SetHandler \"proxy:fcgi://127.0.0.1:9001\"",
+            "SetHandler \"proxy:unix:/run/php/x.sock|fcgi://127.0.0.1:9000\"",
+        ] {
+            assert_eq!(said(other), None, "{other}");
+        }
+    }
+}

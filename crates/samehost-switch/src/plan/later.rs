@@ -1,0 +1,288 @@
+//! What a switch left for later: kept with it, and made a plan of its own when it is asked for, after the same looks.
+//! What the switch was to write is kept, never worked out anew: a file that somebody changed meanwhile is refused.
+
+use std::path::PathBuf;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
+use serde::{Deserialize, Serialize};
+
+use super::application::applicants;
+use super::hop::Hop;
+use super::leaving::Leaving;
+use super::others::{self, Look};
+use super::stages::{PlannedStage, Replacement, TITLES};
+use super::subject::Subject;
+use super::{Plan, Wish, elsewhere, server_files, shown};
+use crate::reload::{Way, way};
+use crate::transaction::{State, Store, TransactionError};
+use crate::{Disk, Files, Role, editor};
+
+/// The name of what is kept with a switch.
+const NOTE: &str = "finish";
+
+/// Why a switch cannot be finished.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FinishError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] TransactionError),
+    /// There is no such switch.
+    #[error("no switch {0}; samehost switch --list names them")]
+    Unknown(String),
+    /// It left nothing for later.
+    #[error("switch {0} left nothing for later")]
+    Nothing(String),
+    /// It is not in force.
+    #[error("switch {id} is {state}: {hint}")]
+    State {
+        /// Which.
+        id: String,
+        /// Its state.
+        state: State,
+        /// What to try.
+        hint: &'static str,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Later {
+    hops: Vec<LaterHop>,
+    stages: Vec<LaterStage>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LaterHop {
+    file: PathBuf,
+    editor: String,
+    name: String,
+    from: String,
+    to: String,
+    /// Whether a client must be seen at the new place first, for it takes the change by a restart that nobody makes.
+    is_restarted: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LaterStage {
+    title: String,
+    changes: Vec<LaterChange>,
+    of: Vec<(PathBuf, String)>,
+    leaves: Vec<(String, String)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LaterChange {
+    path: PathBuf,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+    like: Option<PathBuf>,
+}
+
+/// Keeps what a plan leaves for later with its switch.
+pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), TransactionError> {
+    if plan.later.is_empty() {
+        return Ok(());
+    }
+    let restarted = |hop: &Hop| {
+        let leaves = plan.later.iter().flat_map(|stage| &stage.leaves);
+        leaves.into_iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint)
+    };
+    let hop = |hop: &Hop| LaterHop {
+        file: hop.subject.file.clone(),
+        editor: hop.subject.editor.name().to_owned(),
+        name: hop.setting.name.clone(),
+        from: hop.setting.endpoint.to_string(),
+        to: hop.to.to_string(),
+        is_restarted: restarted(hop),
+    };
+    let stage = |stage: &PlannedStage| LaterStage {
+        title: stage.title.to_owned(),
+        changes: stage.changes.iter().map(LaterChange::of).collect(),
+        of: stage.of.iter().map(|(file, editor)| (file.clone(), (*editor).to_owned())).collect(),
+        leaves: stage
+            .leaves
+            .iter()
+            .map(|leaving| (leaving.from.to_string(), leaving.to.to_string()))
+            .collect(),
+    };
+    let clients = plan.hops.iter().filter(|hop| hop.setting.role == Role::Connects);
+    let later = Later { hops: clients.map(hop).collect(), stages: plan.later.iter().map(stage).collect() };
+    // Paths and bytes: nothing in it can fail.
+    store.note(id, NOTE, &serde_json::to_vec(&later).unwrap_or_default())
+}
+
+impl LaterChange {
+    fn of(change: &Replacement) -> Self {
+        LaterChange {
+            path: change.path.clone(),
+            before: change.before.clone(),
+            after: change.after.clone(),
+            like: change.like.clone(),
+        }
+    }
+}
+
+/// The plan of what a switch left for later.
+///
+/// # Errors
+/// When it left nothing, or is not in force. What is in the way is an obstacle of the plan.
+pub fn finishing(
+    store: &Store,
+    id: &str,
+    wish: &Wish,
+    scan: &Scan,
+    look: Look<'_>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Plan, FinishError> {
+    let entry = store.list()?.into_iter().find(|entry| entry.id == id);
+    let entry = entry.ok_or_else(|| FinishError::Unknown(id.to_owned()))?;
+    let state = |hint| FinishError::State { id: id.to_owned(), state: entry.state, hint };
+    match entry.state {
+        State::Committed => {}
+        State::Awaiting => return Err(state("confirm it first: samehost switch --confirm ID")),
+        State::Unfinished => return Err(state("end it first: samehost switch --recover")),
+        _ => return Err(state("there is nothing to finish")),
+    }
+    let kept = store.noted(id, NOTE).and_then(|bytes| serde_json::from_slice::<Later>(&bytes).ok());
+    let later = kept.ok_or_else(|| FinishError::Nothing(id.to_owned()))?;
+    let mut plan = Plan::default();
+    for hop in &later.hops {
+        plan.hops.extend(again(hop, scan, &mut plan.secrets));
+    }
+    stages(&later, wish, scan, &mut plan);
+    if plan.stages.is_empty() || plan.is_barred() {
+        return Ok(plan);
+    }
+    for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
+        let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
+        still_there(&later, &from, &to, wish, scan, (look, is_interrupted), &mut plan);
+    }
+    Ok(plan)
+}
+
+/// A connection that moved, as its configuration has it now.
+fn again(hop: &LaterHop, scan: &Scan, secrets: &mut Vec<samehost_model::Secret>) -> Option<Hop> {
+    let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
+    let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)? };
+    let reading = subject.editor.read(&subject.file, &subject.files()).ok()?;
+    secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
+    let is_it = |setting: &&crate::Setting| {
+        setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
+    };
+    let found = reading.settings.iter().find(is_it);
+    let found = found.or_else(|| reading.settings.iter().find(|setting| setting.endpoint == to))?;
+    let mut setting = found.clone();
+    setting.endpoint = from;
+    let service = samehost_scan::service_at(scan, &to);
+    let holders: Vec<u32> = scan
+        .connections
+        .iter()
+        .filter(|connection| connection.service == service && service.is_some())
+        .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
+        .collect();
+    let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
+    let applicants = applicants(scan, &subject, &holders);
+    Some(Hop { subject, setting, to, service, service_name: name, applicants, server: None, login: None })
+}
+
+/// The stages that were kept, held against the files as they are.
+fn stages(later: &Later, wish: &Wish, scan: &Scan, plan: &mut Plan) {
+    let now = |change: &LaterChange| Disk::default().read(&change.path).ok();
+    let all = || later.stages.iter().flat_map(|stage| &stage.changes);
+    if all().all(|change| now(change) == change.after) {
+        return;
+    }
+    for change in all() {
+        let first = all().find(|other| other.path == change.path);
+        if first.is_some_and(|first| now(first) != first.before) {
+            plan.bar(
+                "changed",
+                format!("{} is not as the switch left it", shown(&change.path)),
+                "Make the last step by hand, or undo the switch and make it anew",
+            );
+        }
+    }
+    for kept in &later.stages {
+        let title = TITLES
+            .into_iter()
+            .find(|title| *title == kept.title)
+            .unwrap_or("the server leaves the old place");
+        let mut stage = PlannedStage { title, ..PlannedStage::default() };
+        stage.changes = kept
+            .changes
+            .iter()
+            .map(|change| Replacement {
+                path: change.path.clone(),
+                before: change.before.clone(),
+                after: change.after.clone(),
+                like: change.like.clone(),
+            })
+            .collect();
+        for (file, name) in &kept.of {
+            let Some(editor) = editor(name) else { continue };
+            let subject = Subject { file: file.clone(), editor };
+            stage.checks.extend(editor.check(file, &subject.files()));
+            stage.of.push((file.clone(), editor.name()));
+            // Of several such servers, the one that listens there.
+            let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
+            let there = places
+                .filter_map(|to: Endpoint| samehost_scan::service_at(scan, &to))
+                .find_map(|at| scan.services.get(at).filter(|service| service.kind == subject.kind())?.pid);
+            let pid = there.or_else(|| server_files::process_of(scan, &subject));
+            match way(scan, editor.uptake(), file, pid, &wish.reloads) {
+                Way::Nothing(note) => plan.notes.extend(note),
+                Way::Words { what, command } => stage.reloads.push((what, command)),
+                Way::Missing { found, remedy } => plan.bar("reload", found, remedy),
+            }
+        }
+        let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        let leaving = |(from, to)| Leaving { from, to, can_wait: false, moved: false, restart: None };
+        stage.leaves = ends.map(leaving).collect();
+        stage.awaits = stage.leaves.iter().map(|leaving| leaving.to.clone()).collect();
+        plan.stages.push(stage);
+    }
+}
+
+/// Bars what would take a place away that somebody uses.
+fn still_there(
+    later: &Later,
+    from: &Endpoint,
+    to: &Endpoint,
+    wish: &Wish,
+    scan: &Scan,
+    (look, is_interrupted): (Look<'_>, &dyn Fn() -> bool),
+    plan: &mut Plan,
+) {
+    let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, from, to, &[])
+        .into_iter()
+        .map(|named| SwitchObstacle {
+            code: "still-used".into(),
+            bars: true,
+            found: named.found,
+            remedy: named.remedy,
+        })
+        .collect();
+    let seen = others::watch(from, &[], wish.observe, look, is_interrupted);
+    let leaving =
+        Leaving { from: from.clone(), to: to.clone(), can_wait: false, moved: false, restart: None };
+    reasons.extend(super::leaving::used(&leaving, &seen, wish.observe));
+    for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
+        let there = others::connected(scan, to, &[]);
+        if there.others.is_empty() && there.movers.is_empty() {
+            reasons.push(SwitchObstacle {
+                code: "still-used".into(),
+                bars: true,
+                found: format!("no client is seen at {to} yet ({} in {})", hop.name, shown(&hop.file)),
+                remedy: "Restart the application first, and have it make a request".into(),
+            });
+        }
+    }
+    for mut reason in reasons {
+        reason.bars = true;
+        if !plan.obstacles.contains(&reason) {
+            plan.obstacles.push(reason);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The last stages of a switch, in which a server leaves its old place: they are held back while anybody else still uses
+//! that, or a client takes the change only by a restart that nobody makes. Where the stages before leave something that
+//! serves at both places, those are made alone, and the rest is for later; else there is no switch.
+
+use std::time::Duration;
+
+use samehost_model::Endpoint;
+use samehost_model::scan::{Process, Scan};
+use samehost_model::switch::SwitchObstacle;
+
+use super::hop::Hop;
+use super::others::{self, Look, Seen};
+use super::{Plan, PlannedStage, Wish, elsewhere};
+use crate::reload::{Way, systemd_runs, way};
+use crate::{Role, Uptake};
+
+/// How long each server of a row is looked at, at the least.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// A server leaves its old place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    /// Where it listens no longer.
+    pub(crate) from: Endpoint,
+    /// Where it listens.
+    pub(crate) to: Endpoint,
+    /// Whether something serves at both places before.
+    pub(crate) can_wait: bool,
+    /// Whether clients of it moved before, so that nobody should be heard at the old place.
+    pub(crate) moved: bool,
+    /// The client that has to be restarted first, and that nobody restarts.
+    pub(crate) restart: Option<String>,
+}
+
+impl Plan {
+    /// Looks for a while who else uses what this plan would take away, where it takes anything away; holds the last
+    /// stages back, or bars the plan, where somebody does.
+    pub fn look_who_stays(
+        &mut self,
+        wish: &Wish,
+        scan: &Scan,
+        look: Look<'_>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) {
+        let mut at = 0;
+        while let Some(stage) = self.stages.get(at) {
+            let mut found = Vec::new();
+            // A row of servers shares the time.
+            let leaves = stage.leaves.clone();
+            let shortest = wish.observe.min(SHORTEST);
+            let period = (wish.observe / leaves.len().max(1) as u32).max(shortest);
+            let one = Wish { observe: period, ..wish.clone() };
+            for leaving in leaves {
+                found.extend(
+                    self.reasons(&leaving, &one, scan, look, is_interrupted)
+                        .into_iter()
+                        .map(|why| (leaving.clone(), why)),
+                );
+            }
+            if found.is_empty() {
+                at += 1;
+                continue;
+            }
+            let can_wait =
+                found.iter().all(|(leaving, _)| leaving.can_wait && (leaving.moved || wish.keep_tcp));
+            if can_wait {
+                return self.hold_back(at, found.into_iter().map(|(_, why)| why).collect());
+            }
+            for (leaving, mut why) in found {
+                why.bars = true;
+                if leaving.can_wait && !leaving.moved && !wish.keep_tcp {
+                    why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch --finish ID");
+                }
+                if !self.obstacles.contains(&why) {
+                    self.obstacles.push(why);
+                }
+            }
+            return;
+        }
+    }
+
+    /// Why a server must not leave its old place yet.
+    fn reasons(
+        &mut self,
+        leaving: &Leaving,
+        wish: &Wish,
+        scan: &Scan,
+        look: Look<'_>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Vec<SwitchObstacle> {
+        let why = |found: String, remedy: String| SwitchObstacle {
+            code: "still-used".into(),
+            bars: false,
+            found,
+            remedy,
+        };
+        let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, &leaving.from, &leaving.to, &self.hops)
+            .into_iter()
+            .map(|named| why(named.found, named.remedy))
+            .collect();
+        if let Some(client) = &leaving.restart {
+            reasons.push(why(
+                format!(
+                    "{client} takes the change only when it is restarted, and uses {} until then",
+                    leaving.from
+                ),
+                "Say how it is restarted: --reload 'COMMAND'".into(),
+            ));
+        }
+        if wish.keep_tcp {
+            reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
+            // Nothing more could hold it back.
+            return reasons;
+        }
+        let seen = others::watch(&leaving.from, &self.hops, wish.observe, look, is_interrupted);
+        reasons.extend(used(leaving, &seen, wish.observe));
+        if leaving.moved && !leaving.can_wait && seen.unnamed > 0 {
+            self.notes.push(format!(
+                "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
+                seen.unnamed, leaving.from, wish.observe.as_secs_f32()
+            ));
+        }
+        reasons
+    }
+
+    /// Leaves the stages from this one on for later.
+    pub(crate) fn hold_back(&mut self, at: usize, reasons: Vec<SwitchObstacle>) {
+        let later = self.stages.split_off(at);
+        let left: Vec<&Endpoint> =
+            later.iter().flat_map(|stage| &stage.leaves).map(|leaving| &leaving.from).collect();
+        self.notes.retain(|note| !left.iter().any(|from| *note == moves_away(from)));
+        for from in left {
+            let note =
+                format!("{from} stays open; when nobody uses it any more: samehost switch --finish ID");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        self.later = later;
+        for reason in reasons {
+            if !self.obstacles.contains(&reason) {
+                self.obstacles.push(reason);
+            }
+        }
+    }
+}
+
+/// The note on a server that can be at one place only.
+pub(crate) fn moves_away(from: &Endpoint) -> String {
+    format!("the server can be at one place only: it moves, and then nothing answers at {from} any more")
+}
+
+/// What was seen of an address, as reasons to keep it.
+pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
+    let from = &leaving.from;
+    let why = |found: String, remedy: &str| SwitchObstacle {
+        code: "still-used".into(),
+        bars: false,
+        found,
+        remedy: remedy.to_owned(),
+    };
+    let mut reasons: Vec<SwitchObstacle> = seen
+        .others
+        .iter()
+        .map(|who| {
+            why(
+                format!("{who} speaks to {from} and is not moved by this"),
+                "Have it use the socket first: name its configuration as well, or edit it by hand",
+            )
+        })
+        .collect();
+    if !leaving.moved && seen.unnamed > 0 && reasons.is_empty() {
+        reasons.push(why(
+            format!("{} connections to {from} came and went within {} s", seen.unnamed, period.as_secs_f32()),
+            "See who makes them (samehost top), and have that use the socket first",
+        ));
+    }
+    reasons
+}
+
+/// What was still heard of an address after its clients had moved, as reasons to keep it.
+pub(crate) fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
+    let alone = Leaving { moved: false, ..leaving.clone() };
+    let all = Seen { others: seen.others.union(&seen.movers).cloned().collect(), ..seen.clone() };
+    used(&alone, &all, period)
+}
+
+/// How the program of a client's configuration takes a change: an application by a restart of its own unit, where systemd
+/// runs it.
+pub(crate) fn way_of_client(scan: &Scan, wish: &Wish, hop: &Hop, pid: Option<u32>) -> Way {
+    let uptake = hop.subject.editor.uptake();
+    let found = way(scan, uptake, &hop.subject.file, pid, &wish.reloads);
+    match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
+        (Way::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
+            let command = ["systemctl", "restart", "--", &unit].map(str::to_owned).to_vec();
+            Way::Words { what: format!("systemctl restart {unit}, the application's own unit"), command }
+        }
+        _ => found,
+    }
+}
+
+/// The client of a hop that uses the old place until somebody restarts it, where nobody does.
+pub(crate) fn needs_restart(scan: &Scan, wish: &Wish, hop: &Hop) -> Option<String> {
+    if hop.setting.role != Role::Connects || hop.subject.editor.uptake() != Uptake::RestartApplication {
+        return None;
+    }
+    let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;
+    let is_told = matches!(way_of_client(scan, wish, hop, None), Way::Nothing(_));
+    is_told.then(|| format!("{} {}", running.name, running.pid))
+}
+
+/// The one unit that runs all of a hop's clients.
+fn unit_of(scan: &Scan, hop: &Hop) -> Option<String> {
+    let clients = processes(scan, hop);
+    let mut units = clients.iter().map(|process| {
+        let is_applications = !reads_at_each_request(process) && process.container.is_none();
+        process.unit.clone().filter(|unit| is_applications && unit.ends_with(".service"))
+    });
+    let first = units.next()??;
+    units.all(|unit| unit.as_ref() == Some(&first)).then_some(first)
+}
+
+fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
+    hop.applicants.iter().filter_map(|applicant| scan.process(applicant.pid?)).collect()
+}
+
+/// PHP begins anew with each request.
+fn reads_at_each_request(process: &Process) -> bool {
+    ["php", "apache", "litespeed", "lsphp", "frankenphp"].iter().any(|name| process.name.starts_with(name))
+}
+
+/// The clients that stages take the old place away from, of all hops.
+pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
+    hops.iter()
+        .any(|hop| hop.setting.role == Role::Connects && super::place::same_port(&hop.setting.endpoint, from))
+}
+
+/// The stage in which somebody was heard who should not be, and who.
+pub(crate) fn listen(
+    stage: &PlannedStage,
+    hops: &[Hop],
+    period: Duration,
+    look: Look<'_>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Vec<SwitchObstacle> {
+    let mut reasons = Vec::new();
+    for leaving in stage.leaves.iter().filter(|leaving| leaving.moved && leaving.can_wait) {
+        let seen = others::quiet(&leaving.from, hops, period, look, is_interrupted);
+        reasons.extend(still_used(leaving, &seen, period));
+    }
+    reasons
+}
