@@ -12,6 +12,7 @@ pub mod fixtures;
 pub mod machine;
 mod matrix;
 pub mod measure;
+pub mod network;
 mod points;
 mod profile;
 mod request;
@@ -20,7 +21,7 @@ pub mod servers;
 mod stage;
 pub mod workloads;
 
-pub use bench::{bench, check};
+pub use bench::{bench, check, needs_own_network};
 pub use error::{BenchError, Fault};
 pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};

@@ -86,7 +86,7 @@ pub struct Benched {
 }
 
 /// An observer that also keeps the samples as they come.
-pub trait Recorder: Observer {
+pub trait Recorder: Observer + Send {
     /// Everything about the report that is known before the first trial. May fill in when it began.
     fn head(&mut self, _report: &mut Report) {}
     /// An arm was profiled.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::fixtures::Account;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
 use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
@@ -80,6 +81,8 @@ pub enum Verb {
     Supervise(SuperviseOptions),
     #[command(hide = true)]
     BecomeServer(BecomeServerOptions),
+    #[command(hide = true)]
+    TryOwnNetwork,
     #[command(hide = true)]
     LogInAs,
     #[command(hide = true)]
@@ -360,6 +363,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 
 #[derive(Args, Clone, Debug)]
 pub struct SuperviseOptions {
+    #[arg(long)]
+    pub account: Option<Account>,
     pub directory: PathBuf,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
@@ -367,6 +372,8 @@ pub struct SuperviseOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct BecomeServerOptions {
+    #[arg(long)]
+    pub account: Option<Account>,
     pub parent: u32,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,

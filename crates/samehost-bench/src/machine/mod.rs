@@ -10,6 +10,7 @@ mod server_use;
 mod thread_use;
 
 pub use environment::host;
+pub(crate) use environment::network_settings;
 pub use listener::listener_pids;
 pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};

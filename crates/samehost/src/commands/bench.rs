@@ -22,6 +22,10 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let options = &bench.options;
     let interrupted = signals::watch()?;
     let request = request(bench, interrupted)?;
+    if samehost_bench::needs_own_network(bench.workload, &request) {
+        // Before the first thread.
+        samehost_bench::network::prepare(&request.program)?;
+    }
     let outputs = options.output.open()?;
     let (store, not_stored) = match SamplesFile::create(bench.workload.name()) {
         Ok(store) => (Some(store), None),

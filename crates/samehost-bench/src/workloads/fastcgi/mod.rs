@@ -12,9 +12,10 @@ mod session;
 
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload};
 use crate::BenchError;
 use crate::fixtures::{PHP_FPM, ServerKind};
+use crate::network::{Instead, Network};
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -209,6 +210,16 @@ impl Workload for FastCgi {
             }
         }
         Ok(parameters)
+    }
+
+    /// Who reaches a pool's port has it run any code; what compares a port with a socket does so in one network.
+    fn network(&self, _: &Parameters, wanted: Wanted<'_>) -> Network {
+        if !wanted.starts_one_on(Transport::Tcp) {
+            return Network::Shared;
+        }
+        Network::Own(Instead(
+            "measure the Unix socket alone (--transports unix), or a PHP-FPM that runs (--tcp and --unix, with --script)",
+        ))
     }
 
     /// Children of two pools are different processes, so they never serve two blocks.
