@@ -13,7 +13,7 @@ use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
-use crate::workloads::{Axes, OpenOrClosed, Parameters, Wanted, Workload};
+use crate::workloads::{Axes, Look, OpenOrClosed, Parameters, Wanted, Workload};
 
 /// Measures a workload, in a network of its own where its private servers need one.
 ///
@@ -74,6 +74,9 @@ fn bench_here(
     let request = &Request { servers, parameters, ..request.clone() };
     let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
+    if !request.servers.is_empty() {
+        consented(workload, request, &matrix, &axes, observer)?;
+    }
     let mut stage = Stage::new(workload, request, &matrix, host.cpus, behind)?;
     if !request.rates.is_empty() {
         matrix.capacities = stage.measure_capacities(&matrix, observer)?;
@@ -120,6 +123,32 @@ fn bench_here(
         warnings: Vec::new(),
     };
     Ok(stage.measure(report, request, profiler.as_ref(), observer))
+}
+
+/// Looks at what measuring does to servers that already run, and has that agreed to.
+fn consented(
+    workload: &dyn Workload,
+    request: &Request,
+    matrix: &Matrix,
+    axes: &Axes,
+    observer: &mut dyn Recorder,
+) -> Result<(), BenchError> {
+    // Rates of a capacity that is not measured yet are no arms; the time for them is what is asked for.
+    let arms =
+        if request.rates.is_empty() { matrix.arms(workload, &request.parameters)? } else { Vec::new() };
+    let seconds = points::plan(&request.wishes, axes, &arms)?.budget_s.unwrap_or(60.0);
+    // A server may be known by more ways than are measured.
+    let mut servers = request.servers.clone();
+    servers.retain(|transport, _| matrix.transports.contains(transport));
+    let look = Look {
+        parameters: &request.parameters,
+        servers: &servers,
+        connections: matrix.connections.iter().copied().max().unwrap_or(1),
+        sizes: matrix.sizes.iter().flatten().sum(),
+        seconds,
+    };
+    let impacts = workload.impact(&look)?;
+    if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
 /// The arms of a request, as far as they follow from it alone. Nothing is started.

@@ -9,6 +9,7 @@ mod capacity;
 pub mod engine;
 mod error;
 pub mod fixtures;
+mod impact;
 pub mod machine;
 mod matrix;
 pub mod measure;
@@ -23,6 +24,7 @@ pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};
 pub use error::{BenchError, Fault};
+pub use impact::Impact;
 pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};
 pub use profile::CallGraph;

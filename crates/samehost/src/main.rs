@@ -4,6 +4,7 @@ mod checkup_parts;
 mod checkup_worth;
 mod cli;
 mod commands;
+mod consent;
 mod exit;
 mod output;
 mod progress;

@@ -1,10 +1,28 @@
 //! Servers that already run, given with `--tcp` and `--unix`: what their addresses are, and which processes they have.
 
-use samehost_model::{Endpoint, Transport};
+use std::collections::BTreeMap;
 
-use super::Start;
+use samehost_model::{Endpoint, Redactor, Transport};
+
+use super::{Parameters, Start};
 use crate::BenchError;
-use crate::machine::listener_pids;
+use crate::impact::Impact;
+use crate::machine::{listener_pids, queue};
+
+/// What is to be measured on servers that already run.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Values of the workload's parameters.
+    pub parameters: &'a Parameters,
+    /// Their addresses, by transport.
+    pub servers: &'a BTreeMap<Transport, String>,
+    /// The most connections that any point has.
+    pub connections: u32,
+    /// The sizes of all points together, in bytes.
+    pub sizes: u64,
+    /// The time for measuring, in seconds.
+    pub seconds: f64,
+}
 
 /// Servers that already run, given as plain endpoints.
 ///
@@ -44,4 +62,25 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
     pids.sort_unstable();
     pids.dedup();
     pids
+}
+
+/// What bursts and connections made anew do to whoever else uses servers that run; the queue is a listener's.
+pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Vec<Impact> {
+    let each = look.servers.iter().map(|(transport, address)| {
+        let mut impact = Impact::of(format!("the server at {}", Redactor::default().word(address)));
+        impact.does.push(if is_burst {
+            format!(
+                "makes {} connections at once, over and over: while they wait to be accepted its queue may be full, and whoever else connects is {}",
+                look.connections,
+                if *transport == Transport::Unix { "refused (EAGAIN)" } else { "held up for a second or more" }
+            )
+        } else {
+            format!("makes new connections as fast as it takes them, {} at a time", look.connections)
+        });
+        if let Some(queue) = address.parse().ok().and_then(|endpoint| queue(&endpoint)) {
+            impact.found.push(format!("{} connections may wait to be accepted there (its backlog), {} do now", queue.most, queue.waiting));
+        }
+        impact
+    });
+    each.collect()
 }

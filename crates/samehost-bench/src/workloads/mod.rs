@@ -30,9 +30,11 @@ use samehost_transport::{ConnectError, Stream};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::fixtures::ServerKind;
+use crate::impact::Impact;
 use crate::network::{Network, OwnNetwork};
 
-pub(crate) use foreign::{foreign_endpoints, foreign_pids, needs_private};
+pub use foreign::Look;
+pub(crate) use foreign::{crowding, foreign_endpoints, foreign_pids, needs_private};
 pub use http::PageLook;
 pub(crate) use noop::job as noop_job;
 
@@ -219,6 +221,14 @@ pub trait Workload: Sync {
     /// Blocks between restarts of the fixture: luck of memory layout is noise too.
     fn blocks_per_start(&self) -> u32 {
         3
+    }
+
+    /// What measuring does to servers that already run, as they say themselves; nothing is written for that.
+    ///
+    /// # Errors
+    /// When one cannot be reached, or does not let us in.
+    fn impact(&self, _look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(Vec::new())
     }
 
     /// The network that its private servers need, so that nobody else reaches one that lets everybody in.

@@ -13,6 +13,7 @@ use samehost_model::{
 use samehost_stats::Claim;
 
 use crate::cli::{Bench, BenchOptions};
+use crate::consent::Consent;
 use crate::exit::{Ending, WrongUse};
 use crate::progress::Watcher;
 use crate::storage::SamplesFile;
@@ -31,7 +32,8 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
         Ok(store) => (Some(store), None),
         Err(reason) => (None, Some(reason)),
     };
-    let mut watcher = Watcher::new(options.output.quiet, store);
+    let consent = Consent::of_option(options.yes.as_deref());
+    let mut watcher = Watcher::new(options.output.quiet, store).with_consent(consent);
     watcher.announce(&format!("bench {}", bench.workload.name()));
     let result = samehost_bench::bench(bench.workload, &request, &mut watcher);
     let store = watcher.finish();

@@ -12,9 +12,12 @@ mod session;
 
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload};
+use super::{
+    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload, crowding,
+};
 use crate::BenchError;
 use crate::fixtures::{PHP_FPM, ServerKind};
+use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use running::RunningFastCgi;
 
@@ -210,6 +213,10 @@ impl Workload for FastCgi {
             }
         }
         Ok(parameters)
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(if is_burst(look.parameters) { crowding(look, true) } else { Vec::new() })
     }
 
     /// Who reaches a pool's port has it run any code; what compares a port with a socket does so in one network.

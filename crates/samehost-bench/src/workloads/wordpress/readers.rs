@@ -71,7 +71,7 @@ impl Site {
                     // What is behind a link is looked at once, and not walked through.
                     Ok(kind) if kind.is_dir() => waiting.push(path),
                     _ if path.extension().is_some_and(|name| name == "php") => {
-                        scripts.extend(path.metadata())
+                        scripts.extend(path.metadata());
                     }
                     _ => {}
                 }
@@ -121,7 +121,7 @@ mod tests {
 
         chown(&settings, Some(0), Some(0)).unwrap();
         mode(&settings, 0o600);
-        assert_eq!(told(root.path()), [String::new(); 0], "root's alone");
+        assert!(told(root.path()).is_empty(), "root alone may read it");
         chown(root.path(), Some(1), Some(1)).unwrap();
         chown(&settings, Some(1), Some(1)).unwrap();
         let alone = readers(root.path(), &settings).unwrap();
