@@ -23,7 +23,9 @@ pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
 pub use goal::{Access, Goal};
-pub use plan::{Direction, FinishError, Plan, SubjectError, Wish, clients, configurations, finishing, plan};
+pub use plan::{
+    Direction, FinishError, Plan, SubjectError, Wish, clients, configurations, finishing, plan, refused_since,
+};
 pub use proposal::{Move, Proposal, ProposalError, propose};
 pub use refusal::Refusal;
 pub use reload::{ReloadWords, reload};

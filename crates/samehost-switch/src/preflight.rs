@@ -111,9 +111,11 @@ fn attempt(
 
 /// What an account may do over the present transport and not over the new one: it is let in, and fails later.
 pub(crate) fn fewer_rights(hop: &Hop, views: &[(Applicant, View)], program: &Path) -> Option<SwitchObstacle> {
-    let (applicant, view) = views.first().filter(|(_, view)| !view.rights.is_empty())?;
-    // One that is not let in at present has nothing to lose.
-    let present = attempt(hop, &hop.setting.endpoint, applicant, program).ok()?;
+    // One that is not let in at present, or not from where it is, has nothing to lose.
+    let (view, present) =
+        views.iter().filter(|(_, view)| !view.rights.is_empty()).find_map(|(applicant, view)| {
+            Some((view, attempt(hop, &hop.setting.endpoint, applicant, program).ok()?))
+        })?;
     let missing = missing_rights(&present.rights, &view.rights);
     if missing.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! What a switch left for later: kept with it, and made a plan of its own when it is asked for, after the same looks.
 //! What the switch was to write is kept, never worked out anew: a file that somebody changed meanwhile is refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
@@ -15,6 +15,7 @@ use super::others::{self, Look};
 use super::stages::{PlannedStage, Replacement, TITLES};
 use super::subject::Subject;
 use super::{Plan, Wish, elsewhere, server_files, shown};
+use crate::preflight::try_hop;
 use crate::reload::{Way, way};
 use crate::transaction::{State, Store, TransactionError};
 use crate::{Disk, Files, Role, editor};
@@ -80,11 +81,8 @@ struct LaterChange {
     like: Option<PathBuf>,
 }
 
-/// Keeps what a plan leaves for later with its switch.
+/// Keeps the connections that moved with their switch, and what the plan leaves for later.
 pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), TransactionError> {
-    if plan.later.is_empty() {
-        return Ok(());
-    }
     let restarted = |hop: &Hop| {
         let leaves = plan.later.iter().flat_map(|stage| &stage.leaves);
         leaves.into_iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint)
@@ -146,7 +144,8 @@ pub fn finishing(
         _ => return Err(state("there is nothing to finish")),
     }
     let kept = store.noted(id, NOTE).and_then(|bytes| serde_json::from_slice::<Later>(&bytes).ok());
-    let later = kept.ok_or_else(|| FinishError::Nothing(id.to_owned()))?;
+    let later = kept.filter(|later| !later.stages.is_empty());
+    let later = later.ok_or_else(|| FinishError::Nothing(id.to_owned()))?;
     let mut plan = Plan::default();
     for hop in &later.hops {
         plan.hops.extend(again(hop, scan, &mut plan.secrets));
@@ -160,6 +159,17 @@ pub fn finishing(
         still_there(&later, &from, &to, wish, scan, (look, is_interrupted), &mut plan);
     }
     Ok(plan)
+}
+
+/// Logs in over the connections of a switch again, as the application, with what its configuration says now; why one of
+/// them is not let in any more. What nobody knows of any more is no failure.
+#[must_use]
+pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
+    let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
+    let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Vec::new()));
+    let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
+    let (error, hop) = failed.next()?;
+    Some(format!("{} over {} as {}: {}", hop.setting.name, hop.to, error.0.name, error.1))
 }
 
 /// A connection that moved, as its configuration has it now.

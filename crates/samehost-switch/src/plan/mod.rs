@@ -25,7 +25,7 @@ pub(crate) use application::Applicant;
 pub use discover::configurations;
 pub(crate) use hop::{DECIDED_BY_LOGIN, Hop};
 pub(crate) use later::keep;
-pub use later::{FinishError, finishing};
+pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;

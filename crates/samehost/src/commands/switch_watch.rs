@@ -13,8 +13,8 @@ use rustix::process::{getppid, setsid};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::service_at;
-use samehost_switch::reload;
 use samehost_switch::transaction::{Entry, State, Store, confirm, recover};
+use samehost_switch::{refused_since, reload};
 use samehost_transport::{ConnectOptions, connect};
 
 use super::switch::{look, store};
@@ -24,6 +24,9 @@ use crate::exit::Ending;
 
 /// Looks in a row that have to fail before a switch is put back: one may meet a reload.
 const IN_A_ROW: u32 = 3;
+/// Logins that have to fail in a row, and the looks from one to the next: servers count refusals.
+const LOGINS_IN_A_ROW: u32 = 2;
+const LOOKS_TO_A_LOGIN: u32 = 12;
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// `--of` of a watcher that systemd starts anew.
@@ -93,6 +96,7 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
     // One that was damaged has nothing to look at; its deadline stands.
     let watched: Watched = serde_json::from_slice(&noted).unwrap_or_default();
     let mut seen = Watch::default();
+    let program = std::env::current_exe().context("the path of this program")?;
     while let Some(entry) = awaiting(store, &options.id) {
         if parent != SYSTEMD && getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(parent)
         {
@@ -100,7 +104,13 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
             start(&[], options)?;
             return Ok(Ending::Done);
         }
-        seen.look(&watched);
+        let scan = look().ok();
+        seen.look(&watched, scan.as_ref());
+        if seen.looks % LOOKS_TO_A_LOGIN == 2
+            && let Some(scan) = &scan
+        {
+            seen.logged_in(refused_since(store, &options.id, scan, &program));
+        }
         if let Some(why) = seen.broken() {
             put_back(store, &entry, &seen.in_words(&why));
             break;
@@ -129,6 +139,9 @@ struct Watch {
     /// Looks in a row in which something was broken, and what.
     bad: u32,
     found: Option<String>,
+    /// Logins in a row that failed, and why.
+    refusals: u32,
+    refused: Option<String>,
     /// Whether the page was asked for, and never found broken.
     page_asked: bool,
     page_broke: bool,
@@ -137,7 +150,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn look(&mut self, watched: &Watched) {
+    fn look(&mut self, watched: &Watched, scan: Option<&Scan>) {
         self.looks += 1;
         let mut found = None;
         for endpoint in &watched.new {
@@ -151,21 +164,28 @@ impl Watch {
         }
         self.bad = if found.is_some() { self.bad + 1 } else { 0 };
         self.found = found;
-        if let Ok(scan) = look() {
+        if let Some(scan) = scan {
             for endpoint in watched.old.iter().filter_map(|text| text.parse().ok()) {
-                self.returned.extend(speaking(&scan, &endpoint));
+                self.returned.extend(speaking(scan, &endpoint));
             }
         }
     }
 
+    /// Takes in how a login ended.
+    fn logged_in(&mut self, refused: Option<String>) {
+        self.refusals = if refused.is_some() { self.refusals + 1 } else { 0 };
+        self.refused = refused;
+    }
+
     /// What is broken for good.
     fn broken(&self) -> Option<String> {
-        self.found.clone().filter(|_| self.bad >= IN_A_ROW)
+        let refused = self.refused.clone().filter(|_| self.refusals >= LOGINS_IN_A_ROW);
+        self.found.clone().filter(|_| self.bad >= IN_A_ROW).or(refused)
     }
 
     /// Whether the page was as before in every look.
     fn is_green(&self) -> bool {
-        self.page_asked && !self.page_broke && self.bad == 0
+        self.page_asked && !self.page_broke && self.bad == 0 && self.refusals == 0
     }
 
     fn in_words(&self, what: &str) -> String {

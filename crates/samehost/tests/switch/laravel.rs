@@ -14,6 +14,9 @@ foreach (file(__DIR__ . '/../.env', FILE_IGNORE_NEW_LINES) as $line) {
 $socket = $env['DB_SOCKET'] ?? '';
 $dsn = $socket !== '' ? "mysql:unix_socket=$socket" : "mysql:host={$env['DB_HOST']};port={$env['DB_PORT']}";
 $db = new PDO("$dsn;dbname={$env['DB_DATABASE']}", $env['DB_USERNAME'], stripslashes($env['DB_PASSWORD']));
+if (str_starts_with($_SERVER['REQUEST_URI'] ?? '', '/orders')) {
+    exit('<h1>Orders</h1> ' . $db->query('SELECT COUNT(*) FROM shop.orders')->fetchColumn());
+}
 echo $db->query("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()")->fetchColumn();
 "#;
 
@@ -42,7 +45,7 @@ fn its_env_moves_and_comes_back() {
     stack.fpm(&format!("{}\nlisten.owner = www-data", pool.display()));
     let root = stack.path("app/public");
     stack.nginx(&format!(
-        "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {}/index.php;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
+        "    server {{\n        listen 127.0.0.1:{web};\n        location / {{\n            fastcgi_pass unix:{};\n            fastcgi_param SCRIPT_FILENAME {}/index.php;\n            fastcgi_param REQUEST_URI $request_uri;\n            fastcgi_param REQUEST_METHOD $request_method;\n        }}\n    }}",
         pool.display(),
         root.display()
     ));
@@ -51,7 +54,7 @@ fn its_env_moves_and_comes_back() {
     });
     let before = Stack::facts(&[&env]);
     let app = stack.path("app").display().to_string();
-    let url = format!("http://127.0.0.1:{web}/");
+    let url = format!("http://127.0.0.1:{web}/orders");
 
     let ended = stack.samehost(&["switch", &app, "--page", &url, "--yes"]);
     assert_eq!(ended.status, 0, "{}", ended.both());

@@ -130,3 +130,24 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
         assert!(!path.to_string_lossy().contains("journal"), "{}", path.display());
     }
 }
+
+#[test]
+fn an_account_that_goes_later_takes_an_unattended_switch_back() {
+    if !is_root("an_account_that_goes_later_takes_an_unattended_switch_back") {
+        return;
+    }
+    let site = Site::make("app");
+    let before = Stack::facts(&[&site.config]);
+    let ended = site.stack.samehost(&["switch", &site.root(), "--confirm-within", "60s", "--yes"]);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    assert_ne!(Stack::facts(&[&site.config]), before);
+    // Tonight somebody tidies accounts up.
+    site.server.sql("DROP USER app@'localhost'");
+    wait_for("the switch to take itself back", || (Stack::facts(&[&site.config]) == before).then_some(()));
+    let list = wait_for("its end", || {
+        let list = site.stack.samehost(&["switch", "--list"]).stdout;
+        list.contains("undone").then_some(list)
+    });
+    assert!(list.contains("Access denied"), "{list}");
+    assert_eq!(page(site.web, "/").unwrap().0, 200);
+}
