@@ -26,6 +26,24 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
+/// The text with its hidden characters written as `\u009b`, line breaks but the ends of lines apart: visible, and still
+/// what it was where the text is JSON, in which they can only stand in strings.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut units = [0; 2];
+    for c in text.chars() {
+        if c == '\n' || !is_hidden(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut units) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out
+}
+
 /// The lines of a text, each without hidden characters; what ends the last line stays away.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {
@@ -41,6 +59,7 @@ mod tests {
     fn hostile_text_is_harmless() {
         assert_eq!(clean("a\u{1b}[31mb\r\nc\u{7}\u{9b}2J\u{202e}d\u{200b}"), "a[31mb  c2Jd");
         assert_eq!(clean("µs ÷ – ± 日本"), "µs ÷ – ± 日本");
+        assert_eq!(escape("a\u{9b}\u{e0041}\tb\n"), "a\\u009b\\udb40\\udc41\\u0009b\n");
         assert_eq!(clean_lines("a\u{1b}]0;x\u{7}\r\nb\tc\n"), "a]0;x\nb c");
     }
 }

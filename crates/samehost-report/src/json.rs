@@ -7,9 +7,8 @@ use std::io::{self, Write};
 
 use samehost_model::{Report, Reproduction};
 use serde::Serialize;
-use serde_json::ser::{CharEscape, Formatter, PrettyFormatter, Serializer};
 
-use samehost_model::printable::is_hidden;
+use samehost_model::printable::escape;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     pretty(&only_numbers(report), out)
@@ -28,9 +27,8 @@ pub fn reproduction_as_json(reproduction: &Reproduction, out: &mut dyn Write) ->
 }
 
 fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    let mut serializer = Serializer::with_formatter(&mut *out, Visible(PrettyFormatter::new()));
-    value.serialize(&mut serializer)?;
-    out.write_all(b"\n")
+    let text = serde_json::to_string_pretty(value)?;
+    writeln!(out, "{}", escape(&text))
 }
 
 /// The same value on one line.
@@ -49,62 +47,4 @@ fn only_numbers(report: &Report) -> Report {
         .retain(|c| [c.ratio, c.baseline_value, c.candidate_value].iter().all(|v| v.is_finite()));
     report.controls.retain(|control| control.ratio.is_finite());
     report
-}
-
-/// Pretty JSON whose every character shows.
-struct Visible<'a>(PrettyFormatter<'a>);
-
-impl Formatter for Visible<'_> {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let mut from = 0;
-        for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
-            writer.write_all(&fragment.as_bytes()[from..at])?;
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            from = at + c.len_utf8();
-        }
-        writer.write_all(&fragment.as_bytes()[from..])
-    }
-
-    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
-        self.0.write_char_escape(writer, escape)
-    }
-
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
-    }
 }

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::plan::{Plan, PlannedStage, Wish, keep, listen, shown};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
+use crate::redacted::redacted;
 use crate::reload::{reload, run};
 use crate::transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
@@ -54,6 +55,7 @@ pub trait Page {
 }
 
 /// A switch that takes itself back unless somebody confirms it.
+#[derive(Clone, Copy)]
 pub struct Confirm<'a> {
     /// How long it waits.
     pub within: Duration,
@@ -66,6 +68,10 @@ pub struct Confirm<'a> {
 /// # Errors
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
 pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<SwitchReport, TransactionError> {
+    let redactor = plan.redactor();
+    // Servers, checks and reloads have a word in what is told.
+    let telling = |what: &str| (around.telling)(&redactor.message(what));
+    let around = &Around { telling: &telling, command: around.command.clone(), ..*around };
     loop {
         let (report, heard) = attempt(&mut plan, wish, around)?;
         match heard {
@@ -73,7 +79,7 @@ pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<Swi
             Some((at, reasons)) if at > 0 && report.outcome == SwitchOutcome::RolledBack => {
                 plan.hold_back(at, reasons);
             }
-            _ => return Ok(report),
+            _ => return Ok(redacted(report, &redactor)),
         }
     }
 }
@@ -129,7 +135,10 @@ fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
         reloads: stage
             .reloads
             .iter()
-            .map(|(what, command)| Reload { what: what.clone(), command: command.clone() })
+            .map(|(what, command)| Reload {
+                what: Redactor::default().command(what),
+                command: command.clone(),
+            })
             .collect(),
     };
     Intent {

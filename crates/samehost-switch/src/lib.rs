@@ -13,6 +13,7 @@ mod plan;
 mod preflight;
 mod program;
 mod proposal;
+mod redacted;
 mod refusal;
 mod reload;
 mod setting;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use samehost_model::Redactor;
+
 /// Why a configuration is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -14,6 +16,15 @@ pub struct Refusal {
     pub reason: String,
     /// The exact edit to make by hand.
     pub by_hand: String,
+}
+
+impl Refusal {
+    /// The same without secrets.
+    pub(crate) fn redacted(mut self, redactor: &Redactor) -> Self {
+        self.reason = redactor.message(&self.reason);
+        self.by_hand = redactor.message(&self.by_hand);
+        self
+    }
 }
 
 impl fmt::Display for Refusal {

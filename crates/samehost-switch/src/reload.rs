@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use samehost_model::Redactor;
 use samehost_model::scan::{Scan, Service};
 
 use crate::Uptake;
@@ -224,7 +225,7 @@ pub(crate) fn run(program: &str, words: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let said = tail(&output);
-    Err(format!("`{program} {}` failed ({status}): {said}", words.join(" ")))
+    Err(Redactor::default().message(&format!("`{program} {}` failed ({status}): {said}", words.join(" "))))
 }
 
 fn tail(file: &std::fs::File) -> String {

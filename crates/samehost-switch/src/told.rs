@@ -9,6 +9,7 @@ use samehost_model::switch::{
 use similar::{ChangeTag, TextDiff};
 
 use crate::plan::{Hop, Plan, PlannedStage, Replacement, Wish, shown};
+use crate::redacted::redacted;
 
 impl Plan {
     /// What is to be told of it, before anything is done.
@@ -23,10 +24,10 @@ impl Plan {
         };
         let mut notes = self.notes.clone();
         notes.dedup();
-        let redactor = Redactor::new(&self.secrets);
-        SwitchReport {
+        let redactor = self.redactor();
+        let report = SwitchReport {
             schema: SWITCH_SCHEMA,
-            targets: wish.targets.iter().map(|target| redactor.word(target)).collect(),
+            targets: wish.targets.clone(),
             to: wish.to.name(),
             hops: self.hops.iter().map(hop).collect(),
             steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
@@ -38,7 +39,8 @@ impl Plan {
             proofs: Vec::new(),
             still_tcp: Vec::new(),
             confirm_until: None,
-        }
+        };
+        redacted(report, &redactor)
     }
 }
 
@@ -68,6 +70,10 @@ fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
 fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
     let (before, after) =
         (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
+    let mut redactor = redactor.clone();
+    for text in [before, after] {
+        redactor.learn(&String::from_utf8_lossy(text));
+    }
     let lines = TextDiff::from_lines(before, after);
     let changed = lines.iter_all_changes().filter_map(|change| {
         let (sign, index) = match change.tag() {

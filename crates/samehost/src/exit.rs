@@ -1,9 +1,11 @@
 //! How the program ends: one error message on standard error, and the exit status that fits.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use samehost_bench::{BenchError, Fault};
+
+use crate::output;
 
 /// How a command ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +44,7 @@ pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do when even this cannot be said.
-            let _ = writeln!(io::stderr(), "samehost: {error:#}");
+            output::complain(&format!("{error:#}"));
             ExitCode::from(code(&error))
         }
     }

@@ -4,7 +4,6 @@ mod checkup_parts;
 mod checkup_worth;
 mod cli;
 mod commands;
-mod consent;
 mod exit;
 mod output;
 mod progress;
@@ -20,7 +19,7 @@ use clap::Parser;
 use cli::{Cli, Verb};
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     let cli = Cli::parse();
     let result = match cli.verb {
         None => commands::checkup(&cli.checkup),
@@ -40,7 +39,6 @@ fn main() -> ExitCode {
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
-        Some(Verb::TryOwnNetwork) => commands::try_own_network(),
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };

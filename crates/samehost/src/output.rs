@@ -1,14 +1,17 @@
-//! Where results go: the terminal, and files that are checked before a minute of measuring, written whole or
+//! Where results and messages go: the terminal, which other programs' words reach only harmless, and files that are checked before a minute of measuring, written whole or
 //! not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::Context;
 use clap::Args;
-use samehost_model::Report;
+use samehost_model::printable::{clean, escape};
+use samehost_model::{Redactor, Report, Secret};
 use samehost_report::{RENDERERS, Renderer, Terminal};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::exit::WrongUse;
@@ -183,7 +186,53 @@ pub fn terminal() -> Terminal {
 /// Says a finding on standard error.
 pub fn complain(message: &str) {
     // Nothing is left to do when standard error is gone.
-    let _ = writeln!(io::stderr(), "samehost: {message}");
+    let _ = writeln!(io::stderr(), "samehost: {}", harmless(message));
+}
+
+/// A message as a terminal may have it, whoever had a word in it: without the secrets of this command's own words, without
+/// what acts on a terminal; its further lines are indented, so that none looks like a message of its own.
+fn harmless(message: &str) -> String {
+    let lines: Vec<String> = OWN_SECRETS.message(message).lines().map(clean).collect();
+    let line = |line: &String| if line.starts_with(' ') { line.clone() } else { format!("  {line}") };
+    let (first, further) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let further: Vec<String> = further.iter().map(line).collect();
+    [&[first.to_owned()], further.as_slice()].concat().join("\n")
+}
+
+/// What hides the secrets that this command was given: in its words, and in variables that clients of databases know.
+static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
+    let known = ["PGPASSWORD", "MYSQL_PWD", "REDISCLI_AUTH"];
+    let given = known.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let mut redactor = Redactor::new(&given.collect::<Vec<_>>());
+    for word in std::env::args() {
+        redactor.learn(&word);
+    }
+    redactor
+});
+
+/// Writes a text of several lines, or JSON, to standard output; what acts on a terminal is written as an escape.
+pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
+    let text = escape(&String::from_utf8_lossy(bytes));
+    io::stdout().write_all(text.as_bytes()).context("standard output")
+}
+
+/// Writes JSON to standard output.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&[serde_json::to_vec_pretty(value)?.as_slice(), b"\n"].concat())
+}
+
+/// Where the log goes: standard error, each entry as harmless as a message.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        writeln!(io::stderr(), "{}", harmless(&String::from_utf8_lossy(entry)))?;
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Writes bytes to a path as outputs are written: whole or not at all, `-` for standard output.

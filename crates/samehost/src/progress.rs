@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use samehost_bench::measure::Observer;
-use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
+use samehost_bench::{FLOOR, Recorder};
+use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Sample};
 
-use crate::consent::Consent;
 use crate::storage::SamplesFile;
 
 /// Length of the bar.
@@ -22,7 +22,6 @@ pub struct Watcher {
     trials: u64,
     most_trials: u64,
     budget_s: Option<f64>,
-    consent: Consent,
 }
 
 impl Watcher {
@@ -37,26 +36,13 @@ impl Watcher {
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         };
-        Watcher {
-            bar,
-            what: String::new(),
-            store,
-            trials: 0,
-            most_trials: 1,
-            budget_s: None,
-            consent: Consent::Ask,
-        }
-    }
-
-    /// What may be done to servers that already run.
-    pub fn with_consent(self, consent: Consent) -> Self {
-        Watcher { consent, ..self }
+        Watcher { bar, what: String::new(), store, trials: 0, most_trials: 1, budget_s: None }
     }
 
     /// What is being measured, for the bar.
     pub fn announce(&mut self, what: &str) {
         what.clone_into(&mut self.what);
-        self.bar.set_message(self.what.clone());
+        self.bar.set_message(clean(&self.what));
     }
 
     /// The file that samples are stored in, once measuring has ended.
@@ -83,7 +69,7 @@ impl Observer for Watcher {
         let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
         self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);
         if sample.arm != FLOOR {
-            self.bar.set_message(format!("{} · block {}", self.what, sample.block + 1));
+            self.bar.set_message(clean(&format!("{} · block {}", self.what, sample.block + 1)));
         }
         if let Some(store) = &mut self.store {
             store.append(&LogLine::Trial(Box::new(sample.clone())));
@@ -91,7 +77,7 @@ impl Observer for Watcher {
     }
 
     fn step(&mut self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(clean(what));
     }
 }
 
@@ -101,10 +87,6 @@ impl Recorder for Watcher {
         if let Some(store) = &mut self.store {
             store.begin(report);
         }
-    }
-
-    fn consent(&mut self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
-        self.bar.suspend(|| self.consent.of(impacts, seconds))
     }
 
     fn profile(&mut self, profile: &Profile) {

@@ -20,7 +20,6 @@ fn spec() -> PhpFpmSpec {
     PhpFpmSpec {
         pools: vec![pool("tcp", Transport::Tcp, 2), pool("unix", Transport::Unix, 3)],
         scripts: vec![("hello.php".into(), "<?php echo 'hello';".into())],
-        ..PhpFpmSpec::default()
     }
 }
 

@@ -50,13 +50,7 @@ impl Redactor {
     /// Takes what stands where secrets stand in a configuration for secrets from now on: programs quote parts of the
     /// files that they complain about.
     pub fn learn(&mut self, text: &str) {
-        for line in text.lines() {
-            let found = named::find(line, Style::Line).into_iter().chain(urls::find(line));
-            for value in found.filter_map(|range| line.get(range)) {
-                // A plain word would be hidden wherever it stands, and a word it may be: `auth: login`.
-                self.known.extend(Known::new(&value::unquoted(value)).filter(Known::is_distinctive));
-            }
-        }
+        self.known.extend(secrets_in(text).iter().filter_map(|secret| Known::new(secret.reveal())));
     }
 
     /// Does not look for a secret that is also a name which is shown, of a user or a database: hiding the name would
@@ -122,6 +116,21 @@ impl Redactor {
         }
         hidden
     }
+}
+
+/// What stands where secrets stand in a configuration. Plain words are left out: `auth: login` would hide them wherever
+/// they stand.
+#[must_use]
+pub fn secrets_in(text: &str) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    for line in text.lines() {
+        let found = named::find(line, Style::Line).into_iter();
+        let found = found.chain(urls::find(line)).chain(options::of_text(line));
+        let values = found.filter_map(|range| line.get(range)).map(value::unquoted);
+        let sure = values.filter(|value| Known::new(value).is_some_and(|known| known.is_distinctive()));
+        secrets.extend(sure.map(Secret::new));
+    }
+    secrets
 }
 
 /// A parser's message without what it quotes of the file, any of which may be a secret.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
-use samehost_model::{Endpoint, Secret};
+use samehost_model::{Endpoint, Redactor, Secret};
 
 pub(crate) use application::Applicant;
 pub use discover::configurations;
@@ -30,6 +30,7 @@ pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;
 
+use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;
 use crate::{Reading, Role, Setting};
 use subject::Subject;
@@ -127,7 +128,11 @@ pub(crate) struct Read {
 pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
     let mut settings = Vec::new();
     for subject in subject::subjects(path, &Scan::default())? {
-        let reading = subject.editor.read(&subject.file, &subject.files()).map_err(SubjectError::Refused)?;
+        let files = subject.files();
+        let reading = subject.editor.read(&subject.file, &files).map_err(|refusal| {
+            let redactor = Redactor::new(&in_file(&files, &subject.file));
+            SubjectError::Refused(refusal.redacted(&redactor))
+        })?;
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
     Ok(settings)
@@ -151,13 +156,14 @@ pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
     for subject in subjects {
         match subject.editor.read(&subject.file, &subject.files()) {
             Ok(reading) => configurations.push(Read { subject, reading }),
-            Err(refusal) => plan.bar("not-understood", place::said(&refusal), refusal.by_hand),
+            Err(refusal) => {
+                plan.secrets.extend(in_file(&subject.files(), &subject.file));
+                plan.bar("not-understood", place::said(&refusal), refusal.by_hand);
+            }
         }
     }
     hop::find(wish, scan, &mut configurations, &mut plan);
-    for read in &configurations {
-        plan.secrets.extend(read.reading.settings.iter().filter_map(|setting| setting.password.clone()));
-    }
+    plan.secrets.extend(secrets(&configurations));
     if !plan.is_barred() {
         stages::build(wish, scan, &configurations, &mut plan);
     }

@@ -20,6 +20,7 @@ mod php_fpm;
 mod postgresql;
 mod redis;
 mod sandbox;
+mod secrets;
 mod systemd;
 mod tear;
 mod thin_yml;

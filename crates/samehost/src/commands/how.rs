@@ -16,13 +16,12 @@ pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     let scan = samehost_scan::collect(env!("CARGO_PKG_VERSION"))?;
     let answer =
         samehost_scan::how(&question, &scan).map_err(|error: HowError| WrongUse(error.to_string()))?;
-    let mut bytes = Vec::new();
     if options.json {
-        serde_json::to_writer_pretty(&mut bytes, &answer)?;
-        bytes.push(b'\n');
-    } else {
-        output::terminal().render_how(&answer, &mut bytes)?;
+        output::print_json(&answer)?;
+        return Ok(Ending::Done);
     }
+    let mut bytes = Vec::new();
+    output::terminal().render_how(&answer, &mut bytes)?;
     std::io::stdout().write_all(&bytes).context("standard output")?;
     Ok(Ending::Done)
 }

@@ -39,14 +39,13 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     }
     let interrupted = signals::watch()?;
     let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
-    let mut bytes = Vec::new();
     if options.json {
-        serde_json::to_writer(&mut bytes, &scan)?;
-        bytes.push(b'\n');
+        output::print(&[serde_json::to_vec(&scan)?.as_slice(), b"\n"].concat())?;
     } else {
+        let mut bytes = Vec::new();
         output::terminal().render_scan(&scan, &mut bytes)?;
+        std::io::stdout().write_all(&bytes).context("standard output")?;
     }
-    std::io::stdout().write_all(&bytes).context("standard output")?;
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 

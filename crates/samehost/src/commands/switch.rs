@@ -201,13 +201,11 @@ fn ask() -> anyhow::Result<bool> {
 }
 
 fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {
-    let mut bytes = Vec::new();
     if options.json {
-        serde_json::to_writer_pretty(&mut bytes, report)?;
-        bytes.push(b'\n');
-    } else {
-        output::terminal().render_switch(report, &mut bytes)?;
+        return output::print_json(report);
     }
+    let mut bytes = Vec::new();
+    output::terminal().render_switch(report, &mut bytes)?;
     io::stdout().write_all(&bytes).context("standard output")
 }
 

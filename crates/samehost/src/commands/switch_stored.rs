@@ -1,6 +1,6 @@
 //! `samehost switch --list`, `--undo` and `--recover`: the switches that were made.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Context;
 use samehost_switch::transaction::{
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::switch::store;
 use crate::exit::{Ending, WrongUse};
+use crate::output;
 
 /// The name of a switch that was cut off.
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
@@ -117,5 +118,5 @@ fn told(all: &[(String, &str, Option<RolledBack>)], json: bool) -> anyhow::Resul
 }
 
 fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    io::stdout().write_all(bytes).context("standard output")
+    output::print(bytes)
 }

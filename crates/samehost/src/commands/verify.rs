@@ -4,10 +4,10 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use samehost_login::{Credentials, Expected};
-use samehost_model::Secret;
 use samehost_model::scan::Verification;
+use samehost_model::{Redactor, Secret};
 use samehost_scan::{Target, TargetError};
 
 use crate::cli::VerifyOptions;
@@ -17,23 +17,22 @@ use crate::output;
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     let found =
         if Path::new(&options.target).exists() { configuration(options)? } else { vec![target(options)?] };
-    let mut bytes = Vec::new();
     if options.json {
         // One target is one document; a configuration may name several connections.
         match found.as_slice() {
-            [one] => serde_json::to_writer_pretty(&mut bytes, one)?,
-            all => serde_json::to_writer_pretty(&mut bytes, all)?,
+            [one] => output::print_json(one)?,
+            all => output::print_json(&all)?,
         }
-        bytes.push(b'\n');
     } else {
+        let mut bytes = Vec::new();
         for (index, one) in found.iter().enumerate() {
             if index > 0 {
                 bytes.push(b'\n');
             }
             output::terminal().render_verification(one, &mut bytes)?;
         }
+        std::io::stdout().write_all(&bytes).context("standard output")?;
     }
-    std::io::stdout().write_all(&bytes).context("standard output")?;
     let fails = found.iter().any(|one| one.as_expected == Some(false));
     Ok(if fails { Ending::Finding } else { Ending::Done })
 }
@@ -88,7 +87,14 @@ fn look(
         Target::Address { protocol, .. } => samehost_scan::expected(*protocol, owner),
         Target::Process(_) => Expected::default(),
     };
-    Ok(samehost_scan::verify(target, name, credentials, &expected, env!("CARGO_PKG_VERSION"))?)
+    // A server may say anything, the password that it was told as well: it is not repeated.
+    let redactor = Redactor::new(&credentials.password);
+    let mut found = samehost_scan::verify(target, name, credentials, &expected, env!("CARGO_PKG_VERSION"))
+        .map_err(|error| anyhow!(redactor.message(&error.to_string())))?;
+    for word in found.proofs.iter_mut().map(|proof| &mut proof.says).chain(&mut found.notes) {
+        *word = redactor.message(word);
+    }
+    Ok(found)
 }
 
 /// Whom to log in as. The kernel's proofs need nobody, so a file that cannot be used is a note.

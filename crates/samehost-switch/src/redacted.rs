@@ -1,0 +1,64 @@
+//! What leaves this crate for people and JSON, without secrets: whatever servers, tools, processes and files had a word in.
+//! It knows the passwords of the configurations that were read, and what else stands in them where secrets stand.
+
+use samehost_model::redact::secrets_in;
+use samehost_model::switch::SwitchReport;
+use samehost_model::{Redactor, Secret};
+
+use crate::Files;
+use crate::plan::{Plan, Read};
+
+/// The secrets of configurations that were read.
+pub(crate) fn secrets(configurations: &[Read]) -> Vec<Secret> {
+    let mut all = Vec::new();
+    for read in configurations {
+        let settings = &read.reading.settings;
+        all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
+        all.extend(in_file(&read.subject.files(), &read.subject.file));
+    }
+    all
+}
+
+/// What stands in a file where secrets stand: a program that complains about the file may quote it.
+pub(crate) fn in_file(files: &dyn Files, file: &std::path::Path) -> Vec<Secret> {
+    files.read(file).map_or(Vec::new(), |text| secrets_in(&String::from_utf8_lossy(&text)))
+}
+
+impl Plan {
+    /// What hides its secrets.
+    pub(crate) fn redactor(&self) -> Redactor {
+        let mut redactor = Redactor::new(&self.secrets);
+        for hop in &self.hops {
+            for name in [&hop.setting.user, &hop.setting.database].into_iter().flatten() {
+                redactor.spare(name);
+            }
+        }
+        redactor
+    }
+}
+
+/// A report without secrets.
+pub(crate) fn redacted(mut report: SwitchReport, redactor: &Redactor) -> SwitchReport {
+    for target in &mut report.targets {
+        *target = redactor.word(target);
+    }
+    let mut messages: Vec<&mut String> = Vec::new();
+    for hop in &mut report.hops {
+        messages.extend([&mut hop.name, &mut hop.place, &mut hop.from, &mut hop.to]);
+        messages.extend(hop.service.iter_mut().chain(&mut hop.clients).chain(&mut hop.login));
+    }
+    for step in report.steps.iter_mut().chain(&mut report.later) {
+        messages.extend(step.files.iter_mut().map(|file| &mut file.path));
+        for command in step.checks.iter_mut().chain(&mut step.reloads) {
+            *command = redactor.command(command);
+        }
+    }
+    for obstacle in &mut report.obstacles {
+        messages.extend([&mut obstacle.found, &mut obstacle.remedy]);
+    }
+    messages.extend(report.notes.iter_mut().chain(&mut report.proofs).chain(&mut report.still_tcp));
+    for message in messages {
+        *message = redactor.message(message);
+    }
+    report
+}
