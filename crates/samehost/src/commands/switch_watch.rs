@@ -173,8 +173,13 @@ impl Watch {
 
     /// Takes in how a login ended.
     fn logged_in(&mut self, refused: Option<String>) {
-        self.refusals = if refused.is_some() { self.refusals + 1 } else { 0 };
-        self.refused = refused;
+        let Some(why) = refused else {
+            (self.refusals, self.refused) = (0, None);
+            return;
+        };
+        self.refusals += 1;
+        // What the server said first: a password that it refused is not sent again.
+        self.refused.get_or_insert(why);
     }
 
     /// What is broken for good.
