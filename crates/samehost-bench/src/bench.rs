@@ -1,25 +1,65 @@
 //! From a request to a report: checks, fixture, capacity, blocks, analysis.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, WorkloadInfo};
 
 use crate::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, distinct, sweep};
+use crate::network::{Network, OwnNetwork};
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::Stage;
-use crate::workloads::{Axes, OpenOrClosed, Parameters, Workload};
+use crate::workloads::{Axes, Look, OpenOrClosed, Parameters, Wanted, Workload};
 
-/// Measures a workload.
+/// Measures a workload, in a network of its own where its private servers need one.
 ///
 /// # Errors
 /// When nothing could be measured at all: wrong options, a server that does not start, a rate out of reach.
 pub fn bench(
     workload: &'static dyn Workload,
     request: &Request,
+    observer: &mut dyn Recorder,
+) -> Result<Benched, BenchError> {
+    match network(workload, request) {
+        Network::Shared => bench_here(workload, request, None, observer),
+        network @ Network::OwnBehind(instead) => {
+            let own = Arc::new(OwnNetwork::new(instead)?);
+            let benched = bench_here(workload, request, Some(Arc::clone(&own)), observer);
+            benched.map(|benched| warned(benched, &own, network))
+        }
+        network @ Network::Own(instead) => {
+            let own = OwnNetwork::new(instead)?;
+            let benched = own.inside(|| bench_here(workload, request, None, observer))?;
+            benched.map(|benched| warned(benched, &own, network))
+        }
+    }
+}
+
+/// Whether a measurement's private servers need a network of their own; see [`crate::network::prepare`].
+#[must_use]
+pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
+    network(workload, request) != Network::Shared
+}
+
+fn network(workload: &dyn Workload, request: &Request) -> Network {
+    let wanted = Wanted { transports: &request.transports, servers: &request.servers };
+    workload.network(&request.parameters, wanted)
+}
+
+fn warned(mut benched: Benched, own: &OwnNetwork, network: Network) -> Benched {
+    benched.report.warnings.push(own.warning(network));
+    benched
+}
+
+/// Measures a workload in the network of this thread.
+fn bench_here(
+    workload: &'static dyn Workload,
+    request: &Request,
+    behind: Option<Arc<OwnNetwork>>,
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
@@ -34,7 +74,10 @@ pub fn bench(
     let request = &Request { servers, parameters, ..request.clone() };
     let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
-    let mut stage = Stage::new(workload, request, &matrix, host.cpus)?;
+    if !request.servers.is_empty() {
+        consented(workload, request, &matrix, &axes, observer)?;
+    }
+    let mut stage = Stage::new(workload, request, &matrix, host.cpus, behind)?;
     if !request.rates.is_empty() {
         matrix.capacities = stage.measure_capacities(&matrix, observer)?;
     }
@@ -80,6 +123,32 @@ pub fn bench(
         warnings: Vec::new(),
     };
     Ok(stage.measure(report, request, profiler.as_ref(), observer))
+}
+
+/// Looks at what measuring does to servers that already run, and has that agreed to.
+fn consented(
+    workload: &dyn Workload,
+    request: &Request,
+    matrix: &Matrix,
+    axes: &Axes,
+    observer: &mut dyn Recorder,
+) -> Result<(), BenchError> {
+    // Rates of a capacity that is not measured yet are no arms; the time for them is what is asked for.
+    let arms =
+        if request.rates.is_empty() { matrix.arms(workload, &request.parameters)? } else { Vec::new() };
+    let seconds = points::plan(&request.wishes, axes, &arms)?.budget_s.unwrap_or(60.0);
+    // A server may be known by more ways than are measured.
+    let mut servers = request.servers.clone();
+    servers.retain(|transport, _| matrix.transports.contains(transport));
+    let look = Look {
+        parameters: &request.parameters,
+        servers: &servers,
+        connections: matrix.connections.iter().copied().max().unwrap_or(1),
+        sizes: matrix.sizes.iter().flatten().sum(),
+        seconds,
+    };
+    let impacts = workload.impact(&look)?;
+    if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
 /// The arms of a request, as far as they follow from it alone. Nothing is started.

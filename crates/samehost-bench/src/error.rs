@@ -125,6 +125,16 @@ pub enum BenchError {
         /// What to try next.
         try_next: &'static str,
     },
+    /// A private PHP-FPM would have to listen where everybody reaches it.
+    #[error(
+        "the TCP port of a private PHP-FPM would be open to every user of this machine, who could have it run any code; it needs a network of its own, and {reason}; or {instead}"
+    )]
+    NoOwnNetwork {
+        /// What stands against it.
+        reason: String,
+        /// What can be measured instead.
+        instead: &'static str,
+    },
     /// A server said no to something without which nothing can be measured.
     #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
     Refused {
@@ -252,6 +262,7 @@ impl BenchError {
             | BenchError::NotInstalled { .. }
             | BenchError::ToolMissing { .. }
             | BenchError::NotPermitted { .. }
+            | BenchError::NoOwnNetwork { .. }
             | BenchError::Io { .. }
             | BenchError::OneCpu
             | BenchError::NoCpu => Fault::Missing,

@@ -9,6 +9,7 @@ use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
 
 use crate::BenchError;
 use crate::engine::arrivals::Spacing;
+use crate::impact::Impact;
 use crate::measure::Observer;
 use crate::points::Wishes;
 use crate::profile::CallGraph;
@@ -86,9 +87,17 @@ pub struct Benched {
 }
 
 /// An observer that also keeps the samples as they come.
-pub trait Recorder: Observer {
+pub trait Recorder: Observer + Send {
     /// Everything about the report that is known before the first trial. May fill in when it began.
     fn head(&mut self, _report: &mut Report) {}
+    /// What measuring does to servers that already run, for so many seconds at most. Nothing was written yet, and with an
+    /// error nothing is.
+    ///
+    /// # Errors
+    /// When that is not to be done.
+    fn consent(&mut self, _impacts: &[Impact], _seconds: f64) -> Result<(), BenchError> {
+        Ok(())
+    }
     /// An arm was profiled.
     fn profile(&mut self, _profile: &Profile) {}
 }

@@ -14,6 +14,7 @@ use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::machine::{CpuPlan, MachineMeter, allowed_cpus, busiest_stranger, family, judge_pollution};
 use crate::matrix::Matrix;
 use crate::measure::{Measurer, measure};
+use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
@@ -46,6 +47,7 @@ impl<'a> Stage<'a> {
         request: &'a Request,
         matrix: &Matrix,
         cpus: u32,
+        behind: Option<Arc<OwnNetwork>>,
     ) -> Result<Self, BenchError> {
         for level in matrix.levels() {
             for transport in &matrix.transports {
@@ -62,6 +64,7 @@ impl<'a> Stage<'a> {
             most_connections: matrix.connections.iter().copied().max().unwrap_or(1),
             servers: request.servers.clone(),
             commands: request.commands.clone(),
+            behind,
         };
         raise_file_limit(start.most_connections)?;
         let running = workload.start(&start)?;

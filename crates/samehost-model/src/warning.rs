@@ -45,6 +45,8 @@ pub enum Code {
     TransportMismatch,
     /// One arm is encrypted and the other is not.
     TlsDiffers,
+    /// Client and servers were in a network namespace of their own, without the host's packet filter.
+    OwnNetwork,
     /// Something could not be measured here.
     NotMeasured,
     /// Samples could not be stored as they came.

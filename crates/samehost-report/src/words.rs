@@ -169,6 +169,7 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
             ("transport", "transport", Some("another transport was in use than asked for"))
         }
         Code::TlsDiffers => ("encryption", "encryption", None),
+        Code::OwnNetwork => ("own network", "own network", None),
         Code::NotMeasured => ("not measured", "not measured", None),
         Code::NotStored => ("not stored", "not stored", None),
         Code::HostDiffers => ("not alike", "not alike", None),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::fixtures::Account;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
 use samehost_bench::{CallGraph, parameter_values};
 use samehost_model::{Endpoint, Placement, RateSpec, Transport};
@@ -39,6 +40,7 @@ pub struct Cli {
 const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 4 a switch was put back; 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "parsed once")]
 pub enum Verb {
     /// What TCP on localhost costs on this machine, and what that means (the default)
     Checkup(CheckupOptions),
@@ -80,6 +82,8 @@ pub enum Verb {
     Supervise(SuperviseOptions),
     #[command(hide = true)]
     BecomeServer(BecomeServerOptions),
+    #[command(hide = true)]
+    TryOwnNetwork,
     #[command(hide = true)]
     LogInAs,
     #[command(hide = true)]
@@ -154,6 +158,10 @@ pub struct BenchOptions {
     /// Ask on the terminal for the password of the URLs that have none
     #[arg(long)]
     pub ask_password: bool,
+    /// Write to a server that already runs without asking; with =over-limits also where that takes more than a quarter of
+    /// what it has left
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "shown", value_parser = ["shown", "over-limits"])]
+    pub yes: Option<String>,
     /// A command to measure, at least twice: NAME='COMMAND' (the first is the baseline)
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_arm)]
     pub arm: Vec<(String, String)>,
@@ -291,6 +299,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
         ("ask_password", !axes.foreign_servers),
+        ("yes", !axes.foreign_servers),
         ("arm", !axes.commands),
         ("trial_time", !axes.timed),
     ];
@@ -360,6 +369,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 
 #[derive(Args, Clone, Debug)]
 pub struct SuperviseOptions {
+    #[arg(long)]
+    pub account: Option<Account>,
     pub directory: PathBuf,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
@@ -367,6 +378,8 @@ pub struct SuperviseOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct BecomeServerOptions {
+    #[arg(long)]
+    pub account: Option<Account>,
     pub parent: u32,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,

@@ -4,6 +4,7 @@ mod checkup_parts;
 mod checkup_worth;
 mod cli;
 mod commands;
+mod consent;
 mod exit;
 mod output;
 mod progress;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Some(Verb::Man { directory }) => commands::man(&directory),
         Some(Verb::Supervise(options)) => commands::supervise(&options),
         Some(Verb::BecomeServer(options)) => commands::become_server(&options),
+        Some(Verb::TryOwnNetwork) => commands::try_own_network(),
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };

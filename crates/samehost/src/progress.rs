@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use samehost_bench::measure::Observer;
-use samehost_bench::{FLOOR, Recorder};
+use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
 use samehost_model::printable::clean;
 use samehost_model::{LogLine, Plan, Profile, Report, Sample};
 
+use crate::consent::Consent;
 use crate::storage::SamplesFile;
 
 /// Length of the bar.
@@ -22,6 +23,7 @@ pub struct Watcher {
     trials: u64,
     most_trials: u64,
     budget_s: Option<f64>,
+    consent: Consent,
 }
 
 impl Watcher {
@@ -36,7 +38,20 @@ impl Watcher {
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         };
-        Watcher { bar, what: String::new(), store, trials: 0, most_trials: 1, budget_s: None }
+        Watcher {
+            bar,
+            what: String::new(),
+            store,
+            trials: 0,
+            most_trials: 1,
+            budget_s: None,
+            consent: Consent::Ask,
+        }
+    }
+
+    /// What may be done to servers that already run.
+    pub fn with_consent(self, consent: Consent) -> Self {
+        Watcher { consent, ..self }
     }
 
     /// What is being measured, for the bar.
@@ -87,6 +102,10 @@ impl Recorder for Watcher {
         if let Some(store) = &mut self.store {
             store.begin(report);
         }
+    }
+
+    fn consent(&mut self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
+        self.bar.suspend(|| self.consent.of(impacts, seconds))
     }
 
     fn profile(&mut self, profile: &Profile) {

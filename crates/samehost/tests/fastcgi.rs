@@ -206,6 +206,7 @@ fn a_server_that_runs_is_asked_for_a_script_of_its_own() {
     let spec = PhpFpmSpec {
         pools: vec![pool("one", Transport::Tcp), pool("two", Transport::Unix)],
         scripts: vec![("page.php".into(), "<?php echo 'a page';".into())],
+        ..PhpFpmSpec::default()
     };
     let server = PhpFpm::start(Path::new(env!("CARGO_BIN_EXE_samehost")), &spec).unwrap();
     let (tcp, unix) =

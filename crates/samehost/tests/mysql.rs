@@ -92,7 +92,7 @@ fn every_way_of_proving_who_one_is() {
     let with = |user: &str| format!("{user}:{SECRET_IN_URL}");
     for user in ["by_native", "by_ed25519"] {
         let (tcp, unix) = (server.tcp(&with(user)), server.unix(&with(user)));
-        let arguments = ["--tcp", &tcp, "--unix", &unix, "--transports", "tcp,unix,tcp+tls"];
+        let arguments = ["--tcp", &tcp, "--unix", &unix, "--transports", "tcp,unix,tcp+tls", "--yes"];
         let output = measured(&Here::new(), &arguments);
         let report = parsed(&output);
         assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
@@ -105,7 +105,7 @@ fn every_way_of_proving_who_one_is() {
     }
     // The kernel tells the server who we are.
     let own = own_name();
-    let socket = measured(&Here::new(), &["--unix", &server.unix(&own), "--transports", "unix"]);
+    let socket = measured(&Here::new(), &["--unix", &server.unix(&own), "--transports", "unix", "--yes"]);
     assert!(parsed(&socket)["evidence"].to_string().contains(&format!("account {own}@localhost")));
     let wrong = measured(&Here::new(), &["--tcp", &server.tcp("by_native:wrong-one"), "--transports", "tcp"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -120,23 +120,26 @@ fn a_server_that_runs_gets_our_database_and_loses_it_again() {
     let url = server.tcp(&format!("by_native:{SECRET_IN_URL}"));
     let here = Here::new();
     // The other half is the server's to tell, either way round.
-    let output = measured(&here, &["--tcp", &url, "--statement", "insert"]);
+    let output = measured(&here, &["--tcp", &url, "--statement", "insert", "--yes"]);
     let report = parsed(&output);
     assert_sound(&report, &["tcp", "unix"]);
-    assert!(said(&output).contains("making the database samehost_"), "{}", said(&output));
+    assert!(said(&output).contains("makes a database samehost_… of its own"), "{}", said(&output));
     assert_eq!(report["workload"]["server"]["managed"], false);
     assert!(!report["workload"]["server"]["pids"].as_array().unwrap().is_empty());
     assert_eq!(server.left(), "0");
-    let from_unix = measured(&here, &["--unix", &server.unix(&format!("by_native:{SECRET_IN_URL}"))]);
+    let from_unix =
+        measured(&here, &["--unix", &server.unix(&format!("by_native:{SECRET_IN_URL}")), "--yes"]);
     assert_sound(&parsed(&from_unix), &["tcp", "unix"]);
     // In the URL's database, tables of our own name.
     let shop = format!("{url}/shop");
-    let output = measured(&here, &["--tcp", &shop, "--statement", "update", "--transports", "tcp,tcp+tls"]);
+    let update = ["--statement", "update", "--transports", "tcp,tcp+tls", "--yes"];
+    let output = measured(&here, &[&["--tcp", &shop], &update[..]].concat());
     assert_sound(&parsed(&output), &["tcp", "tcp+tls"]);
-    assert!(said(&output).contains("_points and samehost_"), "{}", said(&output));
+    assert!(said(&output).contains("makes tables samehost_… in the database shop"), "{}", said(&output));
     assert_eq!((server.left().as_str(), server.sql("SHOW TABLES FROM shop").as_str()), ("0", "orders"));
     // Ended in the middle by Ctrl-C, it still cleans up.
-    let child = here.bench(&["mysql", "--tcp", &url, "--trial-time", "2s", "--quiet"]).spawn().unwrap();
+    let child =
+        here.bench(&["mysql", "--tcp", &url, "--trial-time", "2s", "--quiet", "--yes"]).spawn().unwrap();
     while server.left() == "0" {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -161,7 +164,7 @@ fn where_nothing_may_be_written_nothing_is() {
     ] {
         let output = measured(&Here::new(), &[&["--tcp", &url, "--read-only", "yes"], more].concat());
         assert_sound(&parsed(&output), &["tcp", "unix"]);
-        assert!(!said(&output).contains("making"), "{}", said(&output));
+        assert!(!said(&output).contains("makes"), "{}", said(&output));
     }
     let here = Here::new();
     let dump = ["mysql", "--tcp", &url, "--read-only", "yes", "--statement", "dump"];
@@ -200,6 +203,9 @@ fn passwords_come_from_the_environment_and_the_option_file() {
     assert!(said(&open).contains("chmod 600") && !said(&open).contains(SECRET), "{}", said(&open));
 }
 
+/// More connections than a server in use should have to bear.
+const OVER: &[&str] = &["--yes=over-limits"];
+
 #[test]
 fn what_stands_in_the_way_is_named() {
     let server = MariaDb::start(&["--max-connections=12"]);
@@ -207,14 +213,17 @@ fn what_stands_in_the_way_is_named() {
     let plain = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp"]);
     assert_eq!(plain.status.code(), Some(2), "{}", said(&plain));
     assert!(said(&plain).contains("--transports tcp+tls"), "{}", said(&plain));
-    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls"]);
+    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls", "--yes"]);
     assert_sound(&parsed(&over_tls), &["tcp+tls"]);
     let url = server.tcp(&format!("by_native:{SECRET_IN_URL}"));
-    let many = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp", "--connections", "20"]);
+    let many = measured(
+        &Here::new(),
+        &[&["--tcp", &url, "--transports", "tcp", "--connections", "20"], OVER].concat(),
+    );
     assert_eq!(many.status.code(), Some(2));
     assert!(said(&many).contains("1040") && said(&many).contains("max_connections"), "{}", said(&many));
     let per_query = ["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"];
-    let counted = measured(&Here::new(), &per_query);
+    let counted = measured(&Here::new(), &[&per_query[..], OVER].concat());
     assert!(parsed(&counted)["trials"].to_string().contains("too many connections (1040)"));
     assert_eq!(server.left(), "0");
     server.sql("SET GLOBAL require_secure_transport=ON");

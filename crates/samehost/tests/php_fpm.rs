@@ -20,6 +20,7 @@ fn spec() -> PhpFpmSpec {
     PhpFpmSpec {
         pools: vec![pool("tcp", Transport::Tcp, 2), pool("unix", Transport::Unix, 3)],
         scripts: vec![("hello.php".into(), "<?php echo 'hello';".into())],
+        ..PhpFpmSpec::default()
     }
 }
 

@@ -105,18 +105,18 @@ fn every_way_of_proving_who_one_is() {
     for role in ["by_scram", "by_md5", "by_password"] {
         let (tcp, unix) = (cluster.tcp(&with(role)), cluster.unix(&with(role)));
         let here = Here::new();
-        let transports = ["--transports", "tcp,unix,tcp+tls"];
+        let transports = ["--transports", "tcp,unix,tcp+tls", "--yes"];
         let output = measured(&here, &[&["--tcp", &tcp, "--unix", &unix], &transports[..]].concat());
         assert_sound(&parsed(&output), &["tcp", "unix", "tcp+tls"]);
         assert!(!String::from_utf8_lossy(&output.stdout).contains(SECRET) && !said(&output).contains(SECRET));
         let announced = said(&output).contains("clear text");
         assert_eq!(announced, role == "by_password", "{}", said(&output));
     }
-    let trusted =
-        measured(&Here::new(), &["--tcp", &cluster.tcp("by_trust"), "--unix", &cluster.unix("by_trust")]);
+    let (tcp, unix) = (cluster.tcp("by_trust"), cluster.unix("by_trust"));
+    let trusted = measured(&Here::new(), &["--tcp", &tcp, "--unix", &unix, "--yes"]);
     assert_sound(&parsed(&trusted), &["tcp", "unix"]);
     let own = own_name();
-    let peer = measured(&Here::new(), &["--unix", &cluster.unix(&own), "--transports", "unix"]);
+    let peer = measured(&Here::new(), &["--unix", &cluster.unix(&own), "--transports", "unix", "--yes"]);
     let report = parsed(&peer);
     assert_sound(&report, &["unix"]);
     assert!(report["evidence"].to_string().contains(&format!("user {own}")), "{}", report["evidence"]);
@@ -132,19 +132,19 @@ fn a_server_that_runs_gets_our_table_and_loses_it_again() {
     let url = cluster.tcp(&format!("by_scram:{SECRET}"));
     // The other half, the Unix socket, is the server's to tell; and the other way round.
     let here = Here::new();
-    let output = measured(&here, &["--tcp", &url, "--statement", "update"]);
+    let output = measured(&here, &["--tcp", &url, "--statement", "update", "--yes"]);
     let report = parsed(&output);
     assert_sound(&report, &["tcp", "unix"]);
-    assert!(said(&output).contains("making the table samehost_"), "it says so first: {}", said(&output));
+    assert!(said(&output).contains("makes a table samehost_"), "it says so first: {}", said(&output));
     assert_eq!(report["workload"]["server"]["managed"], false);
     assert!(!report["workload"]["server"]["pids"].as_array().unwrap().is_empty());
     assert!(!report["command"].to_string().contains(SECRET));
     assert_eq!(cluster.tables_left(), "0");
-    let from_unix = measured(&here, &["--unix", &cluster.unix(&format!("by_scram:{SECRET}"))]);
+    let from_unix = measured(&here, &["--unix", &cluster.unix(&format!("by_scram:{SECRET}")), "--yes"]);
     assert_sound(&parsed(&from_unix), &["tcp", "unix"]);
     // Ended in the middle by Ctrl-C, it still cleans up.
     let child = here
-        .bench(&["postgres", "--tcp", &url, "--trial-time", "2s", "--quiet", "--connections", "4"])
+        .bench(&["postgres", "--tcp", &url, "--trial-time", "2s", "--quiet", "--connections", "4", "--yes"])
         .spawn()
         .unwrap();
     while cluster.tables_left() == "0" {
@@ -162,7 +162,7 @@ fn a_server_that_runs_gets_our_table_and_loses_it_again() {
     let after = cluster.sql("shop", "SELECT pg_current_xact_id()");
     let number = |text: &str| text.parse::<u64>().unwrap();
     assert_eq!(number(&after), number(&before) + 1, "no transaction but this test's own wrote");
-    assert!(!said(&output).contains("making the table"));
+    assert!(!said(&output).contains("makes a table"));
 }
 
 #[test]
@@ -194,6 +194,9 @@ fn passwords_come_from_the_environment_and_the_password_file() {
     );
 }
 
+/// More connections than a server in use should have to bear.
+const OVER: &[&str] = &["--yes=over-limits"];
+
 #[test]
 fn what_stands_in_the_way_is_named() {
     let cluster = Cluster::start(10);
@@ -202,20 +205,24 @@ fn what_stands_in_the_way_is_named() {
     let plain = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp"]);
     assert_eq!(plain.status.code(), Some(2));
     assert!(said(&plain).contains("--transports tcp+tls"), "{}", said(&plain));
-    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls"]);
+    let over_tls = measured(&Here::new(), &["--tcp", &only_tls, "--transports", "tcp+tls", "--yes"]);
     assert_sound(&parsed(&over_tls), &["tcp+tls"]);
-    let required =
-        measured(&Here::new(), &["--tcp", &format!("{only_tls}?sslmode=require"), "--transports", "tcp"]);
+    let required = format!("{only_tls}?sslmode=require");
+    let required = measured(&Here::new(), &["--tcp", &required, "--transports", "tcp", "--yes"]);
     assert!(parsed(&required)["evidence"].to_string().contains("TLSv1.3"));
     // More connections than there may be.
     let url = cluster.tcp(&format!("by_scram:{SECRET}"));
-    let many = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp", "--connections", "20"]);
+    let many = measured(
+        &Here::new(),
+        &[&["--tcp", &url, "--transports", "tcp", "--connections", "20"], OVER].concat(),
+    );
     assert_eq!(many.status.code(), Some(2));
     assert!(said(&many).contains("max_connections"), "{}", said(&many));
     // A connection for each query that may not be had is counted, and bars the verdict.
     let counted = measured(
         &Here::new(),
-        &["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"],
+        &[&["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"], OVER]
+            .concat(),
     );
     assert!(parsed(&counted)["trials"].to_string().contains("53300 too many connections"));
     assert_eq!(cluster.tables_left(), "0");

@@ -104,11 +104,17 @@ fn a_server_that_runs_gets_our_keys_and_loses_them_again_and_its_password_shows_
         let here = Here::new();
         // The other half, the Unix socket, is the server's to tell.
         let url = format!("redis://:{SECRET}@127.0.0.1:{port}/2");
-        let output =
-            here.bench(&[&["redis", "--tcp", &url, "--command", command], TINY].concat()).output().unwrap();
+        let output = here
+            .bench(&[&["redis", "--tcp", &url, "--command", command, "--yes"], TINY].concat())
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         assert!(
-            said(&output).contains("writing keys samehost:"),
+            said(&output).contains(if command == "incr" {
+                "sets 1 counters samehost:"
+            } else {
+                "sets keys samehost:"
+            }),
             "it says first what it writes: {}",
             said(&output)
         );
@@ -129,7 +135,8 @@ fn a_user_with_rights_to_our_keys_alone_is_enough() {
     let here = Here::new();
     let tcp = format!("redis://bob:{SECRET}@127.0.0.1:{port}/1");
     let unix = format!("redis+unix://bob:{SECRET}@{}?db=1", directory.path().join("r.sock").display());
-    let output = here.bench(&[&["redis", "--tcp", &tcp, "--unix", &unix], TINY].concat()).output().unwrap();
+    let output =
+        here.bench(&[&["redis", "--tcp", &tcp, "--unix", &unix, "--yes"], TINY].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(!String::from_utf8_lossy(&output.stdout).contains(SECRET));
     assert_eq!(keys(port, 1), ":0");

@@ -188,6 +188,13 @@ fn a_site_that_is_there_is_measured_and_no_file_of_it_changes() {
     assert!(said(&output).contains("samehost writes nothing to it"), "{}", said(&output));
     assert_eq!(site.server.left(), "0");
 
+    // PHP-FPM's port is where nobody else is, and PHP reaches the database from here all the same.
+    let over_tcp = parsed(&site.bench(&here, &["--fpm", "tcp"]));
+    here.assert_nothing_left();
+    assert_pages(&over_tcp);
+    let warnings = over_tcp["warnings"].to_string();
+    assert!(warnings.contains("own_network") && warnings.contains("PHP-FPM's TCP port"), "{warnings}");
+
     // A page that is not there, and one that only redirects.
     for (arguments, word) in [(&["--path", "/?p=99999"][..], "404"), (&["--path", "/index.php"], "redirects")]
     {

@@ -88,18 +88,22 @@ fn memory_mib() -> u64 {
     total.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// Looks at this machine. `steal_percent` is filled in after measuring.
-#[must_use]
-pub fn host() -> Host {
-    let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
-    let unknown = || "unknown".to_owned();
-    let sysctls: BTreeMap<String, String> = SYSCTLS
+/// Those settings, as they are in the network of the calling thread.
+pub(crate) fn network_settings() -> BTreeMap<String, String> {
+    SYSCTLS
         .iter()
         .filter_map(|name| {
             let value = line(&format!("/proc/sys/{}", name.replace('.', "/")))?;
             Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
         })
-        .collect();
+        .collect()
+}
+
+/// Looks at this machine. `steal_percent` is filled in after measuring.
+#[must_use]
+pub fn host() -> Host {
+    let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
+    let unknown = || "unknown".to_owned();
     Host {
         kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
         cpu_model: cpu_field(&cpuinfo, "model name").unwrap_or_else(unknown),
@@ -114,7 +118,7 @@ pub fn host() -> Host {
         steal_percent: 0.0,
         cgroup_quota: cgroup_quota(),
         distribution: distribution(),
-        sysctls,
+        sysctls: network_settings(),
     }
 }
 

@@ -4,13 +4,43 @@
 use std::fs;
 
 use samehost_model::Endpoint;
+use samehost_model::scan::Queues;
+use samehost_system::diag::Diag;
 
 use super::proc::{pids, text};
 
 /// The processes that hold the listening socket of this endpoint; empty where none may be seen.
 #[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
-    let inodes: Vec<u64> = match endpoint {
+    let inodes = listeners(endpoint);
+    let names: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    if names.is_empty() { Vec::new() } else { pids().into_iter().filter(|pid| holds(*pid, &names)).collect() }
+}
+
+/// The queue of connections that wait to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queue {
+    /// Those that wait now.
+    pub(crate) waiting: u32,
+    /// Those that may wait, which is the listener's backlog.
+    pub(crate) most: u32,
+}
+
+/// The queue of the listener of this endpoint, as the kernel says.
+pub(crate) fn queue(endpoint: &Endpoint) -> Option<Queue> {
+    let inodes = listeners(endpoint);
+    let sockets = Diag::open().and_then(|mut diag| diag.sockets(0)).ok()?;
+    sockets.into_iter().filter(|socket| inodes.contains(&socket.inode)).find_map(|socket| {
+        match socket.queues {
+            Queues::Listening { waiting, backlog: Some(most) } => Some(Queue { waiting, most }),
+            _ => None,
+        }
+    })
+}
+
+/// The listening sockets of an endpoint, by inode.
+fn listeners(endpoint: &Endpoint) -> Vec<u64> {
+    match endpoint {
         Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => ["/proc/net/tcp", "/proc/net/tcp6"]
             .iter()
             .filter_map(text)
@@ -23,9 +53,7 @@ pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
             unix_listeners(&text("/proc/net/unix").unwrap_or_default(), &format!("@{name}"))
         }
         Endpoint::Socketpair | Endpoint::Pipe => Vec::new(),
-    };
-    let names: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    if names.is_empty() { Vec::new() } else { pids().into_iter().filter(|pid| holds(*pid, &names)).collect() }
+    }
 }
 
 fn holds(pid: u32, names: &[String]) -> bool {
@@ -85,5 +113,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
         assert!(listener_pids(&endpoint).contains(&std::process::id()));
+        let waiting = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let queue = queue(&endpoint).unwrap();
+        assert!(queue.waiting == 1 && queue.most >= 128, "{queue:?}");
+        drop(waiting);
     }
 }

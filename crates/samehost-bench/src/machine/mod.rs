@@ -10,7 +10,9 @@ mod server_use;
 mod thread_use;
 
 pub use environment::host;
+pub(crate) use environment::network_settings;
 pub use listener::listener_pids;
+pub(crate) use listener::queue;
 pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};

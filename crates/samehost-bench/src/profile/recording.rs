@@ -60,11 +60,8 @@ impl Profiler {
             &pids,
             END,
         ];
-        let supervision = Supervision {
-            program: self.program.clone(),
-            name: "perf".into(),
-            command: arguments.map(str::to_owned).to_vec(),
-        };
+        let command = arguments.map(str::to_owned).to_vec();
+        let supervision = Supervision::new(&self.program, "perf", None, command);
         let perf = Supervised::start(&supervision, directory)?;
         let mut recording = Recording { perf, order, answer };
         recording.tell("enable", interrupted)?;

@@ -6,6 +6,7 @@ mod command;
 mod connect;
 mod expected;
 mod fastcgi;
+mod foreign;
 pub(crate) mod http;
 pub(crate) mod memcached;
 pub(crate) mod mysql;
@@ -19,6 +20,7 @@ mod wordpress;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use samehost_login::{Link, Refused};
@@ -28,8 +30,11 @@ use samehost_transport::{ConnectError, Stream};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::fixtures::ServerKind;
-use crate::machine::listener_pids;
+use crate::impact::Impact;
+use crate::network::{Network, OwnNetwork};
 
+pub use foreign::Look;
+pub(crate) use foreign::{crowding, foreign_endpoints, foreign_pids, needs_private};
 pub use http::PageLook;
 pub(crate) use noop::job as noop_job;
 
@@ -124,6 +129,25 @@ pub struct Start {
     pub servers: BTreeMap<Transport, String>,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
+    /// A network for what stands behind a Unix socket, where the workload asked for one.
+    pub behind: Option<Arc<OwnNetwork>>,
+}
+
+/// What is to be measured, as far as it decides what is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The transports asked for; empty for the workload's first two.
+    pub transports: &'a [Transport],
+    /// Servers that already run.
+    pub servers: &'a BTreeMap<Transport, String>,
+}
+
+impl Wanted<'_> {
+    /// Whether a private server is started that listens on a transport of the workload.
+    #[must_use]
+    pub fn starts_one_on(&self, transport: Transport) -> bool {
+        self.servers.is_empty() && (self.transports.is_empty() || self.transports.contains(&transport))
+    }
 }
 
 /// What is exchanged.
@@ -199,6 +223,19 @@ pub trait Workload: Sync {
         3
     }
 
+    /// What measuring does to servers that already run, as they say themselves; nothing is written for that.
+    ///
+    /// # Errors
+    /// When one cannot be reached, or does not let us in.
+    fn impact(&self, _look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(Vec::new())
+    }
+
+    /// The network that its private servers need, so that nobody else reaches one that lets everybody in.
+    fn network(&self, _parameters: &Parameters, _wanted: Wanted<'_>) -> Network {
+        Network::Shared
+    }
+
     /// Servers that already run, with the half that was not given where the server tells it; `wanted` are the
     /// transports asked for, none for the default.
     ///
@@ -267,38 +304,6 @@ pub trait Running {
     fn after(&mut self, _sample: &mut samehost_model::Sample) {}
 }
 
-/// Servers that already run, given as plain endpoints.
-///
-/// # Errors
-/// When an address is no endpoint, or one of another transport.
-pub(crate) fn foreign_endpoints(start: &Start) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
-    let mut endpoints = Vec::with_capacity(start.servers.len());
-    for (transport, address) in &start.servers {
-        let endpoint: Endpoint = address.parse()?;
-        let found = endpoint.transport();
-        // `--tcp` takes both versions of IP.
-        if found != *transport && (*transport, found) != (Transport::Tcp, Transport::Tcp6) {
-            return Err(BenchError::Usage(format!("{address} is not an endpoint of {transport}")));
-        }
-        endpoints.push((*transport, endpoint));
-    }
-    Ok(endpoints)
-}
-
-/// Whether a private server is to be started: where no server is given at all.
-///
-/// # Errors
-/// When some are given and others are not.
-pub(crate) fn needs_private(start: &Start) -> Result<bool, BenchError> {
-    let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
-    if missing && !start.servers.is_empty() {
-        return Err(BenchError::Usage(
-            "a server that runs and a private one would not be the same server; give both --tcp and --unix, or one with --transports naming it".into(),
-        ));
-    }
-    Ok(missing)
-}
-
 /// What is compared for requests and replies, by how they are driven.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     let names: &[&str] = match open_loop {
@@ -322,14 +327,6 @@ pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         ],
     };
     names.iter().map(|name| MetricInfo::built_in(name)).collect()
-}
-
-/// The processes of servers that already run, each once.
-pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
-    let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
 }
 
 /// Requests sent together (`--pipeline`), the point's own where points differ in it.

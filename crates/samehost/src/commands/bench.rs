@@ -13,6 +13,7 @@ use samehost_model::{
 use samehost_stats::Claim;
 
 use crate::cli::{Bench, BenchOptions};
+use crate::consent::Consent;
 use crate::exit::{Ending, WrongUse};
 use crate::progress::Watcher;
 use crate::storage::SamplesFile;
@@ -22,12 +23,17 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let options = &bench.options;
     let interrupted = signals::watch()?;
     let request = request(bench, interrupted)?;
+    if samehost_bench::needs_own_network(bench.workload, &request) {
+        // Before the first thread.
+        samehost_bench::network::prepare(&request.program)?;
+    }
     let outputs = options.output.open()?;
     let (store, not_stored) = match SamplesFile::create(bench.workload.name()) {
         Ok(store) => (Some(store), None),
         Err(reason) => (None, Some(reason)),
     };
-    let mut watcher = Watcher::new(options.output.quiet, store);
+    let consent = Consent::of_option(options.yes.as_deref());
+    let mut watcher = Watcher::new(options.output.quiet, store).with_consent(consent);
     watcher.announce(&format!("bench {}", bench.workload.name()));
     let result = samehost_bench::bench(bench.workload, &request, &mut watcher);
     let store = watcher.finish();

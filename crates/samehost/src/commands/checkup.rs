@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use samehost_bench::workloads::{Parameters, workload};
+use samehost_bench::workloads::{Parameters, Workload, workload};
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::Report;
 use samehost_model::scan::Scan;
@@ -44,6 +44,14 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     let neighbours = neighbours();
     let looked = look(&interrupted);
     let (parts, left) = plan(budget);
+    for (part, share) in &parts {
+        let (workload, request) = request(part, *share, seed, &interrupted)?;
+        if samehost_bench::needs_own_network(workload, &request) {
+            // After the look at what runs here, which a user namespace would hide, and before the first thread.
+            samehost_bench::network::prepare(&request.program)?;
+            break;
+        }
+    }
     let mut notes: Vec<String> = Vec::new();
     if !left.is_empty() {
         notes.push(format!("No time was left for {}; a longer --budget has some.", left.join(" and ")));
@@ -164,13 +172,13 @@ fn as_json(
     Ok(bytes)
 }
 
-pub(super) fn measure(
+/// What a part asks for.
+fn request(
     part: &Part,
     budget: Duration,
     seed: u64,
     interrupted: &Arc<AtomicBool>,
-    quiet: bool,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<(&'static dyn Workload, Request)> {
     let workload = workload(part.workload)
         .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
     let mut parameters: Parameters =
@@ -195,6 +203,17 @@ pub(super) fn measure(
             Arc::clone(interrupted),
         )
     };
+    Ok((workload, request))
+}
+
+pub(super) fn measure(
+    part: &Part,
+    budget: Duration,
+    seed: u64,
+    interrupted: &Arc<AtomicBool>,
+    quiet: bool,
+) -> anyhow::Result<Report> {
+    let (workload, request) = request(part, budget, seed, interrupted)?;
     let mut watcher = Watcher::new(quiet, None);
     watcher.announce(part.lines.first().map_or(part.workload, |line| line.label.as_str()));
     let benched = samehost_bench::bench(workload, &request, &mut watcher);

@@ -31,7 +31,7 @@ pub use reproduce::reproduce;
 pub use scan::{calibrate, scan};
 pub use serve::serve;
 pub use shell::{completions, man};
-pub use supervise::{become_server, supervise};
+pub use supervise::{become_server, supervise, try_own_network};
 pub use switch::switch;
 pub use switch_watch::watch_switch;
 pub use top::top;

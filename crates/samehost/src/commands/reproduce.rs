@@ -37,6 +37,10 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     }
     let mut reproducer =
         Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted));
+    if reproducer.needs_own_network(&ahead)? {
+        // Before the first thread.
+        samehost_bench::network::prepare(&std::env::current_exe().context("finding this program")?)?;
+    }
     let mut experiments = Vec::with_capacity(published.len());
     for one in &published {
         if let Some(experiment) = kept.iter().find(|experiment| experiment.id == one.id) {

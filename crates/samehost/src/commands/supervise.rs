@@ -1,5 +1,7 @@
 //! The hidden verbs that keep private servers from outliving us; see `samehost_bench::fixtures`.
 
+use std::io::Write;
+
 use anyhow::Context;
 
 use crate::cli::{BecomeServerOptions, SuperviseOptions};
@@ -7,10 +9,23 @@ use crate::exit::Ending;
 
 pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("finding this program")?;
-    let status = samehost_bench::fixtures::supervise(&program, &options.directory, &options.command)?;
+    let status =
+        samehost_bench::fixtures::supervise(&program, &options.directory, options.account, &options.command)?;
     Ok(if status.success() { Ending::Done } else { Ending::CutShort })
 }
 
 pub fn become_server(options: &BecomeServerOptions) -> anyhow::Result<Ending> {
-    Err(samehost_bench::fixtures::replace_with_server(options.parent, &options.command).into())
+    Err(samehost_bench::fixtures::replace_with_server(options.parent, options.account, &options.command)
+        .into())
+}
+
+/// Whether this user may have a network of his own; what stands against it is said in one line.
+pub fn try_own_network() -> anyhow::Result<Ending> {
+    match samehost_bench::network::try_own_network() {
+        Ok(()) => Ok(Ending::Done),
+        Err(error) => {
+            writeln!(std::io::stderr(), "{error}")?;
+            Ok(Ending::CutShort)
+        }
+    }
 }

@@ -77,6 +77,24 @@ impl Reproducer {
         }
     }
 
+    /// Whether any of these needs a network of its own for its private servers.
+    ///
+    /// # Errors
+    /// Only where the registry's command line is wrong.
+    pub fn needs_own_network(&self, experiments: &[&Published]) -> anyhow::Result<bool> {
+        for planned in experiments.iter().flat_map(|one| one.measurements) {
+            if let Some(bench) = parse(planned.command(self.mode).line)?
+                && samehost_bench::needs_own_network(
+                    bench.workload,
+                    &bench_request(&bench, Arc::clone(&self.interrupted))?,
+                )
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Makes one experiment.
     ///
     /// # Errors

@@ -10,14 +10,15 @@ use samehost_model::{
 };
 
 use super::{
-    Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, foreign_endpoints,
-    foreign_pids,
+    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, crowding,
+    foreign_endpoints, foreign_pids,
 };
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::Caller;
 use crate::fixtures::{BuiltIn, BuiltInSpec};
+use crate::impact::Impact;
 use crate::workloads::raw::echo::EchoSession;
 use cycle::Cycle;
 
@@ -121,6 +122,10 @@ impl Workload for Connect {
             ));
         }
         Ok(())
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(crowding(look, is_burst(look.parameters)))
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

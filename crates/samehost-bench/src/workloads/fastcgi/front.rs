@@ -8,7 +8,7 @@ use samehost_model::{Endpoint, Transport};
 
 use super::script;
 use crate::BenchError;
-use crate::fixtures::{Nginx, NginxSpec};
+use crate::fixtures::{Account, Nginx, NginxSpec};
 use crate::workloads::http::{RequestParts, fetch};
 
 /// Where nginx itself says that it is there.
@@ -26,6 +26,8 @@ pub(super) struct FrontSpec<'a> {
     pub(super) connections: u32,
     /// Connections to each pool that stay open; none for a new one per request, nginx's default.
     pub(super) kept: Option<u32>,
+    /// As whom it runs, where that is not us: who PHP-FPM is, whose sockets it must reach.
+    pub(super) account: Option<Account>,
 }
 
 /// A private nginx in front.
@@ -54,7 +56,8 @@ impl Front {
             // Its own backlog is not to be the limit; the kernel lowers it to net.core.somaxconn.
             format!("{}  server {{\n    listen {listen} backlog=65535;\n{}  }}\n", locations.0, locations.1)
         };
-        let spec = NginxSpec { connections: spec.connections, workers: 1, http: &http };
+        let spec =
+            NginxSpec { connections: spec.connections, workers: 1, account: spec.account, http: &http };
         let nginx = Nginx::start(program, &spec, |directory, port| {
             let endpoint = endpoint(directory, port);
             match fetch(&endpoint, &request(READY))?.0.status {
@@ -168,6 +171,7 @@ mod tests {
             script: Path::new("/srv/a.php"),
             connections: 1,
             kept,
+            account: None,
         };
         let (before, inside) = locations(&spec(None)).unwrap();
         assert!(before.is_empty());

@@ -12,9 +12,13 @@ mod session;
 
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{
+    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload, crowding,
+};
 use crate::BenchError;
 use crate::fixtures::{PHP_FPM, ServerKind};
+use crate::impact::Impact;
+use crate::network::{Instead, Network};
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -209,6 +213,20 @@ impl Workload for FastCgi {
             }
         }
         Ok(parameters)
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(if is_burst(look.parameters) { crowding(look, true) } else { Vec::new() })
+    }
+
+    /// Who reaches a pool's port has it run any code; what compares a port with a socket does so in one network.
+    fn network(&self, _: &Parameters, wanted: Wanted<'_>) -> Network {
+        if !wanted.starts_one_on(Transport::Tcp) {
+            return Network::Shared;
+        }
+        Network::Own(Instead(
+            "measure the Unix socket alone (--transports unix), or a PHP-FPM that runs (--tcp and --unix, with --script)",
+        ))
     }
 
     /// Children of two pools are different processes, so they never serve two blocks.

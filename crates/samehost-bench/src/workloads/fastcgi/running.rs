@@ -20,7 +20,7 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Session};
-use crate::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use crate::fixtures::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
 use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, link_to, needs_private};
 
@@ -47,9 +47,10 @@ impl RunningFastCgi {
     pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
         let parameters = start.parameters.clone();
         let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
+        let account = Account::made()?;
         let private = if needs_private(start)? {
             check_script(&parameters["script"])?;
-            Some(PhpFpm::start(&start.program, &spec(start)?)?)
+            Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(start)? })?)
         } else {
             // A server that is not there is the first thing to know.
             for endpoint in given.values() {
@@ -70,13 +71,13 @@ impl RunningFastCgi {
             burst: None,
         };
         if is_via_nginx(&running.parameters) {
-            running.front = Some(running.start_front(start)?);
+            running.front = Some(running.start_front(start, account)?);
         }
         Ok(running)
     }
 
     /// nginx in front of every pool that a trial may ask.
-    fn start_front(&self, start: &Start) -> Result<Front, BenchError> {
+    fn start_front(&self, start: &Start, account: Option<Account>) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in parse_count_list(&self.parameters["backlog"])? {
             for transport in &start.transports {
@@ -93,6 +94,7 @@ impl RunningFastCgi {
             script: &self.script(),
             connections: start.most_connections,
             kept: is_kept(&self.parameters).then_some(kept),
+            account,
         };
         Front::start(&start.program, &spec)
     }
@@ -206,7 +208,7 @@ impl RunningFastCgi {
             what: format!("the script {}", self.script().display()),
             answer: answer.join("; "),
             try_next: match reply.status {
-                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as www-data or nobody when root starts it: that user must be able to read the script and to pass every directory above it".into(),
+                403 | 404 if self.private.is_some() => "the private PHP-FPM runs as an account that nobody else has when root starts it: everybody must be able to read the script and to pass every directory above it".into(),
                 403 | 404 => "give the script's path as PHP-FPM sees it, readable for the pool's user".into(),
                 _ => "see that the script runs through your web server first".into(),
             },
@@ -239,7 +241,8 @@ fn spec(start: &Start) -> Result<PhpFpmSpec, BenchError> {
     if STARTS.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
         pools.reverse();
     }
-    Ok(PhpFpmSpec { pools, scripts: vec![(script::FILE.into(), script::built_in())] })
+    let scripts = vec![(script::FILE.into(), script::built_in())];
+    Ok(PhpFpmSpec { pools, scripts, ..PhpFpmSpec::default() })
 }
 
 fn pool(transport: Transport, backlog: &str) -> String {

@@ -9,10 +9,11 @@ mod reply;
 mod running;
 mod session;
 
-use samehost_model::{MetricInfo, Point, Transport};
+use samehost_model::{MetricInfo, Point, Redactor, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::impact::Impact;
 pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
 pub(crate) use head::refusal;
 pub use page::PageLook;
@@ -155,6 +156,18 @@ impl Workload for Http {
             return Err(BenchError::Usage("--host: a host name has no blanks".into()));
         }
         Ok(())
+    }
+
+    /// Who asks with GET changes nothing (RFC 9110, 9.2.1).
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        if look.parameters["method"] != "post" {
+            return Ok(Vec::new());
+        }
+        let each = look.servers.values().map(|address| Impact {
+            does: vec!["sends POST requests as fast as they are answered; what its application does with them is done".into()],
+            ..Impact::of(format!("the server at {}", Redactor::default().word(address)))
+        });
+        Ok(each.collect())
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

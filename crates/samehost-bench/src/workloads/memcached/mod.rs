@@ -3,14 +3,16 @@
 //! that the luck of one process is not taken for the transport.
 
 mod dialogue;
+mod impact;
 mod running;
 mod session;
 
 use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{MEMCACHED, ServerKind};
+use crate::impact::Impact;
 use running::RunningMemcached;
 use session::Protocol;
 
@@ -82,6 +84,10 @@ impl Workload for Memcached {
     /// Both transports cannot share a process, so a process never serves two blocks.
     fn blocks_per_start(&self) -> u32 {
         1
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(look)
     }
 
     fn server_kind(&self) -> Option<&'static ServerKind> {

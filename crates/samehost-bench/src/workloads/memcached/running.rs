@@ -69,14 +69,6 @@ impl RunningMemcached {
         if let Some(first) = first.next().cloned() {
             running.version = dialogue::version(&mut link_to(&first)?)?;
         }
-        if !running.given.is_empty() {
-            let places: Vec<String> = running.given.values().map(Endpoint::to_string).collect();
-            tracing::warn!(
-                "writing the key {} to the memcached at {}; it is deleted at the end",
-                running.key,
-                places.join(" and ")
-            );
-        }
         Ok(running)
     }
 

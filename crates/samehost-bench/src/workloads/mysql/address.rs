@@ -21,6 +21,8 @@ pub(super) struct Address {
     pub(super) password: String,
     /// The database that holds our table; none for the tool's own.
     pub(super) database: Option<String>,
+    /// Whether what we write is kept out of the server's binary log, and so from its replicas.
+    pub(super) unlogged: bool,
 }
 
 impl fmt::Debug for Address {
@@ -67,6 +69,7 @@ impl Address {
                 .unwrap_or_else(|| around.login_name.clone()),
             password: passwords.into_iter().flatten().next().cloned().unwrap_or_default(),
             database: given.database,
+            unlogged: false,
         })
     }
 

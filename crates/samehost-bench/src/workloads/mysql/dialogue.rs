@@ -16,6 +16,20 @@ pub(super) use samehost_login::mysql::{QUERY, Reply};
 /// COM_STMT_PREPARE.
 const PREPARE: u8 = 0x16;
 
+/// What keeps a connection's statements out of the binary log.
+const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
+
+/// Whether a server logs what we write, for its replicas and for recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BinaryLog {
+    /// It has none.
+    None,
+    /// It logs the others' statements and not ours.
+    KeptOut,
+    /// It logs ours too, for this user may not keep out.
+    Ours,
+}
+
 /// One connection, let in.
 pub(super) struct Dialogue(mysql::Dialogue);
 
@@ -28,7 +42,33 @@ impl Dialogue {
             database: address.database.as_deref(),
             expected: expected(Protocol::Mysql),
         };
-        Ok(Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, PATIENCE)?))
+        let mut dialogue = Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, PATIENCE)?);
+        if address.unlogged {
+            dialogue.must("keeping our statements out of the binary log", UNLOGGED)?;
+        }
+        Ok(dialogue)
+    }
+
+    /// Whether the server has a binary log, and whether we may keep out of it. This connection does from then on.
+    pub(super) fn binary_log(&mut self) -> Result<BinaryLog, BenchError> {
+        if !matches!(self.variable("log_bin")?.as_deref(), Some("ON" | "1")) {
+            return Ok(BinaryLog::None);
+        }
+        Ok(if matches!(self.ask(UNLOGGED)?, Reply::Refused(_)) {
+            BinaryLog::Ours
+        } else {
+            BinaryLog::KeptOut
+        })
+    }
+
+    /// The one number of a question, where it is answered with one; `column` counts from 0.
+    pub(super) fn number(&mut self, sql: &str, column: usize) -> Result<Option<u64>, BenchError> {
+        Ok(match self.ask(sql)? {
+            Reply::Rows(rows) => {
+                rows.first().and_then(|row| row.get(column)).and_then(|value| value.as_deref()?.parse().ok())
+            }
+            _ => None,
+        })
     }
 
     /// The server's version in its own words.

@@ -5,6 +5,7 @@ mod address;
 mod caller;
 mod dialogue;
 mod dump;
+mod impact;
 mod running;
 mod session;
 mod statement;
@@ -14,9 +15,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{MARIADB, ServerKind};
+use crate::impact::Impact;
 use address::Address;
 use dialogue::Dialogue;
 pub(super) use dialogue::advice;
@@ -180,6 +182,10 @@ impl Workload for MySql {
         Ok(servers)
     }
 
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(look)
+    }
+
     fn server_kind(&self) -> Option<&'static ServerKind> {
         Some(&MARIADB)
     }
@@ -243,8 +249,13 @@ pub(crate) fn ensure_database(
     password: &str,
     database: &str,
 ) -> Result<(), BenchError> {
-    let address =
-        Address { endpoint: endpoint.clone(), user: user.into(), password: password.into(), database: None };
+    let address = Address {
+        endpoint: endpoint.clone(),
+        user: user.into(),
+        password: password.into(),
+        database: None,
+        unlogged: false,
+    };
     let mut dialogue = Dialogue::begin(&address)?;
     dialogue
         .must("a database", &format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"))?;

@@ -10,7 +10,7 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use super::caller::MySqlCaller;
-use super::dialogue::{Dialogue, Reply};
+use super::dialogue::{BinaryLog, Dialogue, Reply};
 use super::dump::DumpSession;
 use super::session::{Ids, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
@@ -49,6 +49,14 @@ impl RunningMySql {
         }
         let missing = needs_private(start)?;
         let server = if missing { Some(private(start, &mut addresses)?) } else { None };
+        let statement = Statement::of(&start.parameters);
+        if server.is_none() && !is_read_only(&start.parameters) && statement != Statement::SelectOne {
+            for address in addresses.values_mut() {
+                let mut dialogue = Dialogue::begin(address)?;
+                address.unlogged = dialogue.binary_log()? == BinaryLog::KeptOut;
+                dialogue.quit()?;
+            }
+        }
         let identities = addresses.values().map(identity).collect::<Result<Vec<_>, _>>()?;
         let differ = identities.iter().any(|identity| identity.instance != identities[0].instance);
         let pids = match &server {
@@ -61,7 +69,6 @@ impl RunningMySql {
             places.map(|address| Tables::found(address, &start.parameters)).collect::<Result<_, _>>()?
         } else {
             let rows = rows(&start.parameters)?;
-            let statement = Statement::of(&start.parameters);
             places
                 .map(|address| Tables::make(address, statement, rows, server.is_none()))
                 .collect::<Result<_, _>>()?
@@ -99,6 +106,7 @@ fn private(start: &Start, addresses: &mut BTreeMap<Transport, Address>) -> Resul
         user: MARIADB_USER.into(),
         password: password.into(),
         database: None,
+        unlogged: false,
     };
     let server = MariaDbServer::start(&start.program, &options, |endpoint, password| {
         Dialogue::begin(&address(endpoint.clone(), password))?.quit()

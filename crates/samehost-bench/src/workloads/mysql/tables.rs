@@ -24,7 +24,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Makes our own: in the URL's database, or in a new one. `foreign` servers are told of first.
+    /// Makes our own: in the URL's database, or in a new one.
     pub(super) fn make(
         address: &Address,
         statement: Statement,
@@ -33,25 +33,17 @@ impl Tables {
     ) -> Result<Self, BenchError> {
         let mut dialogue = Dialogue::begin(address)?;
         let name = if foreign { format!("samehost_{}", random_hex(6)?) } else { "samehost".into() };
-        let (prefix, undo, place) = match &address.database {
+        let (prefix, undo) = match &address.database {
             Some(database) => {
                 let prefix = format!("{}.{name}_", quoted(database));
                 let undo = format!("DROP TABLE IF EXISTS {prefix}points, {prefix}inserts");
-                (prefix, undo, format!("tables {name}_points and {name}_inserts in {database}"))
+                (prefix, undo)
             }
-            None => {
-                (format!("{name}."), format!("DROP DATABASE IF EXISTS {name}"), format!("database {name}"))
-            }
+            None => (format!("{name}."), format!("DROP DATABASE IF EXISTS {name}")),
         };
         let table = Table::own(&prefix, rows);
         if statement == Statement::SelectOne {
             return Ok(Tables { table, ids: Ids::Own(rows), rows: 1, undo: None });
-        }
-        if foreign {
-            tracing::warn!(
-                "making the {place} in the server at {}; dropped at the end (--read-only yes writes nothing)",
-                address.endpoint
-            );
         }
         let undo = foreign.then(|| (address.clone(), undo));
         let tables = Tables { table, ids: Ids::Own(rows), rows: u64::from(rows), undo };

@@ -57,7 +57,7 @@ impl Dialogue {
     }
 
     /// The one value of a statement.
-    fn value(&mut self, what: &str, sql: &str) -> Result<String, BenchError> {
+    pub(super) fn value(&mut self, what: &str, sql: &str) -> Result<String, BenchError> {
         let rows = self.must(what, sql)?;
         Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }

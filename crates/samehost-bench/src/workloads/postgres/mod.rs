@@ -6,6 +6,7 @@ mod address;
 mod caller;
 mod copy;
 mod dialogue;
+mod impact;
 mod messages;
 mod running;
 mod session;
@@ -15,9 +16,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{POSTGRES, ServerKind};
+use crate::impact::Impact;
 use address::Address;
 pub(super) use dialogue::advice;
 use running::RunningPostgres;
@@ -142,6 +144,10 @@ impl Workload for Postgres {
             )));
         }
         Ok(())
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(look)
     }
 
     /// A start makes a cluster and a table, about a second each time.

@@ -113,7 +113,7 @@ impl RunningPostgres {
         self.identities.iter().any(|(_, identity)| !identity.same_server(&self.identities[0].1))
     }
 
-    /// Makes our table once in each database, after saying so where the server is not ours.
+    /// Makes our table once in each database.
     fn make_tables(&mut self) -> Result<(), BenchError> {
         let rows = rows(&self.parameters)?;
         let mut done: Vec<&Identity> = Vec::new();
@@ -123,12 +123,6 @@ impl RunningPostgres {
             }
             done.push(identity);
             let address = &self.addresses[transport];
-            if self.server.is_none() {
-                tracing::warn!(
-                    "making the table {} ({rows} rows) in the PostgreSQL at {address}; it is dropped at the end (--statement select-1 --read-only yes writes nothing)",
-                    self.table
-                );
-            }
             let mut dialogue = Dialogue::begin(address, false)?;
             for (number, sql) in make_table(&self.table, rows).iter().enumerate() {
                 dialogue.must("to make and fill our table", sql)?;

@@ -9,7 +9,7 @@ use super::condition::{ASKED, Condition, WHERE, front};
 use super::kind;
 use crate::BenchError;
 use crate::engine::Job;
-use crate::fixtures::{Backend, BackendKind, Nginx, NginxSpec};
+use crate::fixtures::{Account, Backend, BackendKind, Nginx, NginxSpec};
 use crate::servers::http_body;
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
 use crate::workloads::{Parameters, Running, Start};
@@ -40,7 +40,9 @@ impl RunningProxy {
         let kind = kind(&parameters).ok_or_else(|| BenchError::Usage("no such backend".into()))?;
         let conditions = Condition::all(&start.transports, &parameters)?;
         let most = conditions.iter().map(|condition| condition.backends).max().unwrap_or(1);
-        let backends = start_backends(kind, start, most)?;
+        // One for all: nginx must reach their sockets.
+        let account = Account::made()?;
+        let backends = start_backends(kind, account, start, most)?;
         let front_transport = parameters["front"].clone();
         let lines = |directory: &std::path::Path, port| {
             let (listen, _) = front(&front_transport, directory, port);
@@ -54,7 +56,7 @@ impl RunningProxy {
             lines.collect::<String>()
         };
         let workers = parameters["workers"].parse().unwrap_or(1);
-        let spec = NginxSpec { connections: start.most_connections, workers, http: &lines };
+        let spec = NginxSpec { connections: start.most_connections, workers, account, http: &lines };
         let nginx = Nginx::start(&start.program, &spec, |directory, port| {
             let (_, endpoint) = front(&front_transport, directory, port);
             (0..conditions.len()).try_for_each(|number| ask(&endpoint, &Condition::host(number)))
@@ -86,6 +88,7 @@ impl RunningProxy {
 /// As many processes as the largest condition needs, for each transport or for both, all started at the same time.
 fn start_backends(
     kind: &'static BackendKind,
+    account: Option<Account>,
     start: &Start,
     most: u32,
 ) -> Result<BTreeMap<Transport, Vec<Backend>>, BenchError> {
@@ -103,7 +106,7 @@ fn start_backends(
             for set in &sets {
                 let start_one = || {
                     let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
-                    let backend = Backend::start(kind, &start.program, set, serves)?;
+                    let backend = Backend::start(kind, account, &start.program, set, serves)?;
                     let endpoints = set.iter().filter_map(|transport| backend.endpoint(*transport));
                     for endpoint in endpoints.cycle().take(WARM_UP as usize) {
                         serves(endpoint)?;

@@ -3,6 +3,7 @@
 
 mod address;
 mod dialogue;
+mod impact;
 mod running;
 mod session;
 
@@ -12,9 +13,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{REDIS, ServerKind};
+use crate::impact::Impact;
 use address::Address;
 use running::RunningRedis;
 
@@ -114,6 +116,10 @@ impl Workload for Redis {
             }
         }
         Ok(servers)
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(look)
     }
 
     fn server_kind(&self) -> Option<&'static ServerKind> {

@@ -67,7 +67,7 @@ impl RunningRedis {
             Some(server) => vec![server.pid()],
             None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
         };
-        let running = RunningRedis {
+        Ok(RunningRedis {
             differ: identities.iter().any(|identity| identity.run_id != identities[0].run_id),
             identity: identities.into_iter().next().unwrap_or_default(),
             server,
@@ -78,25 +78,11 @@ impl RunningRedis {
             keys: BTreeSet::new(),
             trial: None,
             most_counters: 0,
-        };
-        running.announce();
-        Ok(running)
+        })
     }
 
     fn is_foreign(&self) -> bool {
         self.server.is_none()
-    }
-
-    /// Says what is going to be written to a server that is not ours.
-    fn announce(&self) {
-        if self.is_foreign() && self.parameters["command"] != "ping" {
-            let places: Vec<String> = self.addresses.values().map(Address::to_string).collect();
-            tracing::warn!(
-                "writing keys {}* to the Redis at {}; they are deleted at the end (--command ping writes nothing)",
-                self.prefix,
-                places.join(" and ")
-            );
-        }
     }
 
     /// What a trial asks, its key set up in the arm's server.

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use samehost_model::redact::without_quotes;
 use samehost_model::{Endpoint, Transport};
 
+use super::readers::{Reader, readers};
 use super::request;
 use super::site::{Database, PREPEND, Site};
 use super::web::check_name;
 use crate::BenchError;
-use crate::fixtures::{PrivateDirectory, WEB_USERS, installed, user_name, without_rights};
+use crate::fixtures::{Account, PrivateDirectory, installed};
 
 /// Asks the site.
 const INSPECT: &str = include_str!("php/inspect.php");
@@ -41,10 +41,7 @@ pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> R
     let Some(settings) = std::iter::once(beside).chain(above).find(|path| path.is_file()) else {
         return wrong(&root, "it has no wp-config.php, here or in the directory above: it is not installed");
     };
-    let users = users(&root);
-    let php = Php::find(&users)?;
-    php.check_syntax(&settings)?;
-    let said = php.inspect(&root, host, &settings)?;
+    let (reader, said) = ask(&root, host, &settings)?;
     let databases = databases(&said, transports)?;
     let (https, home_host, home_path) = home(said.get("home").map_or("", String::as_str));
     let host = if host.is_empty() { home_host } else { host.to_owned() };
@@ -58,35 +55,48 @@ pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> R
         host: if host.is_empty() { "localhost".into() } else { host },
         base: home_path,
         https,
-        users,
+        account: reader.account,
+        runs_as: reader.told,
         databases,
         version: said.get("version").cloned().unwrap_or_default(),
         scripts: vec![(PREPEND.0.to_owned(), PREPEND.1.to_owned())],
     })
 }
 
-/// As whom its servers run: the owner of its files, as it is on most hosts; for files of root, those of web servers.
-fn users(root: &Path) -> Vec<String> {
-    let owner = root.metadata().ok().map(|metadata| metadata.uid()).filter(|uid| *uid != 0);
-    let owner = owner.and_then(user_name);
-    owner.into_iter().chain(WEB_USERS.iter().map(|user| (*user).to_owned())).collect()
+/// Asks the site as each that can read it, those with the fewest permissions first, and tells who got an answer.
+fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Said), BenchError> {
+    let mut failure = None;
+    for reader in readers(root, settings)? {
+        let php = Php::find(reader.account)?;
+        match php.check_syntax(settings).and_then(|()| php.inspect(root, host, settings)) {
+            Ok(said) => return Ok((reader, said)),
+            // A file that it includes may be closed to this one and open to the next.
+            Err(error @ BenchError::Path { .. }) => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| BenchError::Path {
+        path: settings.to_owned(),
+        reason: "only root can read the site, and no code of a site is run as root; run this as the user that the site runs as".into(),
+    }))
 }
 
 /// PHP on the command line, as the site's user.
 struct Php {
-    prefix: Vec<String>,
+    program: PathBuf,
+    account: Option<Account>,
     // Where it works; gone when dropped.
     directory: PrivateDirectory,
 }
 
 impl Php {
-    fn find(users: &[String]) -> Result<Self, BenchError> {
-        let php = installed(&["php"], "php-cli")?;
+    fn find(account: Option<Account>) -> Result<Self, BenchError> {
+        let program = installed(&["php"], "php-cli")?;
         let directory = PrivateDirectory::new()?;
-        let users: Vec<&str> = users.iter().map(String::as_str).collect();
-        let mut prefix = without_rights(directory.path(), &users)?;
-        prefix.push(php.display().to_string());
-        Ok(Php { prefix, directory })
+        if let Some(account) = account {
+            account.give(directory.path())?;
+        }
+        Ok(Php { program, account, directory })
     }
 
     fn run(
@@ -96,11 +106,11 @@ impl Php {
         variables: &[(&str, &str)],
     ) -> Result<Output, BenchError> {
         let failed = |error| BenchError::io("running php", error);
-        let [program, rest @ ..] = self.prefix.as_slice() else {
-            return Err(BenchError::Usage("no php".into()));
-        };
-        let mut child = Command::new(program)
-            .args(rest)
+        let mut command = Command::new(&self.program);
+        if let Some(account) = self.account {
+            account.command(&mut command);
+        }
+        let mut child = command
             .args(arguments)
             .envs(variables.iter().copied())
             .current_dir(self.directory.path())

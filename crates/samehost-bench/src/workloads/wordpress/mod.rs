@@ -7,6 +7,7 @@
 
 mod existing;
 mod pages;
+mod readers;
 mod request;
 mod running;
 mod site;
@@ -14,8 +15,9 @@ mod web;
 
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload};
 use crate::BenchError;
+use crate::network::{Instead, Network};
 use running::RunningWordPress;
 
 /// Most pages asked for at the same time: each has a process of PHP.
@@ -131,6 +133,16 @@ impl Workload for WordPress {
             request::check_path(&parameters["path"])?;
         }
         request::check_host(&parameters["host"])
+    }
+
+    /// nginx and the database let nobody in who has no password or no way to their sockets; PHP-FPM lets everybody in.
+    /// The database of a site that is there already is where the host has it, and PHP with it.
+    fn network(&self, parameters: &Parameters, _: Wanted<'_>) -> Network {
+        if !parameters["fpm"].split(',').any(|name| name.trim() == Transport::Tcp.name()) {
+            return Network::Shared;
+        }
+        let instead = Instead("leave --fpm at unix, where only nginx reaches it");
+        if parameters["site"].is_empty() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
     fn blocks_per_start(&self) -> u32 {

@@ -60,10 +60,12 @@ impl RunningWordPress {
             (existing::given(path.as_ref(), &start.parameters["host"], &start.transports)?, None)
         };
         let pools = pools(&start.parameters);
-        let web = Web::start(&start.program, &site, &pools, start.most_connections)?;
+        let web = Web::start(start, &site, &pools)?;
         let (kind, version) = match &server {
             Some(_) => install(&web)?,
-            None => ("WordPress, a site that is there already".to_owned(), site.version.clone()),
+            None => {
+                (format!("WordPress, a site that is there already{}", site.runs_as), site.version.clone())
+            }
         };
         let mut pids = match &server {
             Some(server) => vec![server.pid()],

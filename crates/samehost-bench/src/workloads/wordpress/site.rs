@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 
 use crate::BenchError;
-use crate::fixtures::{MARIADB_USER, MariaDbOptions, MariaDbServer, WEB_USERS};
+use crate::fixtures::{Account, MARIADB_USER, MariaDbOptions, MariaDbServer};
 use crate::workloads::Start;
 use crate::workloads::mysql::ensure_database;
 
@@ -57,8 +57,10 @@ pub(super) struct Site {
     pub(super) base: String,
     /// Whether the site takes itself to be behind TLS.
     pub(super) https: bool,
-    /// As whom the servers run when root starts them.
-    pub(super) users: Vec<String>,
+    /// As whom the servers run, where that is not us.
+    pub(super) account: Option<Account>,
+    /// What that account is, where it is not one of its own.
+    pub(super) runs_as: String,
     /// Where its database is.
     pub(super) databases: BTreeMap<Transport, Database>,
     /// Version of WordPress, where it is known before it runs.
@@ -75,8 +77,9 @@ pub(super) fn private(start: &Start, most_pages: u32) -> Result<(Site, MariaDbSe
         connections: most_pages.saturating_mul(2),
         thread_handling: "one-thread-per-connection".into(),
     };
-    // The user of PHP, who must reach its socket.
-    let server = MariaDbServer::start_as(WEB_USERS, &start.program, &options, |endpoint, password| {
+    // That of PHP, which must reach its socket.
+    let account = Account::made()?;
+    let server = MariaDbServer::start_as(account, &start.program, &options, |endpoint, password| {
         ensure_database(endpoint, MARIADB_USER, password, DATABASE)
     })?;
     let at = |transport| server.endpoint(transport).map(|endpoint| (transport, Database::at(endpoint)));
@@ -98,7 +101,8 @@ pub(super) fn private(start: &Start, most_pages: u32) -> Result<(Site, MariaDbSe
         host: "localhost".into(),
         base: String::new(),
         https: false,
-        users: WEB_USERS.iter().map(|user| (*user).to_owned()).collect(),
+        account,
+        runs_as: String::new(),
         databases,
         version: String::new(),
         scripts: vec![

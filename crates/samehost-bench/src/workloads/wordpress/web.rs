@@ -9,6 +9,7 @@ use samehost_model::{Endpoint, Transport};
 use super::site::{PREPEND, Site};
 use crate::BenchError;
 use crate::fixtures::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
+use crate::workloads::Start;
 use crate::workloads::http::{RequestParts, fetch, refusal};
 
 /// The file in which PHP writes down each page, in its directory.
@@ -29,14 +30,9 @@ pub(super) struct Web {
 }
 
 impl Web {
-    /// Starts them; `children` are the processes of PHP behind each transport.
-    pub(super) fn start(
-        program: &Path,
-        site: &Site,
-        pools: &[Transport],
-        pages: u32,
-    ) -> Result<Self, BenchError> {
-        let users: Vec<&str> = site.users.iter().map(String::as_str).collect();
+    /// Starts them, with processes of PHP for as many pages as are asked for at the same time.
+    pub(super) fn start(start: &Start, site: &Site, pools: &[Transport]) -> Result<Self, BenchError> {
+        let pages = start.most_connections;
         // One more than pages at the same time: a process still writes down a page when the next is asked for.
         let pool = |transport: &Transport| Pool {
             name: transport.to_string(),
@@ -49,13 +45,25 @@ impl Web {
                 .to_vec(),
         };
         let asked = POOLS.iter().filter(|transport| pools.contains(transport));
-        let spec = PhpFpmSpec { pools: asked.map(pool).collect(), scripts: site.scripts.clone() };
-        let fpm = PhpFpm::start_as(&users, program, &spec)?;
+        let spec = PhpFpmSpec {
+            pools: asked.map(pool).collect(),
+            scripts: site.scripts.clone(),
+            account: site.account,
+            ports_in: start.behind.clone(),
+        };
+        let fpm = PhpFpm::start(&start.program, &spec)?;
         check_name(fpm.directory())?;
-        let http = |directory: &Path, _: u16| configuration(directory, site, &fpm);
-        let spec = NginxSpec { connections: pages, workers: 1, http: &http };
-        let nginx =
-            Nginx::start_as(&users, program, &spec, |directory, _| ours(directory, "/ready").map(|_| ()))?;
+        let php = Php::of(&fpm);
+        let start_nginx = || {
+            let http = |directory: &Path, _: u16| configuration(directory, site, &php);
+            let spec = NginxSpec { connections: pages, workers: 1, account: site.account, http: &http };
+            Nginx::start(&start.program, &spec, |directory, _| ours(directory, "/ready").map(|_| ()))
+        };
+        // Its own sockets are reached from everywhere; it must be where PHP-FPM's ports are.
+        let nginx = match &start.behind {
+            Some(network) => network.inside(start_nginx)??,
+            None => start_nginx()?,
+        };
         Ok(Web { nginx, fpm })
     }
 
@@ -118,6 +126,24 @@ impl Web {
     }
 }
 
+/// What nginx is told of PHP-FPM.
+struct Php {
+    pools: Vec<(Transport, Endpoint)>,
+    scripts: PathBuf,
+    log: PathBuf,
+}
+
+impl Php {
+    fn of(fpm: &PhpFpm) -> Self {
+        let endpoint = |transport: Transport| Some((transport, fpm.endpoint(transport.name())?.clone()));
+        Php {
+            pools: POOLS.into_iter().filter_map(endpoint).collect(),
+            scripts: fpm.scripts(),
+            log: fpm.directory().join(LOG),
+        }
+    }
+}
+
 /// Whether a path can stand in quotes in nginx's configuration.
 ///
 /// # Errors
@@ -155,18 +181,14 @@ fn ours(directory: &Path, target: &str) -> Result<String, BenchError> {
 }
 
 /// The lines inside `http { … }`.
-fn configuration(directory: &Path, site: &Site, fpm: &PhpFpm) -> String {
-    let (scripts, log) = (fpm.scripts(), fpm.directory().join(LOG));
+fn configuration(directory: &Path, site: &Site, php: &Php) -> String {
+    let Php { pools, scripts, log } = php;
     let mut text = String::from(
         // A page fits into memory; on disk it would cost more than the database.
         "  fastcgi_buffer_size 32k;\n  fastcgi_buffers 64 16k;\n  fastcgi_read_timeout 70s;\n",
     );
-    let pools: Vec<(Transport, &Endpoint)> = POOLS
-        .into_iter()
-        .filter_map(|transport| Some((transport, fpm.endpoint(transport.name())?)))
-        .collect();
     if let Some((_, endpoint)) = pools.first() {
-        let parameters = parameters(site, &scripts, "$document_uri.php");
+        let parameters = parameters(site, scripts, "$document_uri.php");
         text.push_str(&format!(
             "  server {{\n    listen \"unix:{}\";\n    location = /ready {{ return 200 ready; }}\n    location / {{\n      {};\n      fastcgi_buffering off;\n{parameters}    }}\n  }}\n",
             directory.join(OURS).display(),
@@ -174,9 +196,9 @@ fn configuration(directory: &Path, site: &Site, fpm: &PhpFpm) -> String {
         ));
     }
     for (transport, database) in &site.databases {
-        for (fpm, endpoint) in &pools {
+        for (fpm, endpoint) in pools {
             // Every page of WordPress is made by this one file; what lies beside it is not asked for.
-            let root = site.root.as_deref().unwrap_or(&scripts);
+            let root = site.root.as_deref().unwrap_or(scripts);
             let mut lines = parameters(site, root, "/index.php");
             for (name, value) in [
                 ("SAMEHOST_DB_HOST", database.host.clone()),
@@ -256,7 +278,8 @@ mod tests {
             host: "blog.example:8443".into(),
             base: "/blog".into(),
             https: true,
-            users: Vec::new(),
+            account: None,
+            runs_as: String::new(),
             databases: std::collections::BTreeMap::new(),
             version: String::new(),
             scripts: Vec::new(),

@@ -1,0 +1,253 @@
+//! A network of our own: a namespace whose only interface is its loopback, where nobody else is. A server that lets
+//! anybody in who reaches it may listen on a TCP port there, and on none of the machine's.
+//!
+//! Root makes one as it is. An ordinary user needs a user namespace first, which a process can only enter while it has
+//! one thread: [`prepare`] does that, before a command starts any.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use samehost_model::{Code, Warning};
+
+use crate::BenchError;
+use crate::machine::network_settings;
+
+/// The network that a measurement's private servers need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// The one that we are in: nobody who reaches them gains anything.
+    Shared,
+    /// One of their own, and of ours with them.
+    Own(Instead),
+    /// One of their own for what stands behind a Unix socket, while we and others stay where we are.
+    OwnBehind(Instead),
+}
+
+/// What can be measured where there is no network of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instead(pub &'static str);
+
+/// Why this process, of an ordinary user, has no user namespace of its own.
+static DENIED: OnceLock<String> = OnceLock::new();
+/// The verb by which this program tries whether it may, in a process of its own.
+const TRY: &str = "try-own-network";
+
+/// A network of our own. It is gone when this and all that runs in it is.
+#[derive(Debug)]
+pub struct OwnNetwork {
+    namespace: File,
+    /// Settings that could not be made as they are outside: name, there, here.
+    differing: Vec<(String, String, String)>,
+}
+
+impl OwnNetwork {
+    /// Makes one, with the settings of the network that we are in.
+    ///
+    /// # Errors
+    /// When the kernel does not let us; with what can be measured `instead`.
+    pub(crate) fn new(instead: Instead) -> Result<Self, BenchError> {
+        let outside = network_settings();
+        let made = std::thread::scope(|scope| scope.spawn(|| make(&outside)).join());
+        made.unwrap_or_else(|_| Err(io::Error::other("the thread that makes it ended")))
+            .map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead: instead.0 })
+    }
+
+    /// Does something in it, in a thread of its own: threads and processes that are started there are in it too.
+    ///
+    /// # Errors
+    /// When it cannot be entered.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
+        let entering = |error| BenchError::io("entering a network of our own", error);
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .stack_size(8 << 20)
+                .spawn_scoped(scope, || {
+                    move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                        .map(|()| work())
+                })
+                .map_err(entering)?;
+            match thread.join() {
+                Ok(done) => done.map_err(|errno| entering(errno.into())),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// What a reader of the result has to know.
+    pub(crate) fn warning(&self, network: Network) -> Warning {
+        let what = match network {
+            Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
+            _ => "servers and client were in a network namespace of their own, the same for every arm",
+        };
+        let mut message = format!(
+            "{what}, so that nobody else reaches a PHP-FPM that runs whatever it is told: the host's packet filter and connection tracking were not in the path"
+        );
+        if !self.differing.is_empty() {
+            let each: Vec<String> = self
+                .differing
+                .iter()
+                .map(|(name, outside, inside)| format!("{name} is {inside} there and {outside} on the host"))
+                .collect();
+            message.push_str(&format!("; {}", each.join(", ")));
+        }
+        Warning::new(Code::OwnNetwork, "", message)
+    }
+}
+
+/// What an ordinary user needs for a network of his own: a user namespace in which he is himself. Root needs nothing.
+/// Where it is denied, the measurement that needs it says so.
+///
+/// # Errors
+/// When the namespace was entered and he is not himself in it.
+pub fn prepare(program: &Path) -> Result<(), BenchError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    // There is no way back out of a user namespace that is of no use, so another process goes first.
+    let tried = Command::new(program).arg(TRY).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    match tried {
+        Ok(output) if output.status.success() => enter_user_namespace()
+            .map_err(|error| BenchError::io("entering a user namespace of our own", error)),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let _ = DENIED.set(if said.is_empty() { format!("{}", output.status) } else { said });
+            Ok(())
+        }
+        Err(error) => {
+            let _ = DENIED.set(error.to_string());
+            Ok(())
+        }
+    }
+}
+
+/// Tries what `prepare` and a measurement do after it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn try_own_network() -> io::Result<()> {
+    enter_user_namespace()?;
+    make(&BTreeMap::new()).map(|_| ())
+}
+
+fn enter_user_namespace() -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    unshare(CloneFlags::CLONE_NEWUSER)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
+}
+
+/// Moves the calling thread into a new network namespace and makes that ready.
+fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    raise_loopback()?;
+    for (name, value) in outside {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        // Many are of the whole machine, and so the same; of the others, what cannot be written is told below.
+        if let Err(error) = fs::write(path, value) {
+            tracing::debug!(%error, name, "stays as it is");
+        }
+    }
+    let inside = network_settings();
+    let differing = outside
+        .iter()
+        .filter_map(|(name, outside)| Some((name, outside, inside.get(name)?)))
+        .filter(|(_, outside, inside)| outside != inside)
+        .map(|(name, outside, inside)| (name.clone(), outside.clone(), inside.clone()))
+        .collect();
+    Ok(OwnNetwork { namespace: File::open("/proc/thread-self/ns/net")?, differing })
+}
+
+/// Sets the loopback up: rtnetlink(7), RTM_NEWLINK of the first interface with IFF_UP.
+fn raise_loopback() -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC;
+    // Protocol 0 of netlink is rtnetlink.
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    let mut message = Vec::with_capacity(32);
+    // nlmsghdr: length, type, flags (request, acknowledge), sequence, port.
+    message.extend(32_u32.to_ne_bytes());
+    message.extend(16_u16.to_ne_bytes());
+    message.extend(0x5_u16.to_ne_bytes());
+    message.extend([0; 8]);
+    // ifinfomsg: family, type, index, flags, the flags that change.
+    message.extend([0; 4]);
+    for word in [1_u32, 1, 1] {
+        message.extend(word.to_ne_bytes());
+    }
+    rustix::net::sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = [0; 1024];
+    let (_, length) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    // nlmsgerr: the negated number of the error, or 0.
+    match answer[..length.min(answer.len())].get(16..20).map(|word| [word[0], word[1], word[2], word[3]]) {
+        Some([0, 0, 0, 0]) => Ok(()),
+        Some(word) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(word))),
+        None => Err(io::Error::other("the kernel's answer about the loopback is too short")),
+    }
+}
+
+/// Why there is none, as far as it can be told, with what would help.
+fn reason(error: &io::Error) -> String {
+    if rustix::process::geteuid().is_root() {
+        return format!(
+            "the kernel does not let root make a network namespace ({error}), as in most containers; there, `--cap-add SYS_ADMIN` lets it"
+        );
+    }
+    let kernel =
+        |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).map(|text| text.trim().to_owned());
+    let said = |name: &str, value: &str| kernel(name).is_ok_and(|found| found == value);
+    let setting = if said("kernel/unprivileged_userns_clone", "0") {
+        "kernel.unprivileged_userns_clone is 0"
+    } else if said("user/max_user_namespaces", "0") {
+        "user.max_user_namespaces is 0"
+    } else if said("user/max_net_namespaces", "0") {
+        "user.max_net_namespaces is 0"
+    } else if said("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "kernel.apparmor_restrict_unprivileged_userns is 1"
+    } else {
+        "something here keeps ordinary users from having namespaces"
+    };
+    let kernel = DENIED.get().map_or_else(|| error.to_string(), Clone::clone);
+    format!("{setting} ({kernel}); an administrator can change that, or run this as root")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const INSTEAD: Instead = Instead("something else");
+
+    #[test]
+    fn what_listens_there_is_reached_from_there_alone() {
+        assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
+        let network = OwnNetwork::new(INSTEAD).unwrap();
+        let outside = network_settings();
+        let (listener, inside) =
+            network.inside(|| (TcpListener::bind("127.0.0.1:0").unwrap(), network_settings())).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        // A process that is started there is there too.
+        let reached = network.inside(|| {
+            let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", address.port());
+            TcpStream::connect(address).is_ok()
+                && Command::new("bash").args(["-c", &connect]).status().unwrap().success()
+        });
+        assert!(reached.unwrap());
+        for (name, value) in &inside {
+            let told = network.differing.iter().any(|(differing, _, _)| differing == name);
+            assert!(told || outside[name] == *value, "{name}");
+        }
+        let told = network.warning(Network::Own(INSTEAD)).message;
+        assert!(told.contains("packet filter"), "{told}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What measuring does to a memcached that already runs, asked of itself. Nothing is written.
+
+use std::collections::BTreeMap;
+
+use samehost_login::memcached::listing;
+
+use super::endpoint;
+use crate::BenchError;
+use crate::impact::{Connections, Impact, in_words};
+use crate::workloads::{Look, link_to};
+
+/// Looks at each server.
+pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+    look.servers
+        .iter()
+        .map(|(transport, text)| {
+            let endpoint = endpoint(*transport, text)?;
+            let stats = link_to(&endpoint)?.ask(b"stats\r\n", listing)?;
+            let mut impact = Impact::of(format!("the memcached at {endpoint}"));
+            look_at(look, &numbers(&stats), &mut impact);
+            Ok(impact)
+        })
+        .collect()
+}
+
+/// `STAT name value`, those with a number.
+fn numbers(stats: &str) -> BTreeMap<&str, u64> {
+    stats
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("STAT ")?.split_once(' '))
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+fn look_at(look: &Look<'_>, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
+    let of = |name: &str| stats.get(name).copied();
+    // This connection is not counted.
+    if let (Some(open), Some(most)) = (of("curr_connections"), of("max_connections")) {
+        let connections =
+            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
+        impact.connections(connections, "its option -c");
+    }
+    impact.does.push(format!(
+        "sets one key samehost:… with up to {}, which is deleted at the end",
+        in_words(look.sizes)
+    ));
+    if look.parameters["command"] == "set" {
+        impact.does.push("sets it again with every command, as fast as it answers".into());
+    }
+    if let (Some(used), Some(all)) = (of("bytes"), of("limit_maxbytes")) {
+        impact.memory(look.sizes, used, all, "of its memory, beyond which it gives up others' items");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_of_itself_is_read() {
+        let stats = numbers("STAT pid 1\r\nSTAT version 1.6.18\r\nSTAT limit_maxbytes 67108864\r\nEND\r\n");
+        assert_eq!((stats["pid"], stats["limit_maxbytes"], stats.get("version")), (1, 67_108_864, None));
+    }
+}

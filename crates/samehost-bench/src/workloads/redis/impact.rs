@@ -1,0 +1,144 @@
+//! What measuring does to a Redis that already runs, asked of itself. Nothing is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::dialogue::Dialogue;
+use super::given;
+use crate::BenchError;
+use crate::impact::{Connections, Impact, in_words};
+use crate::workloads::Look;
+
+/// Commands that a connection or many get through in a second, for the size of a log.
+const COMMANDS_PER_S: f64 = 50_000.0;
+/// What a command takes in the append-only file besides its value, in bytes.
+const AROUND: u64 = 64;
+
+/// Looks at each server once, whichever way it is reached.
+pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+    let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
+    for (transport, text) in look.servers {
+        let address = given(*transport, text)?;
+        let mut dialogue = Dialogue::begin(&address)?;
+        // One that may not be asked refuses this; its identity is not known then, and it is looked at each time.
+        let info = dialogue.ask(&[b"INFO"])?.text().map(|text| fields(&text)).unwrap_or_default();
+        let is_new = info.get("run_id").is_none_or(|id| seen.insert(id.clone()));
+        if is_new {
+            let mut impact = Impact::of(format!("the Redis at {address}"));
+            look_at(look, &info, &mut dialogue, &mut impact)?;
+            impacts.push(impact);
+        }
+    }
+    Ok(impacts)
+}
+
+/// `name:value`, a line each.
+fn fields(info: &str) -> BTreeMap<String, String> {
+    let pairs = info.lines().filter_map(|line| line.trim().split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn look_at(
+    look: &Look<'_>,
+    info: &BTreeMap<String, String>,
+    dialogue: &mut Dialogue,
+    impact: &mut Impact,
+) -> Result<(), BenchError> {
+    let number = |name: &str| info.get(name).and_then(|value| value.parse::<u64>().ok());
+    let most = match number("maxclients") {
+        Some(most) => Some(most),
+        None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
+    };
+    // This connection is not counted.
+    if let (Some(open), Some(most)) = (number("connected_clients"), most) {
+        let connections =
+            Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
+        impact.connections(connections, "maxclients");
+    }
+    let command = look.parameters["command"].as_str();
+    if command == "ping" {
+        return Ok(());
+    }
+    match command {
+        "incr" => impact.does.push(format!(
+            "sets {} counters samehost:…, one for each connection, and counts them up as fast as it answers; they are deleted at the end (--command ping writes nothing)",
+            look.connections
+        )),
+        _ => impact.does.push(format!(
+            "sets keys samehost:… with {} in all, which are deleted at the end (--command ping writes nothing)",
+            in_words(look.sizes)
+        )),
+    }
+    if command == "set" {
+        impact.does.push("sets them again with every command, as fast as it answers".into());
+    }
+    memory(look.sizes, info, impact);
+    log(look, info, dialogue, impact)
+}
+
+fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
+    let number = |name: &str| info.get(name).and_then(|value| value.parse::<u64>().ok());
+    match (number("maxmemory"), number("used_memory"), info.get("maxmemory_policy")) {
+        (Some(0), _, _) => impact.found.push("its memory has no limit (maxmemory 0)".into()),
+        (Some(all), Some(used), Some(policy)) => {
+            let place = match policy.as_str() {
+                "noeviction" => "of maxmemory, beyond which writes of everybody fail (noeviction)".to_owned(),
+                policy => format!("of maxmemory, beyond which it gives up others' keys ({policy})"),
+            };
+            impact.memory(bytes, used, all, &place);
+        }
+        _ => {}
+    }
+}
+
+/// Where else what is written goes: replicas, and the append-only file.
+fn log(
+    look: &Look<'_>,
+    info: &BTreeMap<String, String>,
+    dialogue: &mut Dialogue,
+    impact: &mut Impact,
+) -> Result<(), BenchError> {
+    let is = |name: &str, value: &str| info.get(name).is_some_and(|found| found == value);
+    match info.get("connected_slaves").map_or("0", String::as_str) {
+        "0" => {}
+        "1" => impact.found.push("1 replica gets all that is written".into()),
+        many => impact.found.push(format!("{many} replicas get all that is written")),
+    }
+    if is("aof_rewrite_in_progress", "1") || is("rdb_bgsave_in_progress", "1") {
+        impact.beyond.push(
+            "it writes its data to disk right now (a fork, whose memory grows with every write): measure when that is done".into(),
+        );
+    }
+    if is("aof_enabled", "1") {
+        impact.found.push("its append-only file is on, and grows with all that is written".into());
+        let writes = if look.parameters["command"] == "get" { 1.0 } else { look.seconds * COMMANDS_PER_S };
+        let value = if look.parameters["command"] == "incr" { 0 } else { look.sizes };
+        let grown = (writes * (value + AROUND) as f64) as u64;
+        if let Some(directory) = dialogue.setting("dir")? {
+            impact.disk(grown, &directory);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_of_its_memory_is_read() {
+        let told = |policy: &str, bytes| {
+            let text = format!(
+                "# Memory\r\nused_memory:900000\r\nmaxmemory:1000000\r\nmaxmemory_policy:{policy}\r\n"
+            );
+            let mut impact = Impact::of("a Redis");
+            memory(bytes, &fields(&text), &mut impact);
+            impact
+        };
+        let evicting = told("allkeys-lru", 30_000);
+        assert!(evicting.beyond[0].contains("gives up others' keys (allkeys-lru)"), "{evicting:?}");
+        assert!(told("allkeys-lru", 9_000).beyond.is_empty());
+        assert!(
+            told("noeviction", 20_000).beyond.is_empty() && !told("noeviction", 30_000).beyond.is_empty()
+        );
+    }
+}
