@@ -55,6 +55,7 @@ pub struct Expected {
     pub(crate) nobody: Option<Box<Untied>>,
     pub(crate) started_by_us: bool,
     pub(crate) needs_none: bool,
+    pub(crate) again: bool,
     /// Who was at the other end of connections that were tied: looked at first next time.
     pub(crate) tied: Arc<Mutex<Vec<Known>>>,
 }
@@ -68,6 +69,7 @@ impl PartialEq for Expected {
             && self.nobody == other.nobody
             && self.started_by_us == other.started_by_us
             && self.needs_none == other.needs_none
+            && self.again == other.again
     }
 }
 
@@ -133,6 +135,19 @@ impl Expected {
     pub fn or_started_by_us(mut self) -> Self {
         self.started_by_us = true;
         self
+    }
+
+    /// The same for one of many connections: where one was tied in full, the kernel's word on the user is enough for
+    /// those that follow. For measurements, where looking through processes would be in the time of every login.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Expected { again: true, ..self.clone() }
+    }
+
+    /// Whether a process may run as this user.
+    #[must_use]
+    pub fn is_account(&self, uid: u32) -> bool {
+        self.accounts.contains(&uid)
     }
 
     /// Also a process of this user.

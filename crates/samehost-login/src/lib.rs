@@ -11,8 +11,11 @@ mod log_in;
 mod log_in_as;
 pub mod memcached;
 pub mod mysql;
+mod password_file;
 pub mod postgres;
 pub mod redis;
+#[cfg(test)]
+mod replayed;
 mod rights;
 mod spent;
 mod tie;

@@ -103,6 +103,11 @@ impl Link {
         self.login_ends = None;
     }
 
+    /// Whether the login, or what is asked as a part of it, is still going on.
+    pub(crate) fn is_in_login(&self) -> bool {
+        self.login_ends.is_some()
+    }
+
     /// Makes sure of who is at the other end, once. Nothing secret goes before this.
     pub(crate) fn tie(&mut self, expected: &Expected) -> Result<(), LoginError> {
         if !self.is_tied {

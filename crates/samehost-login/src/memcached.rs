@@ -93,7 +93,33 @@ fn seen_in(stats: &str) -> Option<Seen> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use samehost_testing::bent;
+
     use super::*;
+    use crate::replayed::login;
+
+    const RECORDED: &[u8] = include_bytes!("../tests/recorded/memcached.bin");
+
+    fn said(bytes: &[u8]) -> Result<String, LoginError> {
+        login(bytes, |mut link| {
+            let version = version(&mut link)?;
+            Ok(format!("{version:?} {:?}", seen(&mut link)?))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_question_ends_whatever_the_server_says(bytes in bent(vec![RECORDED.to_vec()])) {
+            let _ = said(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_is_understood() {
+        let said = said(RECORDED).unwrap();
+        assert!(said.contains("1.6.18") && said.contains("tcp:127.0.0.1:17102"), "{said}");
+    }
 
     #[test]
     fn our_own_connection_is_found_in_the_list() {

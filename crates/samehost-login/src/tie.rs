@@ -82,6 +82,10 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
     let unseen = |reason: String| NotTied::Never(Untied::new(UntiedClass::Unseen).with(reason));
     let found = Peer::of(socket.as_fd(), network)
         .map_err(|error| unseen(format!("the kernel does not list its sockets: {error}")))?;
+    let uid = found.creator.map(|creator| creator.uid).or(found.accepted.and_then(|accepted| accepted.uid));
+    if expected.again && uid.is_some_and(|uid| was_tied_to(uid, expected)) {
+        return Ok(());
+    }
     let creator = found.creator.and_then(|creator| {
         let identity = Identity::of(creator.pid)?;
         // Numbers are used again: who has it now must be who the kernel wrote down, or what root became since.
@@ -89,20 +93,31 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
     });
     // What systemd listens for, another accepts: the one who does decides.
     let creator = creator.filter(|identity| identity.pid != 1);
-    if let Some(identity) = &creator
-        && judge(identity, expected).is_ok()
-    {
-        return Ok(());
+    let fits = creator.as_ref().is_some_and(|identity| judge(identity, expected).is_ok());
+    match (found.accepted, &creator) {
+        // Who may not look at the holders of others' sockets has the kernel's word on the creator.
+        (_, Some(_)) if fits && !rustix::process::geteuid().is_root() => Ok(()),
+        (Some(accepted), Some(identity)) if fits && holds(identity, accepted) => {
+            remember(expected, &[Known::from(identity)]);
+            Ok(())
+        }
+        (Some(accepted), _) => held(accepted, expected),
+        (None, _) if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
+        (None, Some(identity)) if !fits => Err(NotTied::Never(denied(identity, expected))),
+        // Its creator may have given it away, is gone, or is the system's manager: who accepts it will tell.
+        (None, _) => Err(NotTied::Waiting),
     }
-    match found.accepted {
-        Some(accepted) => held(accepted, expected),
-        None if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
-        None => match (creator, found.creator) {
-            (Some(identity), _) => Err(NotTied::Never(denied(&identity, expected))),
-            // Its creator is gone, or is the system's manager: who accepts it will tell.
-            _ => Err(NotTied::Waiting),
-        },
-    }
+}
+
+/// Whether the creator of a listener, or a process that it started, holds what was accepted: the number that the kernel
+/// wrote down may have been another's.
+fn holds(creator: &Identity, accepted: Accepted) -> bool {
+    let mut pids = vec![creator.pid];
+    pids.extend(peer::children(creator.pid));
+    let fits = |uid: u32| uid == 0 || uid == creator.uid;
+    accepted.uid.is_none_or(fits)
+        && peer::holder_among(&pids, accepted.inode).is_some()
+        && creator.is_still_there()
 }
 
 /// Whether those who hold the socket that was accepted are all expected.
@@ -158,6 +173,12 @@ fn quickly(accepted: Accepted, expected: &Expected) -> bool {
     })
 }
 
+/// Whether a process of this user, which is still there, was at the other end of another connection.
+fn was_tied_to(uid: u32, expected: &Expected) -> bool {
+    let tied = expected.tied.lock().map(|tied| tied.clone()).unwrap_or_default();
+    tied.iter().any(|known| known.uid == uid && start_time(known.pid) == Some(known.start))
+}
+
 fn remember(expected: &Expected, fitting: &[Known]) {
     if let Ok(mut tied) = expected.tied.lock() {
         // A server's workers come and go; their parent stays.
@@ -177,10 +198,17 @@ fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
     let is_ours = || Identity::of(std::process::id()).is_some_and(|own| descends(identity.pid, &own));
     let fits = expected.processes.iter().any(|known| is_of(identity, known))
         || expected.started_by_us && is_ours()
+        || is_callers_own(identity, expected)
         || (fits_account_of(identity, expected) || fits_unit(identity, expected))
             && is_of_this_machine(identity)
             && runs_trusted_file(identity);
     if fits { Ok(()) } else { Err(denied(identity, expected)) }
+}
+
+/// Who is not root has no more to lose to a process of his own, in whatever namespaces: a rootless container's.
+fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
+    let own = rustix::process::geteuid();
+    !own.is_root() && identity.uid == own.as_raw() && expected.is_account(identity.uid)
 }
 
 fn fits_account_of(identity: &Identity, expected: &Expected) -> bool {

@@ -1,9 +1,11 @@
 //! What a user can name to `verify`: a process, an endpoint, or a URL; and the endpoint that it means to those who write
 //! such URLs. Pure but for one look at which default socket is there.
 
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use samehost_login::Expected;
 use samehost_model::{Endpoint, EndpointError, Protocol, Redactor};
 
 /// Where client libraries look for MySQL's socket, the most usual first.
@@ -163,7 +165,10 @@ fn mysql(url: &Url) -> Result<Target, TargetError> {
     if !(url.host.is_empty() || url.host == "localhost") {
         return tcp(Protocol::Mysql, url, 3306);
     }
-    let default = MYSQL_SOCKETS.iter().find(|path| Path::new(path).exists()).unwrap_or(&MYSQL_SOCKETS[0]);
+    let default = MYSQL_SOCKETS
+        .iter()
+        .find(|path| is_offered(Path::new(path), Protocol::Mysql))
+        .unwrap_or(&MYSQL_SOCKETS[0]);
     let mut notes = vec![format!(
         "`localhost` means the default socket ({default}) to PHP, C and Python's mysqlclient; to Go, Java, Node and Rust it means TCP, port 3306. 127.0.0.1 means TCP to all of them"
     )];
@@ -176,13 +181,27 @@ fn mysql(url: &Url) -> Result<Target, TargetError> {
     Ok(Target::Address { protocol: Protocol::Mysql, endpoint, notes })
 }
 
+/// Whether a default socket is there and can be the server's. In a directory where everybody may make one, it is when it
+/// belongs to somebody who such a server runs as, and nobody else could have put it in another's place.
+fn is_offered(path: &Path, protocol: Protocol) -> bool {
+    let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) else { return false };
+    if folder.mode() & 0o022 == 0 {
+        return path.exists();
+    }
+    let Ok(socket) = path.symlink_metadata() else { return false };
+    let is_sticky = folder.uid() == 0 && folder.mode() & 0o1000 != 0;
+    is_sticky && socket.file_type().is_socket() && Expected::of_service(protocol).is_account(socket.uid())
+}
+
 fn postgres(url: &Url) -> Result<Target, TargetError> {
     let port = url.value("port").and_then(|port| port.parse().ok()).or(url.port).unwrap_or(5432);
     let host = url.value("host").unwrap_or(&url.host);
     if host.is_empty() || host.starts_with('/') {
         let file = format!(".s.PGSQL.{port}");
         let folder = if host.is_empty() {
-            let there = POSTGRES_FOLDERS.iter().find(|folder| Path::new(folder).join(&file).exists());
+            let there = POSTGRES_FOLDERS
+                .iter()
+                .find(|folder| is_offered(&Path::new(folder).join(&file), Protocol::Postgres));
             PathBuf::from(there.unwrap_or(&POSTGRES_FOLDERS[0]))
         } else {
             PathBuf::from(host)
@@ -227,6 +246,27 @@ mod tests {
         ] {
             assert_eq!(endpoint(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_default_socket_where_everybody_writes_is_the_servers_own() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        use std::os::unix::net::UnixListener;
+        assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("mysql.sock"), folder.path().join("link"));
+        let _listener = UnixListener::bind(&path).unwrap();
+        symlink(&path, &link).unwrap();
+        for (mode, owner, offered) in
+            [(0o755, 54321, true), (0o1777, 0, true), (0o1777, 54321, false), (0o777, 0, false)]
+        {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(owner), None).unwrap();
+            assert_eq!(is_offered(&path, Protocol::Mysql), offered, "{mode:o} {owner}");
+        }
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(!is_offered(&link, Protocol::Mysql), "no link is followed there");
+        assert!(!is_offered(&folder.path().join("none"), Protocol::Mysql));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use super::packet::{SqlError, frame};
 
 /// Longest packet that we say we take: the largest that one frame holds.
 const MAX_PACKET: u32 = 0xff_ff_ff;
+/// Longest public key that is taken, in PEM: one of 16,384 bits has some 3,000 bytes, and computing with longer ones takes long.
+const LONGEST_KEY: usize = 4096;
 /// utf8mb4_general_ci, which MySQL and MariaDB of all ages know.
 const COLLATION: u8 = 45;
 
@@ -264,7 +266,9 @@ impl<'a> Login<'a> {
 
     fn run(&mut self, challenge: &[u8]) -> Result<Option<Vec<u8>>, Denied> {
         let key_comes = challenge.len() > 32;
-        if key_comes && !challenge.starts_with(b"-----BEGIN PUBLIC KEY-----") {
+        if key_comes
+            && (challenge.len() > LONGEST_KEY || !challenge.starts_with(b"-----BEGIN PUBLIC KEY-----"))
+        {
             return Err(Denied::Malformed("neither a challenge nor a public key"));
         }
         if self.proof.is_none() {

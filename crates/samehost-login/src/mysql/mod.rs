@@ -4,6 +4,8 @@ mod dialogue;
 mod login;
 #[cfg(test)]
 mod login_tests;
+#[cfg(test)]
+mod mutated;
 mod option_file;
 pub mod packet;
 mod surroundings;

@@ -1,9 +1,8 @@
 //! The user's own option file, `~/.my.cnf`: the group `[client]`, as the server's own clients read it.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::CredentialsError;
+use crate::{CredentialsError, password_file};
 
 /// What is taken from it.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -23,9 +22,9 @@ impl OptionFile {
     pub fn of_user() -> Result<Self, CredentialsError> {
         let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
         let path = PathBuf::from(home).join(".my.cnf");
-        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(OptionFile::default()) };
+        let Ok((mode, text)) = password_file::read(&path) else { return Ok(OptionFile::default()) };
         let found = parse(&text);
-        let open = path.metadata().is_ok_and(|metadata| metadata.mode() & 0o077 != 0);
+        let open = mode & 0o077 != 0;
         if open && found.password.is_some() {
             return Err(CredentialsError::Open { path });
         }

@@ -22,6 +22,9 @@ pub struct LoggedIn {
     pub backend: i32,
 }
 
+/// The most messages of an answer to who asks for rows.
+const MOST_ROWS: usize = 100_000;
+
 /// Columns as text; none is NULL.
 pub type Row = Vec<Option<String>>;
 
@@ -52,7 +55,8 @@ impl LoggedIn {
     pub fn ask(&mut self, sql: &str) -> Result<Result<Vec<Row>, Refusal>, LoginError> {
         let mut question = query(sql).map_err(unsaid)?;
         let (mut rows, mut refusal) = (Vec::new(), None);
-        for _ in 0..MOST_MESSAGES {
+        let most = if self.link.is_in_login() { MOST_MESSAGES } else { MOST_ROWS };
+        for _ in 0..most {
             match next(&mut self.link, &question)? {
                 Message::DataRow(body) => {
                     rows.push(row(&body).map_err(|reason| LoginError::lost(self.link.endpoint(), reason))?);
@@ -74,7 +78,7 @@ impl LoggedIn {
             }
             question.clear();
         }
-        let reason = format!("more than {MOST_MESSAGES} messages in answer to one question");
+        let reason = format!("more than {most} messages in answer to one question");
         Err(LoginError::strange(self.link.endpoint(), reason))
     }
 

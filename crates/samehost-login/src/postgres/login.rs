@@ -55,6 +55,9 @@ pub struct Account<'a> {
 /// The most messages of a login, and of an answer in which nobody asked for rows.
 pub(super) const MOST_MESSAGES: usize = 100;
 
+/// The most rounds of SCRAM that are computed: a second or two. PostgreSQL's own number is 4096; one could ask for hours.
+const MOST_ROUNDS: u32 = 1_000_000;
+
 /// The next message, whatever it is.
 ///
 /// # Errors
@@ -106,6 +109,9 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
             }
             Message::AuthenticationSaslContinue(body) => {
                 let Some(scram) = &mut scram else { return Err(strange(&link)) };
+                if rounds(body.data()).is_none_or(|rounds| rounds > MOST_ROUNDS) {
+                    return Err(strange(&link));
+                }
                 scram.update(body.data()).map_err(|error| unproven(&link, &error))?;
                 bytes(|out| frontend::sasl_response(scram.message(), out)).map_err(unsaid)?
             }
@@ -175,6 +181,12 @@ pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> R
             Err(LoginError::strange(link.endpoint(), "it answers the request for TLS as no PostgreSQL does"))
         }
     }
+}
+
+/// How often the password is to be hashed, by the server's first message of SCRAM: `r=…,s=…,i=4096`.
+fn rounds(first: &[u8]) -> Option<u32> {
+    let first = std::str::from_utf8(first).ok()?;
+    first.split(',').find_map(|part| part.strip_prefix("i="))?.parse().ok()
 }
 
 fn begin_scram(

@@ -4,6 +4,8 @@ mod defaults;
 mod logged_in;
 mod login;
 pub mod messages;
+#[cfg(test)]
+mod mutated;
 mod password;
 
 pub use defaults::Defaults;

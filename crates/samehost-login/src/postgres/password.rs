@@ -1,9 +1,10 @@
 //! A password that was not given in the URL: from PGPASSWORD, else from the password file (PGPASSFILE, else
 //! ~/.pgpass), as libpq finds it. Shows it to nobody.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use crate::password_file;
 
 /// Whom a password is for.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +34,15 @@ pub fn password_for(login: &Login<'_>) -> Option<String> {
 
 /// From a password file, which must be a file that nobody else may read.
 fn from_file(file: &Path, login: &Login<'_>) -> Option<String> {
-    let metadata = fs::metadata(file).ok()?;
-    if !metadata.is_file() {
-        tracing::warn!("the password file {} is no regular file, and is not read", file.display());
-        return None;
-    }
-    if metadata.permissions().mode() & 0o077 != 0 {
+    let (mode, text) = match password_file::read(file) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!("the password file {} is not read: {error}", file.display());
+            return None;
+        }
+    };
+    if mode & 0o077 != 0 {
         tracing::warn!(
             "the password file {} may be read by others, and so is not read; `chmod 600 {}`",
             file.display(),
@@ -46,7 +50,7 @@ fn from_file(file: &Path, login: &Login<'_>) -> Option<String> {
         );
         return None;
     }
-    find(&fs::read_to_string(file).ok()?, login)
+    find(&text, login)
 }
 
 /// The first line `host:port:database:user:password` that fits; `*` fits all, and a backslash makes the next sign
@@ -94,6 +98,9 @@ fn fields(line: &str) -> Vec<(String, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use proptest::prelude::*;
 

@@ -1,6 +1,8 @@
 //! Redis and Valkey: being let in, and asking.
 
 mod dialogue;
+#[cfg(test)]
+mod mutated;
 pub mod resp;
 
 pub use dialogue::{Account, Dialogue, Identity, Seen, advice};

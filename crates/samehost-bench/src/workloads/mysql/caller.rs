@@ -59,7 +59,7 @@ fn is_row(c: &str, id: u32) -> bool {
 impl Caller for MySqlCaller {
     fn call(&mut self) -> Result<(), Bad> {
         let id = self.random.random_range(1..=self.table.rows);
-        let mut dialogue = Dialogue::begin(&self.address).map_err(|error| bad(&error))?;
+        let mut dialogue = Dialogue::measured(&self.address).map_err(|error| bad(&error))?;
         let sql = self.statement.sql(&self.table, &digits(id));
         let reply = dialogue.ask(&sql).map_err(|error| bad(&error))?;
         self.is_right(id, &reply).map_err(|kind| Bad::new(kind, sql))?;

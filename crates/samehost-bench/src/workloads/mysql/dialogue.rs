@@ -1,15 +1,15 @@
 //! Talking to MySQL outside the hot path: setting up, preparing and clearing away, over the login that all of samehost
 //! shares.
 
-use samehost_login::mysql;
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
+use samehost_login::{Expected, mysql};
 use samehost_model::Protocol;
 use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::BenchError;
 use crate::workloads::PATIENCE;
-use crate::workloads::expected::expected;
+use crate::workloads::expected::{expected, expected_again};
 
 pub(super) use samehost_login::mysql::{QUERY, Reply};
 
@@ -36,11 +36,20 @@ pub(super) struct Dialogue(mysql::Dialogue);
 impl Dialogue {
     /// Connects, over TLS where the endpoint says so, and logs in.
     pub(super) fn begin(address: &Address) -> Result<Self, BenchError> {
+        Self::with(address, expected(Protocol::Mysql))
+    }
+
+    /// The same as a part of what is measured.
+    pub(super) fn measured(address: &Address) -> Result<Self, BenchError> {
+        Self::with(address, expected_again(Protocol::Mysql))
+    }
+
+    fn with(address: &Address, expected: &Expected) -> Result<Self, BenchError> {
         let account = mysql::Account {
             user: &address.user,
             password: &address.password,
             database: address.database.as_deref(),
-            expected: expected(Protocol::Mysql),
+            expected,
         };
         let mut dialogue = Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, PATIENCE)?);
         if address.unlogged {

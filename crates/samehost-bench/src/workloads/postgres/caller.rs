@@ -30,7 +30,7 @@ impl QueryCaller {
 impl Caller for QueryCaller {
     fn call(&mut self) -> Result<(), Bad> {
         let bad = |error: BenchError| Bad::new(kind(&error), error.to_string());
-        let mut dialogue = Dialogue::begin(&self.address, self.read_only).map_err(bad)?;
+        let mut dialogue = Dialogue::measured(&self.address, self.read_only).map_err(bad)?;
         dialogue.exchange(&mut self.session).map_err(bad)??;
         dialogue.end().map_err(bad)
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
-use samehost_login::Refused;
 use samehost_login::postgres::{Account, LoggedIn, Row, SslMode, unsaid};
+use samehost_login::{Expected, Refused};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
@@ -16,7 +16,7 @@ use crate::BenchError;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::fixtures::POSTGRES_ROLE;
 use crate::workloads::PATIENCE;
-use crate::workloads::expected::expected;
+use crate::workloads::expected::{expected, expected_again};
 
 /// One connection, let in and on its database.
 pub(super) struct Dialogue(LoggedIn);
@@ -40,13 +40,22 @@ impl Identity {
 impl Dialogue {
     /// Connects and logs in.
     pub(super) fn begin(address: &Address, read_only: bool) -> Result<Self, BenchError> {
+        Self::with(address, read_only, expected(Protocol::Postgres))
+    }
+
+    /// The same as a part of what is measured.
+    pub(super) fn measured(address: &Address, read_only: bool) -> Result<Self, BenchError> {
+        Self::with(address, read_only, expected_again(Protocol::Postgres))
+    }
+
+    fn with(address: &Address, read_only: bool, expected: &Expected) -> Result<Self, BenchError> {
         let account = Account {
             user: &address.user,
             password: address.password.as_deref(),
             database: &address.database,
             sslmode: address.sslmode,
             read_only,
-            expected: expected(Protocol::Postgres),
+            expected,
         };
         Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, PATIENCE)?))
     }

@@ -1,0 +1,165 @@
+# A server that is none, for tests of logins: it speaks as much of a protocol as it takes to be sent a password, or never
+# ends, and writes every byte that it is sent to a file. Usage: fake_server.py KIND LOG PLACE… (a port or a path).
+import os
+import socket
+import ssl
+import struct
+import sys
+import threading
+import time
+
+kind, log, places = sys.argv[1], sys.argv[2], sys.argv[3:]
+NONCE = b"abcdefghijklmnopqrst"
+
+
+def heard(connection):
+    data = connection.recv(65536)
+    if not data:
+        raise OSError("gone")
+    with open(log, "ab") as file:
+        file.write(data)
+    return data
+
+
+def mysql(sequence, payload):
+    return struct.pack("<I", len(payload))[:3] + bytes([sequence]) + payload
+
+
+def greeting(plugin=b"mysql_native_password"):
+    return mysql(0, b"\x0a8.0.36\0\x07\0\0\0" + NONCE[:8] + b"\0\xff\xff\x2d\x02\0\xff\xff\x15" + bytes(10)
+                 + NONCE[8:] + b"\0" + plugin + b"\0")
+
+
+def switch(sequence, plugin):
+    return mysql(sequence & 255, b"\xfe" + plugin + b"\0" + NONCE + b"\0")
+
+
+def postgres(tag, body):
+    return tag + struct.pack(">I", len(body) + 4) + body
+
+
+def mysql_clear(connection):
+    connection.sendall(greeting())
+    asked = heard(connection)
+    sequence = 2
+    if len(asked) == 36:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.environ["CERTIFICATE"], os.environ["KEY"])
+        connection = context.wrap_socket(connection, server_side=True)
+        heard(connection)
+        sequence = 3
+    connection.sendall(switch(sequence, b"mysql_clear_password"))
+    heard(connection)
+    connection.sendall(mysql(sequence + 2, b"\0\0\0\2\0\0\0"))
+    heard(connection)
+
+
+def mysql_switches(connection):
+    connection.sendall(greeting())
+    sequence = 2
+    while True:
+        heard(connection)
+        connection.sendall(switch(sequence, b"mysql_native_password"))
+        sequence += 2
+
+
+def drips(connection):
+    connection.sendall(b"\x00\xf0\x00\x00\x0a")
+    while True:
+        connection.sendall(b"8")
+        time.sleep(0.05)
+
+
+def postgres_clear(connection):
+    heard(connection)
+    connection.sendall(postgres(b"R", struct.pack(">I", 3)))
+    heard(connection)
+    connection.sendall(postgres(b"R", struct.pack(">I", 0)) + postgres(b"Z", b"I"))
+    heard(connection)
+
+
+def postgres_notices(connection):
+    heard(connection)
+    while True:
+        connection.sendall(postgres(b"N", b"SNOTICE\0C00000\0Mwait\0\0"))
+
+
+def postgres_parameters(connection):
+    heard(connection)
+    while True:
+        connection.sendall(postgres(b"S", b"a\0" + b"b" * 1000 + b"\0"))
+
+
+def postgres_rows(connection):
+    heard(connection)
+    connection.sendall(postgres(b"R", struct.pack(">I", 0)) + postgres(b"Z", b"I"))
+    heard(connection)
+    row = struct.pack(">HI", 1, 60000) + b"x" * 60000
+    while True:
+        connection.sendall(postgres(b"D", row))
+
+
+def redis(answer):
+    def speak(connection):
+        while True:
+            heard(connection)
+            connection.sendall(answer)
+    return speak
+
+
+def redis_bulk(connection):
+    heard(connection)
+    connection.sendall(b"$400000000\r\n")
+    while True:
+        connection.sendall(b"x" * 65536)
+
+
+def memcached_lines(connection):
+    while True:
+        heard(connection)
+        connection.sendall(b"VERSION 1.6.0\r\n")
+        heard(connection)
+        while True:
+            connection.sendall(b"STAT 1:addr x\r\n" * 100)
+
+
+KINDS = {
+    "mysql-clear": mysql_clear,
+    "mysql-switches": mysql_switches,
+    "drips": drips,
+    "postgres-clear": postgres_clear,
+    "postgres-notices": postgres_notices,
+    "postgres-parameters": postgres_parameters,
+    "postgres-rows": postgres_rows,
+    "redis": redis(b"+OK\r\n"),
+    "redis-refuses": redis(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+    "redis-bulk": redis_bulk,
+    "memcached-lines": memcached_lines,
+}
+
+
+def serve(connection):
+    try:
+        KINDS[kind](connection)
+    except OSError:
+        pass
+    connection.close()
+
+
+def listen(place):
+    if place.isdigit():
+        listener = socket.create_server(("127.0.0.1", int(place)))
+    else:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(place)
+        os.chmod(place, 0o666)
+        listener.listen(16)
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+
+for place in places:
+    threading.Thread(target=listen, args=(place,), daemon=True).start()
+while True:
+    time.sleep(3600)
