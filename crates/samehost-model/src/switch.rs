@@ -95,6 +95,21 @@ pub struct SwitchStep {
     pub reloads: Vec<String>,
 }
 
+/// A switch that was made, and what would be done with it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoredSwitch {
+    /// Its name.
+    pub id: String,
+    /// One line of what it did.
+    pub summary: String,
+    /// What would become of it: `it would be put back`.
+    pub would: String,
+    /// What changes, in order.
+    pub steps: Vec<SwitchStep>,
+    /// What is left as it is, and why.
+    pub left: Vec<String>,
+}
+
 /// A switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchReport {

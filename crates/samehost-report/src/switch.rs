@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use samehost_model::switch::{FileDiff, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep};
+use samehost_model::switch::{
+    FileDiff, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
+};
 
 use crate::Terminal;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
@@ -45,6 +47,34 @@ impl Terminal {
         page.section(
             next(report).iter().flat_map(|next| wrap_spans(&[Span::plain(next)], columns)).collect(),
         );
+        self.print(&page, out)
+    }
+
+    /// Renders what would be done with switches that were made.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn render_stored(&self, switches: &[StoredSwitch], out: &mut dyn Write) -> io::Result<()> {
+        let mut page = Page::new(self.width);
+        let columns = page.measure();
+        for switch in switches {
+            let mut head =
+                wrap_spans(&[Span::new(Tone::Bold, format!("{}: {}", switch.id, switch.would))], columns);
+            if !switch.summary.is_empty() {
+                head.extend(labelled(&Span::plain("  "), 4, &[Span::dim(&switch.summary)], columns));
+            }
+            page.section(head);
+            for (index, step) in switch.steps.iter().enumerate() {
+                let count = switch.steps.len();
+                let title = if count > 1 {
+                    format!("{}. {}", index + 1, step.title)
+                } else {
+                    "The change".to_owned()
+                };
+                page.section(change(title, step, columns));
+            }
+            page.section(bullets("Left as it is", &switch.left, columns));
+        }
         self.print(&page, out)
     }
 }

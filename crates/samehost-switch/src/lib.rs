@@ -5,8 +5,10 @@ pub mod editors;
 pub mod transaction;
 
 mod carry_out;
+mod drift;
 mod edit;
 mod files;
+mod foretold;
 mod glob;
 mod goal;
 mod plan;
@@ -20,9 +22,11 @@ mod setting;
 mod told;
 
 pub use carry_out::{Around, Confirm, Page, carry_out, left};
+pub use drift::{Held, drift};
 pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
 pub use files::{Disk, Files, Overlay};
+pub use foretold::foretold;
 pub use goal::{Access, Goal};
 pub use plan::{
     Direction, FinishError, Plan, SubjectError, Wish, clients, configurations, finishing, plan, refused_since,

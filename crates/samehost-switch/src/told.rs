@@ -67,7 +67,7 @@ fn step(stage: &PlannedStage, redactor: &Redactor) -> SwitchStep {
 }
 
 /// The lines that go and come.
-fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
+pub(crate) fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
     let (before, after) =
         (change.before.as_deref().unwrap_or_default(), change.after.as_deref().unwrap_or_default());
     let mut redactor = redactor.clone();

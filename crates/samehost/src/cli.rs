@@ -40,7 +40,6 @@ pub struct Cli {
 const EXIT_STATUS: &str = "Exit status: 0 done; 1 a finding that --assert or compare was asked to fail on; 2 wrong use or bad input;\n3 something needed is missing here or went away; 4 a switch was put back; 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "parsed once")]
 pub enum Verb {
     /// What TCP on localhost costs on this machine, and what that means (the default)
     Checkup(CheckupOptions),

@@ -11,6 +11,7 @@ mod progress;
 mod reproduce;
 mod signals;
 mod storage;
+mod switches;
 mod top;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ mod destination;
 mod discover;
 mod elsewhere;
 mod hop;
+mod host;
 mod later;
 mod leaving;
 mod others;
@@ -105,6 +106,14 @@ impl Plan {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
+    /// Bars what only a person may pass who was shown it, but for what was accepted beforehand, by its code.
+    pub fn without_a_person(&mut self, accepted: &[String]) {
+        for obstacle in &mut self.obstacles {
+            let is_passed = accepted.contains(&obstacle.code);
+            obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code.as_str()) && !is_passed;
+        }
+    }
+
     pub(crate) fn bar(&mut self, code: &str, found: impl Into<String>, remedy: impl Into<String>) {
         let obstacle =
             SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() };
@@ -166,6 +175,9 @@ pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
     plan.secrets.extend(secrets(&configurations));
     if !plan.is_barred() {
         stages::build(wish, scan, &configurations, &mut plan);
+    }
+    if !plan.is_barred() && !plan.is_empty() {
+        host::look(scan, &mut plan);
     }
     Ok(plan)
 }

@@ -5,12 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::directory::Held;
+use super::entry::State;
 use super::error::at;
 use super::examine::{self, refused};
 use super::journal::{Begun, Journal, Kept};
 use super::metadata::{Permissions, Times};
 use super::plan::{self, Step};
-use super::store::{State, Store, random};
+use super::store::{Store, random};
 use super::version::Found;
 use super::writer::{self, Direction, Writer};
 use super::{Intent, Transaction, TransactionError};
@@ -91,7 +92,8 @@ fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), Transac
 /// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
 fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), TransactionError> {
     let mut entries = store.list()?;
-    entries.retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting));
+    entries
+        .retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting) || entry.is_unreadable());
     for step in steps {
         let path = &step.path;
         let interrupted =
@@ -101,10 +103,15 @@ fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), Trans
                 let (path, id, until) = (path.clone(), entry.id.clone(), until.clone());
                 return Err(TransactionError::Unconfirmed { path, id, until });
             }
-            return Err(interrupted(
-                entry.id.clone(),
-                "end that one first: samehost switch --recover".into(),
-            ));
+            let hint = match (&entry.state, &entry.reason) {
+                (State::Newer, _) => "a newer samehost wrote its journal: end that one with it".into(),
+                (State::Damaged, Some(reason)) => format!(
+                    "its journal is damaged ({reason}): compare the file with those in {}, and move that directory away when it is settled",
+                    store.backups(&entry.id).display()
+                ),
+                _ => "end that one first: samehost switch --recover".into(),
+            };
+            return Err(interrupted(entry.id.clone(), hint));
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(directory) = held.of(path) else { continue };

@@ -1,8 +1,9 @@
 //! Confirms a switch that would be put back otherwise. Touches its journal only.
 
 use super::TransactionError;
+use super::entry::State;
 use super::journal::Record;
-use super::store::{Opened, State, Store};
+use super::store::{Opened, Store};
 
 /// Confirms a switch, so that it stays in force. `by` says who or what did, for the journal. One that is in force for
 /// good already stays so.

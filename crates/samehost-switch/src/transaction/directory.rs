@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, openat};
 
 use super::TransactionError;
 use super::error::at;
-use super::lock;
+use super::lock::{self, Lock};
 use super::store::Store;
 use super::system;
 
@@ -70,6 +70,7 @@ impl Drop for Directory {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     open: BTreeMap<PathBuf, Directory>,
+    locks: Vec<Lock>,
 }
 
 impl Held {
@@ -101,7 +102,7 @@ impl Held {
             return Ok(());
         }
         let directory = Directory::open(path).map_err(at(path, "open the directory"))?;
-        lock::lock(store, path, &directory)?;
+        let lock = lock::lock(store, path, &directory)?;
         let again = Directory::open(path).map_err(at(path, "open the directory"))?;
         let same = |one: &Directory| fstat(one.descriptor()).map(|stat| (stat.st_dev, stat.st_ino));
         if same(&directory).ok() != same(&again).ok() {
@@ -111,6 +112,7 @@ impl Held {
                 hint: "nothing was changed: try again".into(),
             });
         }
+        self.locks.push(lock);
         self.open.insert(path.to_owned(), directory);
         Ok(())
     }

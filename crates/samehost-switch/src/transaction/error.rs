@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::store::State;
+use super::entry::State;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +115,16 @@ pub enum TransactionError {
         state: State,
         /// What to try.
         hint: &'static str,
+    },
+    /// A journal of a later version.
+    #[error(
+        "{path}: written by a newer samehost ({what}); nothing was changed: use that one for this switch"
+    )]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// What this version does not know.
+        what: String,
     },
     /// A journal or a backup is not as it was written.
     #[error(

@@ -55,9 +55,16 @@ pub(super) fn file(
             "find them (find DIR -samefile FILE), and keep one, or edit by hand",
         ));
     }
-    let mounted = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
-        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
-    if mounted {
+    let attributes = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty())
+        .map_or(StatxAttributes::empty(), |found| found.stx_attributes);
+    if attributes.contains(StatxAttributes::VERITY) {
+        return Err(refused(
+            path,
+            "the file is sealed by fs-verity, and would not be afterwards",
+            "edit it by hand, and seal it anew",
+        ));
+    }
+    if attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Err(refused(
             path,
             "the file is a mount of its own, and cannot be replaced from here",

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::error::at;
 use super::metadata::{Permissions, Times};
 use super::plan::Step;
+use super::reading::Read;
 use super::version::Digest;
 use super::{Reload, TransactionError, system};
 
-/// The layout of the journal.
-const VERSION: u32 = 1;
+/// The layout of the journal. 2: a switch can await its confirmation; all that 1 could say means the same.
+pub(super) const VERSION: u32 = 2;
 /// Kept free for the records that end a transaction, in bytes.
 const RESERVE: u64 = 16 * 1024;
 
@@ -70,12 +71,18 @@ impl Begun {
             .is_some_and(|first| first.number == step.number)
     }
 
+    /// Whether a file is as this step found it, or as one before did, on the way back.
+    pub(super) fn is_back(&self, step: &Step, is: impl Fn(Option<&Digest>) -> bool) -> bool {
+        let earlier = |other: &&Step| other.path == step.path && other.number <= step.number;
+        !is(step.after.as_ref()) && self.steps.iter().filter(earlier).any(|other| is(other.before.as_ref()))
+    }
+
     /// The paths in whose directories something changes.
     pub(super) fn places(&self) -> impl Iterator<Item = &Path> {
         self.steps.iter().map(|step| &step.path).chain(&self.directories).map(PathBuf::as_path)
     }
 
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         let digests = self.steps.iter().flat_map(|step| [&step.before, &step.after]).flatten();
         digests.into_iter().all(Digest::is_sound)
             && self.steps.iter().all(|step| {
@@ -131,9 +138,19 @@ impl Record {
     pub(super) fn is_in_force(&self) -> bool {
         matches!(self, Record::Committed | Record::Confirmed { .. } | Record::Awaiting { .. })
     }
+
+    /// Whether nothing of the switch is left to be done after this record, in force or not.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_in_force() || matches!(self, Record::RolledBack { .. } | Record::Undone { .. })
+    }
 }
 
 impl History {
+    /// Of these records.
+    pub(super) fn of(records: Vec<Record>) -> Self {
+        History { records }
+    }
+
     /// The last record.
     pub(super) fn last(&self) -> Option<&Record> {
         self.records.last()
@@ -158,6 +175,14 @@ impl History {
             Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } => Some(text.as_str()),
             _ => None,
         })
+    }
+
+    /// The files that were left as they are, for they were none of the switch's versions.
+    pub(super) fn left(&self) -> &[PathBuf] {
+        match self.last() {
+            Some(Record::RolledBack { left } | Record::Undone { left }) => left,
+            _ => &[],
+        }
     }
 
     /// Whether an undo was begun and not ended.
@@ -256,42 +281,5 @@ impl Drop for Journal {
     fn drop(&mut self) {
         // As with a directory: closing alone would leave it to a child that is just being started.
         let _ = flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
-/// A journal as read.
-#[derive(Debug)]
-pub(super) struct Read {
-    pub(super) begun: Begun,
-    pub(super) history: History,
-    /// How much of it is whole lines, in bytes.
-    length: u64,
-}
-
-/// Reads a journal; none where its first line was never finished, so that nothing was touched.
-pub(super) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, TransactionError> {
-    let damaged = |reason: String| TransactionError::Damaged { path: path.to_owned(), reason };
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let mut records = Vec::new();
-    let mut length = 0;
-    for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
-        match serde_json::from_slice::<Record>(line) {
-            Ok(record) => records.push(record),
-            Err(_) if length + line.len() == whole => break,
-            Err(error) => return Err(damaged(format!("line {} is no record ({error})", records.len() + 1))),
-        }
-        length += line.len();
-    }
-    let mut records = records.into_iter();
-    match records.next() {
-        None => Ok(None),
-        Some(Record::Begun(begun)) if begun.version != VERSION => {
-            Err(damaged(format!("written by another samehost (layout {})", begun.version)))
-        }
-        Some(Record::Begun(begun)) if begun.id == id && begun.is_sound() => {
-            let history = History { records: records.collect() };
-            Ok(Some(Read { begun: *begun, history, length: length as u64 }))
-        }
-        Some(_) => Err(damaged("does not begin as a journal does".into())),
     }
 }

@@ -12,17 +12,22 @@
 mod begin;
 mod confirm;
 mod directory;
+mod entry;
 mod error;
 mod examine;
 #[doc(hidden)]
 pub mod fault;
+mod foresee;
+mod forget;
 mod journal;
 mod lock;
 mod metadata;
 mod plan;
 mod put_back;
+mod reading;
 mod recover;
 mod resolve;
+mod standing;
 mod store;
 mod system;
 mod undo;
@@ -34,11 +39,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use confirm::confirm;
+pub use entry::{Entry, State};
 pub use error::{Holder, TransactionError};
+pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
+pub use forget::forget;
 pub use put_back::{Failed, Left, RolledBack};
 pub use recover::{Ending, Recovered, recover};
 pub use resolve::resolve;
-pub use store::{Entry, State, Store};
+pub use standing::{Standing, Stands, standing};
+pub use store::Store;
 pub use undo::{take_back, undo};
 
 use directory::Held;

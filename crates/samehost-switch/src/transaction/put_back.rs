@@ -8,7 +8,6 @@ use super::directory::Held;
 use super::journal::{Begun, Journal, Record};
 use super::plan::Step;
 use super::store::Store;
-use super::version::Found;
 use super::writer::{Direction, Writer};
 use super::{Reload, TransactionError};
 
@@ -143,7 +142,7 @@ impl<'a> Way<'a> {
             return Ok(());
         }
         let found = self.writer.look(path)?;
-        if self.is_back(step, &found) {
+        if self.begun.is_back(step, |version| found.is(version)) {
             return Ok(());
         }
         if found.is(step.after.as_ref()) {
@@ -160,13 +159,6 @@ impl<'a> Way<'a> {
         let reason = self.writer.changed(path).to_string();
         self.done.left.push(Left { path: path.to_owned(), backup: self.backup(path), reason });
         Ok(())
-    }
-
-    /// Whether a file is as this step found it, or as one before did.
-    fn is_back(&self, step: &Step, found: &Found) -> bool {
-        let earlier = |other: &&Step| other.path == step.path && other.number <= step.number;
-        !found.is(step.after.as_ref())
-            && self.begun.steps.iter().filter(earlier).any(|other| found.is(other.before.as_ref()))
     }
 
     fn fail(&mut self, path: &Path, error: &TransactionError) {

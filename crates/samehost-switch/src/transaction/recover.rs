@@ -62,10 +62,7 @@ fn end(
         Opened::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
         Opened::Ours(ours) => *ours,
     };
-    let has_ended = |record: &Record| {
-        record.is_in_force() || matches!(record, Record::RolledBack { .. } | Record::Undone { .. })
-    };
-    if journal.last().is_some_and(has_ended) {
+    if journal.last().is_some_and(Record::has_ended) {
         return Ok(None);
     }
     let held = Held::acquire(store, begun.places())?;

@@ -1,21 +1,22 @@
 //! Where switches are kept: `STATE/switches/ID/journal` and `…/backup/HASH`, for nobody else to read.
 
-use std::fmt;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use samehost_system::foreign_writer;
 
 use super::directory::Directory;
+use super::entry::{Entry, State, is_id, name_of_now};
 use super::error::at;
 use super::examine::refused;
-use super::fault;
-use super::journal::{self, Begun, History, Journal, Record};
+use super::journal::{Begun, History, Journal, Record};
+use super::reading;
 use super::version::Digest;
 use super::{TransactionError, system};
 
@@ -30,67 +31,15 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// How far a switch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// In force.
-    Committed,
-    /// In force, and put back unless it is confirmed in time.
-    Awaiting,
-    /// Put back, because something disagreed.
-    RolledBack,
-    /// Put back later, because it was asked for.
-    Undone,
-    /// Interrupted: `recover` ends it.
-    Unfinished,
-    /// At work now.
+/// What is found when a journal is looked at, and not worked on.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// A process works on it.
     Running,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            State::Committed => "committed",
-            State::Awaiting => "awaiting confirmation",
-            State::RolledBack => "rolled back",
-            State::Undone => "undone",
-            State::Unfinished => "unfinished",
-            State::Running => "running",
-        })
-    }
-}
-
-/// A switch, as the store knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub id: String,
-    /// When it began, RFC 3339, UTC.
-    pub started_at: String,
-    /// How far it is.
-    pub state: State,
-    /// The process that began it.
-    pub process: u32,
-    /// The user's words.
-    pub command: String,
-    /// One line of what it does.
-    pub summary: String,
-    /// The files, in the order in which they are changed.
-    pub files: Vec<PathBuf>,
-    /// Until when it is to be confirmed, RFC 3339, UTC.
-    pub awaits: Option<String>,
-    /// Why it was put back without being asked to, or by what it was confirmed.
-    pub reason: Option<String>,
-}
-
-impl Entry {
-    /// Whether the time in which it was to be confirmed is over.
-    #[must_use]
-    pub fn is_overdue(&self) -> bool {
-        let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
-        // A time that cannot be read is none that anybody could keep.
-        until.is_some_and(|until| until.map_or(true, |until| until <= jiff::Timestamp::now()))
-    }
+    /// It ended before anything was touched.
+    Nothing,
+    /// What it says.
+    There(Box<(Begun, History)>),
 }
 
 /// What is found when a switch of the store is opened for work.
@@ -108,24 +57,36 @@ impl Store {
     /// Opens the store in a state directory; makes it where it is not there.
     ///
     /// # Errors
-    /// When it cannot be made, or belongs to someone else.
+    /// When it cannot be made, belongs to someone else, or is root's and someone else could hide or replace it.
     pub fn open(state: &Path) -> Result<Self, TransactionError> {
         let failed = at(state, "make the directory of switches");
         let root = state.join("switches");
-        if !root.is_dir() {
-            let make = || -> io::Result<()> {
-                fault::point("mkdir")?;
-                DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
-                fault::point("mkdir")
-            };
-            make().map_err(&failed)?;
+        let user = rustix::process::geteuid();
+        let safe = |path: &Path| -> Result<(), TransactionError> {
+            let foreign = if user.is_root() { foreign_writer(path, &[]).map_err(&failed)? } else { None };
+            let Some(foreign) = foreign else { return Ok(()) };
+            Err(refused(
+                &root,
+                &format!("the directory of switches would not be safe there: {foreign}"),
+                "set XDG_STATE_HOME to a directory that only root can change",
+            ))
+        };
+        // Before anything is made: what is there of the way. In a sticky directory what we make stays ours.
+        if let Some(there) = root.ancestors().skip(1).find(|path| path.exists()) {
+            let found = fs::metadata(there).map_err(&failed)?;
+            let is_sticky = found.uid() == 0 && found.mode() & 0o1000 != 0;
+            safe(there.parent().filter(|_| is_sticky).unwrap_or(there))?;
         }
-        let root = root.canonicalize().map_err(&failed)?;
+        for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
+            make(above).map_err(&failed)?;
+        }
         let found = fs::metadata(&root).map_err(&failed)?;
-        if found.uid() != rustix::process::geteuid().as_raw() {
+        if found.uid() != user.as_raw() {
             let reason = format!("the directory of switches belongs to user {}", found.uid());
             return Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"));
         }
+        safe(&root)?;
+        let root = root.canonicalize().map_err(&failed)?;
         let store = Store { root };
         if found.mode() & 0o077 != 0 {
             let directory = store.directory(&store.root)?;
@@ -135,27 +96,50 @@ impl Store {
         Ok(store)
     }
 
-    /// All switches, the oldest first.
+    /// Opens the store of earlier times in a state directory, where there is one, and nobody but us could have put
+    /// anything into it: wherever it lies, it is ours and closed for everybody else.
+    #[must_use]
+    pub fn earlier(state: &Path) -> Option<Self> {
+        let root = state.canonicalize().ok()?.join("switches");
+        let found = fs::symlink_metadata(&root).ok()?;
+        let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        (is_ours && found.mode() & 0o077 == 0).then_some(Store { root })
+    }
+
+    /// All switches, the oldest first. One whose journal cannot be read is one of them, and says so.
     ///
     /// # Errors
-    /// When the store or a journal in it cannot be read.
+    /// When the store cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>, TransactionError> {
         let _guard = self.lock()?;
-        let mut entries = Vec::new();
-        for id in self.ids()? {
-            let Some((begun, state, history)) = self.peek(&id)? else { continue };
-            let mut files: Vec<PathBuf> = Vec::new();
-            for step in begun.steps {
-                if !files.contains(&step.path) {
-                    files.push(step.path);
-                }
-            }
-            let Begun { id, started_at, process, command, summary, .. } = begun;
-            let awaits = history.awaits().map(str::to_owned);
-            let reason = history.reason().map(str::to_owned);
-            entries.push(Entry { id, started_at, state, process, command, summary, files, awaits, reason });
-        }
-        Ok(entries)
+        let entries = self.ids()?.into_iter().filter_map(|id| match self.peek(&id) {
+            Ok(None) => None,
+            Ok(Some((begun, state, history))) => Some(Entry::of(begun, state, &history)),
+            Err(error) => Some(self.unreadable(id, &error)),
+        });
+        Ok(entries.collect())
+    }
+
+    /// What can be told of a switch whose journal cannot be read.
+    fn unreadable(&self, id: String, error: &TransactionError) -> Entry {
+        let (state, reason) = match error {
+            TransactionError::Newer { what, .. } => (State::Newer, what.clone()),
+            TransactionError::Damaged { reason, .. } => (State::Damaged, reason.clone()),
+            other => (State::Damaged, other.to_string()),
+        };
+        let bytes = fs::read(self.root.join(&id).join(JOURNAL)).unwrap_or_default();
+        Entry::unreadable(id, state, reason, reading::salvage(&bytes))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the versions of a switch's files are kept.
+    pub(super) fn backups(&self, id: &str) -> PathBuf {
+        self.root.join(id).join(BACKUP)
     }
 
     /// Where a version of a file is kept.
@@ -270,10 +254,7 @@ impl Store {
     pub(super) fn take(&self, id: &str) -> Result<Opened, TransactionError> {
         let _guard = self.lock()?;
         let path = self.root.join(id).join(JOURNAL);
-        let unknown = || TransactionError::Unknown { id: id.to_owned(), store: self.root.clone() };
-        if !self.ids()?.iter().any(|known| known == id) {
-            return Err(unknown());
-        }
+        self.known(id)?;
         let file = match openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
         {
             Err(Errno::NOENT) => return Ok(Opened::Nothing),
@@ -285,7 +266,7 @@ impl Store {
             Err(error) => return Err(at(&path, "lock the journal")(error.into())),
         }
         let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
-        Ok(match journal::read(&path, id, &bytes)? {
+        Ok(match reading::read(&path, id, &bytes)? {
             Some(read) => Opened::Ours(Box::new(Journal::resume(path, file, read)?)),
             None => Opened::Nothing,
         })
@@ -303,7 +284,8 @@ impl Store {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(&failed)? {
             let entry = entry.map_err(&failed)?;
-            if let Some(name) = entry.file_name().to_str().filter(|_| entry.path().is_dir()) {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if let Some(name) = entry.file_name().to_str().filter(|name| is_directory && is_id(name)) {
                 ids.push(name.to_owned());
             }
         }
@@ -319,6 +301,8 @@ impl Store {
             other => other.map_err(&failed)?,
         };
         system::remove(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+        // A journal that came back after a power cut would promise what is no longer there.
+        system::sync(own.descriptor()).map_err(&failed)?;
         for name in NOTES {
             let removed = system::remove(own.descriptor(), name.as_ref());
             removed.or_else(gone).map_err(&failed)?;
@@ -336,14 +320,32 @@ impl Store {
         system::remove_directory(root.descriptor(), name).map_err(&failed)
     }
 
-    /// What a journal says, without working on it; the store must be locked.
+    /// What the journal of a switch says, without working on it.
+    pub(super) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
+        let _guard = self.lock()?;
+        self.known(id)?;
+        Ok(match self.peek(id)? {
+            None => Seen::Nothing,
+            Some((_, State::Running, _)) => Seen::Running,
+            Some((begun, _, history)) => Seen::There(Box::new((begun, history))),
+        })
+    }
+
+    fn known(&self, id: &str) -> Result<(), TransactionError> {
+        if self.ids()?.iter().any(|known| known == id) {
+            return Ok(());
+        }
+        Err(TransactionError::Unknown { id: id.to_owned(), store: self.root.clone() })
+    }
+
+    /// What a journal says, and how far its switch is; the store must be locked.
     fn peek(&self, id: &str) -> Result<Option<(Begun, State, History)>, TransactionError> {
         let path = self.root.join(id).join(JOURNAL);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(at(&path, "read the journal"))?,
         };
-        let Some(read) = journal::read(&path, id, &bytes)? else { return Ok(None) };
+        let Some(read) = reading::read(&path, id, &bytes)? else { return Ok(None) };
         let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
         let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
         let _ = flock(&file, FlockOperation::Unlock);
@@ -376,11 +378,14 @@ fn gone(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.
-fn name_of_now() -> String {
-    let now = jiff::Timestamp::now();
-    let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;
-    format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
+/// Makes a directory for nobody else, on the disk when this returned.
+fn make(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = fs::File::open(parent)?;
+    match system::make_directory(parent.as_fd(), name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| system::sync(&parent)),
+    }
 }
 
 /// Random bytes, in hexadecimal.

@@ -30,6 +30,12 @@ pub(super) fn create(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Owne
     between("create", || openat(directory, name, flags, Mode::from_raw_mode(0o600)))
 }
 
+/// Opens a file to be locked, and makes it where it is not there.
+pub(super) fn open_lock(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    between("create", || openat(directory, name, flags, Mode::from_raw_mode(0o600)))
+}
+
 /// Appends all of these bytes.
 pub(super) fn write(file: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {

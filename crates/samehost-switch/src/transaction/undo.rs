@@ -1,11 +1,14 @@
 //! Puts a switch back that was committed: all of it, or, where a file is no longer what the switch left, nothing.
 
+use std::path::Path;
+
 use super::directory::Held;
+use super::entry::State;
 use super::journal::{Begun, Record};
 use super::put_back::RolledBack;
 use super::recover;
-use super::store::{Opened, State, Store};
-use super::writer::{Direction, Writer};
+use super::store::{Opened, Store};
+use super::writer::{self, Direction, Writer};
 use super::{Reload, TransactionError};
 
 /// Puts a committed switch back: every byte, mode, owner, access control list and attribute, the last stage first.
@@ -39,25 +42,15 @@ fn put_back(
     why: Option<&str>,
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> Result<RolledBack, TransactionError> {
-    let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     let (mut journal, begun) = match store.take(id)? {
-        Opened::Running => return Err(state(State::Running, "wait for it to end, and try again")),
-        Opened::Nothing => {
-            return Err(state(State::Unfinished, "it touched nothing: samehost switch --recover"));
-        }
+        Opened::Running => return Err(running(id)),
+        Opened::Nothing => return Err(nothing(id)),
         Opened::Ours(ours) => *ours,
     };
-    match journal.last() {
-        Some(Record::Committed | Record::Confirmed { .. }) if why.is_some() => {
-            return Err(state(State::Committed, "it was confirmed"));
-        }
-        Some(last) if last.is_in_force() => {}
-        Some(Record::RolledBack { .. }) => {
-            return Err(state(State::RolledBack, "nothing of it is left to undo"));
-        }
-        Some(Record::Undone { .. }) => return Err(state(State::Undone, "nothing of it is left to undo")),
-        _ => return Err(state(State::Unfinished, "end it first: samehost switch --recover")),
+    if let (Some(Record::Committed | Record::Confirmed { .. }), Some(_)) = (journal.last(), why) {
+        return Err(state(id, State::Committed, "it was confirmed"));
     }
+    is_in_force(id, journal.last())?;
     let held = Held::acquire(store, begun.places())?;
     check(store, &begun, &held)?;
     let before = journal.last().cloned();
@@ -71,27 +64,60 @@ fn put_back(
     Ok(recover::undo(store, &mut journal, &begun, &held, reload))
 }
 
+fn state(id: &str, state: State, hint: &'static str) -> TransactionError {
+    TransactionError::State { id: id.to_owned(), state, hint }
+}
+
+/// That a switch is at work.
+pub(super) fn running(id: &str) -> TransactionError {
+    state(id, State::Running, "wait for it to end, and try again")
+}
+
+/// That a switch has touched nothing.
+pub(super) fn nothing(id: &str) -> TransactionError {
+    state(id, State::Unfinished, "it touched nothing: samehost switch --recover")
+}
+
+/// Whether a switch with this last record can be undone.
+pub(super) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), TransactionError> {
+    const GONE: &str = "nothing of it is left to undo";
+    match last {
+        Some(last) if last.is_in_force() => Ok(()),
+        Some(Record::RolledBack { .. }) => Err(state(id, State::RolledBack, GONE)),
+        Some(Record::Undone { .. }) => Err(state(id, State::Undone, GONE)),
+        _ => Err(state(id, State::Unfinished, "end it first: samehost switch --recover")),
+    }
+}
+
 /// Every file must still be what the switch left.
 fn check(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionError> {
     let writer = Writer::new(store, begun, held);
     for step in &begun.steps {
-        if writer.look(&step.path)?.is(begun.last(&step.path)) {
-            continue;
+        if !writer.look(&step.path)?.is(begun.last(&step.path)) {
+            return Err(changed(store, begun, &step.path)?);
         }
-        let later = |entry: &super::Entry| {
-            entry.id > begun.id
-                && matches!(entry.state, State::Committed | State::Awaiting)
-                && entry.files.contains(&step.path)
-        };
-        let mut error = writer.changed(&step.path);
-        if let (TransactionError::Changed { hint, .. }, Some(later)) =
-            (&mut error, store.list()?.into_iter().rfind(later))
-        {
-            *hint = format!("undo the later switch first: samehost switch --undo {}", later.id);
-        }
-        return Err(error);
     }
     Ok(())
+}
+
+/// That a file is no longer what the switch left: by a later switch, or by someone else.
+pub(super) fn changed(
+    store: &Store,
+    begun: &Begun,
+    path: &Path,
+) -> Result<TransactionError, TransactionError> {
+    let later = |entry: &super::Entry| {
+        entry.id > begun.id
+            && matches!(entry.state, State::Committed | State::Awaiting)
+            && entry.files.iter().any(|file| file == path)
+    };
+    let mut error = writer::changed(store, begun, path);
+    if let (TransactionError::Changed { hint, .. }, Some(later)) =
+        (&mut error, store.list()?.into_iter().rfind(later))
+    {
+        *hint = format!("undo the later switch first: samehost switch --undo {}", later.id);
+    }
+    Ok(error)
 }
 
 fn prepare(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionError> {

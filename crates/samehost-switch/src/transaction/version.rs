@@ -80,6 +80,7 @@ pub(super) struct Regular {
     /// As it was before it was read, for reading may change the time of access.
     pub(super) stat: Stat,
     pub(super) digest: Digest,
+    pub(super) content: Vec<u8>,
 }
 
 impl Found {
@@ -110,7 +111,7 @@ impl Found {
         let mut file = File::from(file);
         file.read_to_end(&mut content)?;
         let digest = Digest::of(&content);
-        Ok(Found::Regular(Box::new(Regular { file: file.into(), stat, digest })))
+        Ok(Found::Regular(Box::new(Regular { file: file.into(), stat, digest, content })))
     }
 
     /// Whether it is this version; none is "not there".

@@ -144,13 +144,7 @@ impl<'a> Writer<'a> {
 
     /// That a file is none of the versions that we know.
     pub(super) fn changed(&self, path: &Path) -> TransactionError {
-        let backup = self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest));
-        let hint = if backup.is_some() {
-            "compare the two, and put back by hand what is wanted"
-        } else {
-            "the switch made this file: remove it by hand if it is not wanted"
-        };
-        TransactionError::Changed { path: path.to_owned(), backup, hint: hint.into() }
+        changed(self.store, self.begun, path)
     }
 
     fn discard_one(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
@@ -205,6 +199,17 @@ impl<'a> Writer<'a> {
         let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
         Ok(format!("{}{end}", beginning(name)).into())
     }
+}
+
+/// That a file is none of the versions of a switch.
+pub(super) fn changed(store: &Store, begun: &Begun, path: &Path) -> TransactionError {
+    let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
+    let hint = if backup.is_some() {
+        "compare the two, and put back by hand what is wanted"
+    } else {
+        "the switch made this file: remove it by hand if it is not wanted"
+    };
+    TransactionError::Changed { path: path.to_owned(), backup, hint: hint.into() }
 }
 
 /// How the names of all prepared versions of a file begin.

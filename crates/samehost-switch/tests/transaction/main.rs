@@ -4,6 +4,7 @@
 
 #[cfg(debug_assertions)]
 mod faults;
+mod journals;
 mod kept;
 mod others;
 mod properties;

@@ -246,3 +246,63 @@ fn a_directory_swapped_meanwhile_is_not_written_to() {
     assert!(transaction.roll_back(&mut |_| Ok(())).is_complete());
     assert_eq!(scene.look(), Scene::new_look().0);
 }
+
+/// Commits a switch of one file and gives its journal's path.
+fn committed(scene: &Scene, name: &str) -> std::path::PathBuf {
+    let path = scene.path(name);
+    fs::write(&path, "one\n").unwrap();
+    let mut transaction =
+        Transaction::begin(&scene.store(), &intent(&path, Some("one\n"), Some("two\n"))).unwrap();
+    transaction.write(0).unwrap();
+    let id = transaction.id().to_owned();
+    transaction.commit().unwrap();
+    scene.root().join("state/switches").join(id).join("journal")
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_stops_only_what_it_is_about() {
+    type Damage = fn(&str) -> Vec<u8>;
+    let damages: [(&str, Damage, State); 5] = [
+        (
+            "torn",
+            |text| text.replace("\"record\":\"begun\"", "\"rec\0rd\":\"begun\"").into_bytes(),
+            State::Damaged,
+        ),
+        ("other", |text| text.replace("\"writing\"", "\"writting").into_bytes(), State::Damaged),
+        ("layout", |text| text.replacen("\"version\":2", "\"version\":3", 1).into_bytes(), State::Newer),
+        ("record", |text| format!("{}{{\"record\":\"paused\"}}\n", text).into_bytes(), State::Newer),
+        ("garbage", |_| vec![0x80; 5000].into_iter().chain(*b"\n\n").collect(), State::Damaged),
+    ];
+    for (name, damage, state) in damages {
+        let scene = Scene::new();
+        let (store, before) = (scene.store(), scene.look());
+        let journal = committed(&scene, "damaged.conf");
+        let text = fs::read_to_string(&journal).unwrap();
+        fs::write(&journal, damage(text.trim_end_matches('\0'))).unwrap();
+        let entries = store.list().unwrap();
+        assert_eq!((entries.len(), entries[0].state), (1, state), "{name}: {entries:?}");
+        assert!(entries[0].reason.is_some() && !entries[0].started_at.is_empty(), "{name}: {entries:?}");
+        // What it is about can be told of all but the last, which holds nothing at all.
+        let begun =
+            Transaction::begin(&store, &intent(&scene.path("damaged.conf"), Some("two\n"), Some("x")));
+        if name == "garbage" {
+            assert!(entries[0].files.is_empty());
+            assert!(begun.unwrap().roll_back(&mut |_| Ok(())).is_complete());
+        } else {
+            assert_eq!(entries[0].files, [scene.path("damaged.conf")], "{name}");
+            let error = begun.unwrap_err();
+            assert!(matches!(&error, TransactionError::Interrupted { .. }), "{name}: {error}");
+        }
+        // Others go on, and come back.
+        let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
+        (0..3).for_each(|stage| transaction.write(stage).unwrap());
+        let id = transaction.id().to_owned();
+        drop(transaction);
+        let recovered = recover(&store, &mut |_| Ok(())).unwrap();
+        assert_eq!(recovered.len(), 2, "{name}: {recovered:?}");
+        assert!(matches!(&recovered[0], Recovered { id: one, ending: Ending::RolledBack(_) } if *one == id));
+        assert!(matches!(recovered[1].ending, Ending::Failed(_)));
+        assert_eq!(scene.look(), before, "{name}");
+        assert_eq!(fs::read_to_string(scene.path("damaged.conf")).unwrap(), "two\n");
+    }
+}

@@ -11,7 +11,7 @@ use clap::Args;
 )]
 pub struct SwitchOptions {
     /// A directory of an application (/var/www/site), configuration files of both sides, or a service that runs (nginx)
-    #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all", "finish", "confirm"])]
+    #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all", "finish", "confirm", "forget", "prune", "check"])]
     pub targets: Vec<String>,
     /// The transport to move to
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT", default_value = "unix")]
@@ -51,30 +51,52 @@ pub struct SwitchOptions {
     #[arg(long, conflicts_with = "confirm_within")]
     pub no_confirm: bool,
     /// Keep a switch that would take itself back, by its name
-    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover", "undo", "finish", "all"])]
+    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub confirm: Option<String>,
     /// Do what a switch left for later, since somebody still used the old address, by its name
-    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover", "undo", "all"])]
+    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub finish: Option<String>,
+    /// With --yes: pass what only a person may pass otherwise, a file that a program writes again, or that other machines
+    /// may read
+    #[arg(long, value_parser = ["managed", "shared-files"], value_name = "CODE")]
+    pub accept: Vec<String>,
     /// Everything that a scan finds worth it, one transaction each
-    #[arg(long, conflicts_with_all = ["targets", "undo", "list", "recover"])]
+    #[arg(long, conflicts_with = "targets")]
     pub all: bool,
     /// How long to look who else uses an address before it goes, or, with --all, to watch the traffic [default: 5s, with
     /// --all 10s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
     pub observe: Option<Duration>,
-    /// Put a switch back, by its name
-    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "list", "recover"])]
+    /// Put a switch back, by its name: shows what that changes, and asks
+    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
     pub undo: Option<String>,
-    /// List the switches that were made
-    #[arg(long, conflicts_with_all = ["targets", "recover"])]
+    /// List the switches that were made, and where their backups are
+    #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub list: bool,
-    /// End switches that were cut off: put them back, or finish those that were proved
-    #[arg(long, conflicts_with = "targets")]
+    /// End switches that were cut off, put them back or finish those that were proved: shows what that changes, and asks
+    #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
     pub recover: bool,
+    /// Whether every switch in force still holds: exit status 1 where a file names the old place again
+    #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
+    pub check: bool,
+    /// Forget a switch that has ended: its backup goes, and it cannot be undone any more
+    #[arg(long, value_name = "ID", group = "stored", conflicts_with_all = ["targets", "all"])]
+    pub forget: Option<String>,
+    /// Forget the switches that were undone or rolled back
+    #[arg(long, group = "stored", conflicts_with_all = ["targets", "all"])]
+    pub prune: bool,
+    /// With --prune: also those in force that are as old as this: 90d
+    #[arg(long, value_parser = days, value_name = "DAYS", requires = "prune")]
+    pub older_than: Option<u32>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A number of days, `90d`.
+fn days(text: &str) -> Result<u32, String> {
+    let number = text.trim().strip_suffix('d').and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("`{text}` is no number of days; write it as 90d"))
 }
 
 /// A time, or 0.

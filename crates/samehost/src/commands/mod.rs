@@ -15,6 +15,7 @@ mod supervise;
 mod switch;
 mod switch_all;
 mod switch_confirm;
+mod switch_kept;
 mod switch_stored;
 mod switch_watch;
 mod top;

@@ -1,7 +1,6 @@
 //! `samehost switch`: from TCP to a Unix socket or back, as a transaction.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,17 +8,17 @@ use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
-use samehost_switch::transaction::Store;
 use samehost_switch::{
     Around, Confirm, Direction, Page, Plan, ReloadWords, Wish, carry_out, finishing, plan,
 };
 
 use super::switch_all;
 use super::switch_confirm::{self as confirm, Site};
+use super::switch_kept as kept;
 use super::switch_stored as stored;
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
-use crate::{output, signals, storage};
+use crate::{output, signals, switches};
 
 /// How long it is looked who else uses an address that would go.
 const OBSERVE: Duration = Duration::from_secs(5);
@@ -35,11 +34,20 @@ pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
     if options.list {
         return stored::list(options.json);
     }
+    if options.check {
+        return kept::check(options.json);
+    }
+    if options.prune {
+        return kept::prune(options);
+    }
+    if let Some(id) = &options.forget {
+        return kept::forget(id, options);
+    }
     if options.recover {
-        return stored::recover(options.json);
+        return stored::recover(options);
     }
     if let Some(id) = &options.undo {
-        return stored::undo(id, options.json);
+        return stored::undo(id, options);
     }
     if let Some(id) = &options.finish {
         return finish(options, id);
@@ -74,7 +82,7 @@ fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     let scan = look()?;
     let interrupted = signals::watch()?;
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
-    let plan = finishing(&store()?, id, &wish, &scan, &|| look().ok(), &is_interrupted)
+    let plan = finishing(&switches::store_of(id)?, id, &wish, &scan, &|| look().ok(), &is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
     make(options, plan, &wish, format!("samehost switch --finish {id}"), &interrupted)
 }
@@ -90,6 +98,9 @@ fn make(
     let program = std::env::current_exe().context("the path of this program")?;
     if !plan.is_barred() && !plan.is_empty() {
         plan.try_logins(&program);
+    }
+    if options.yes && !options.dry_run {
+        plan.without_a_person(&options.accept);
     }
     let mut report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {
@@ -114,7 +125,7 @@ fn make(
             return Ok(Ending::Finding);
         }
     }
-    let store = store()?;
+    let store = switches::store()?;
     let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);
     let note = || confirm::note(site.as_ref(), &report);
@@ -171,27 +182,19 @@ fn words(options: &SwitchOptions, targets: &[String]) -> String {
     format!("samehost switch {} --to {}", targets.join(" "), options.to)
 }
 
-/// Where transactions are kept.
-pub(super) fn store() -> anyhow::Result<Store> {
-    let directory: PathBuf = storage::directory().ok_or_else(|| {
-        WrongUse("neither XDG_STATE_HOME nor HOME is set: there is no place for the backup".into())
-    })?;
-    Ok(Store::open(&directory)?)
-}
-
 /// Whether a person sits there.
 pub(super) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-fn may_ask(options: &SwitchOptions) -> anyhow::Result<bool> {
+pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<bool> {
     if is_attended() && !options.json {
         return Ok(true);
     }
     Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())
 }
 
-fn ask() -> anyhow::Result<bool> {
+pub(super) fn ask() -> anyhow::Result<bool> {
     let mut stdout = io::stdout();
     write!(stdout, "\nDo this? [y/N] ")?;
     stdout.flush()?;

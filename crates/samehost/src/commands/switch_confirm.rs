@@ -13,10 +13,10 @@ use samehost_switch::transaction::{Entry, State, Store, TransactionError, confir
 use samehost_switch::{Page, left, reload};
 use serde::{Deserialize, Serialize};
 
-use super::switch::{is_attended, store};
+use super::switch::is_attended;
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
-use crate::output;
+use crate::{output, switches};
 
 /// How long a switch waits for its confirmation where nobody sits there.
 const UNATTENDED: Duration = Duration::from_secs(30 * 60);
@@ -91,22 +91,23 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
 /// Keeps a switch for good.
 pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
     let user = rustix::process::getuid().as_raw();
-    keep(&store()?, id, &format!("confirmed by user {user}")).map_err(|error| WrongUse(error.to_string()))?;
+    keep(&switches::store_of(id)?, id, &format!("confirmed by user {user}"))
+        .map_err(|error| WrongUse(error.to_string()))?;
     output::complain(&format!("switch {id} stays"));
     Ok(Ending::Done)
 }
 
 /// Puts back what nobody confirmed in time, where the watcher did not.
 pub(super) fn take_back_overdue() -> anyhow::Result<()> {
-    let store = store()?;
-    let Ok(entries) = store.list() else { return Ok(()) };
-    for entry in entries.iter().filter(|entry| entry.state == State::Awaiting && entry.is_overdue()) {
-        // Whoever watches over it decides, for only he knows what was seen.
-        let is_watched = matches!(store.hold(&entry.id, "watch"), Ok(None));
-        if is_watched {
+    for (store, entry) in switches::entries()? {
+        if entry.state != State::Awaiting || !entry.is_overdue() {
             continue;
         }
-        put_back(&store, entry, "nobody had confirmed it in time");
+        // Whoever watches over it decides, for only he knows what was seen.
+        let is_watched = matches!(store.hold(&entry.id, "watch"), Ok(None));
+        if !is_watched {
+            put_back(&store, &entry, "nobody had confirmed it in time");
+        }
     }
     Ok(())
 }
@@ -170,8 +171,9 @@ fn unit(program: &Path, id: &str, every: &str, state: &str) -> String {
 }
 
 fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
-    let directory = crate::storage::directory().context("no state directory")?;
-    let state = directory.parent().context("no state directory")?.display().to_string();
+    let store = switches::store()?;
+    // STATE/samehost/switches
+    let state = store.path().ancestors().nth(2).context("no state directory")?.display().to_string();
     // In a unit these would mean something else.
     let is_plain = |text: &str| !text.contains(['"', '\\', '%', '$', '\n']);
     let path = unit_path(id);

@@ -1,35 +1,40 @@
-//! `samehost switch --list`, `--undo` and `--recover`: the switches that were made.
+//! `samehost switch --list`, `--undo` and `--recover`: the switches that were made. What would be done is shown first, and
+//! asked about.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 
-use anyhow::Context;
+use samehost_model::switch::StoredSwitch;
 use samehost_switch::transaction::{
-    Entry, Recovered, RolledBack, State, recover as recover_all, undo as undo_one,
+    Entry, Outlook, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo,
+    recover as recover_all, undo as undo_one,
 };
-use samehost_switch::{left, reload};
+use samehost_switch::{foretold, left, reload};
 use serde_json::{Value, json};
 
-use super::switch::store;
+use super::switch::{ask, may_ask};
+use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
-use crate::output;
+use crate::{output, switches};
 
 /// The name of a switch that was cut off.
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
-    let entries = store()?.list()?;
-    Ok(entries.into_iter().find(|entry| entry.state == State::Unfinished).map(|entry| entry.id))
+    let mut entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
+    Ok(entries.find(|entry| entry.state == State::Unfinished).map(|entry| entry.id))
 }
 
 pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
-    let entries = store()?.list()?;
+    let all = switches::entries()?;
+    let entries: Vec<&Entry> = all.iter().map(|(_, entry)| entry).collect();
     let mut out = Vec::new();
     if json {
-        serde_json::to_writer_pretty(&mut out, &entries.iter().map(as_json).collect::<Vec<_>>())?;
+        serde_json::to_writer_pretty(&mut out, &all.iter().map(as_json).collect::<Vec<_>>())?;
         out.push(b'\n');
     } else if entries.is_empty() {
         writeln!(out, "No switch was made yet; samehost switch PATH --dry-run shows what one would do.")?;
     }
     for entry in entries.iter().filter(|_| !json) {
-        writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, entry.summary)?;
+        writeln!(out, "{}  {:<11}  {}", entry.id, entry.state, about(entry))?;
         if let Some(until) = &entry.awaits {
             writeln!(
                 out,
@@ -37,18 +42,37 @@ pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
                 entry.id
             )?;
         }
-        if let Some(reason) = &entry.reason {
+        if let (Some(reason), false) = (&entry.reason, entry.is_unreadable()) {
             writeln!(out, "    {reason}")?;
         }
         for file in &entry.files {
             writeln!(out, "    {}", file.display())?;
         }
     }
+    let mut places: Vec<&Path> = all.iter().map(|(store, _)| store.path()).collect();
+    places.sort_unstable();
+    places.dedup();
+    for place in places.iter().filter(|_| !json) {
+        writeln!(
+            out,
+            "\nThe files as they were, with the passwords in them, are in {}; --forget ID and --prune remove them.",
+            place.join("ID/backup").display()
+        )?;
+    }
     print(&out)?;
     Ok(Ending::Done)
 }
 
-fn as_json(entry: &Entry) -> Value {
+/// What a switch did, or why nobody can tell.
+fn about(entry: &Entry) -> String {
+    match (entry.state, &entry.reason) {
+        (State::Damaged, Some(reason)) => format!("its journal cannot be read: {reason}"),
+        (State::Newer, Some(what)) => format!("written by a newer samehost ({what})"),
+        _ => entry.summary.clone(),
+    }
+}
+
+fn as_json((store, entry): &(Store, Entry)) -> Value {
     json!({
         "id": entry.id,
         "started_at": entry.started_at,
@@ -58,38 +82,120 @@ fn as_json(entry: &Entry) -> Value {
         "files": entry.files,
         "awaits_confirmation_until": entry.awaits,
         "reason": entry.reason,
+        "backup": store.path().join(&entry.id).join("backup"),
     })
 }
 
-pub(super) fn undo(id: &str, json: bool) -> anyhow::Result<Ending> {
-    let store = store()?;
+pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let store = switches::store_of(id)?;
+    let foresee = || foresee_undo(&store, id).map_err(|error| WrongUse(error.to_string()));
+    let foreseen = foresee()?;
+    if let Some(ending) = not_agreed(options, &[foretold(&foreseen)])? {
+        return Ok(ending);
+    }
+    if !options.yes && foresee()? != foreseen {
+        return Err(changed_meanwhile());
+    }
     let back = undo_one(&store, id, &mut |step| reload(&step.command))
         .map_err(|error| WrongUse(error.to_string()))?;
-    told(&[(id.to_owned(), "undone", Some(back))], json)
+    told(&[(id.to_owned(), "undone".into(), Some(back))], options.json)
 }
 
-pub(super) fn recover(json: bool) -> anyhow::Result<Ending> {
+pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
     use samehost_switch::transaction::Ending as How;
-    let recovered = recover_all(&store()?, &mut |step| reload(&step.command))?;
-    if recovered.is_empty() && !json {
-        print(b"Nothing to recover: no switch was cut off.\n")?;
+    let stores = switches::stores()?;
+    let foresee = || -> anyhow::Result<Vec<StoredSwitch>> {
+        let mut all = Vec::new();
+        for store in &stores {
+            all.extend(foresee_recovery(store)?.into_iter().map(planned));
+        }
+        Ok(all)
+    };
+    let planned = foresee()?;
+    if planned.is_empty() {
+        print(if options.json { b"[]\n" } else { b"Nothing to recover: no switch was cut off.\n" })?;
         return Ok(Ending::Done);
     }
+    if let Some(ending) = not_agreed(options, &planned)? {
+        return Ok(ending);
+    }
+    if !options.yes && foresee()? != planned {
+        return Err(changed_meanwhile());
+    }
+    let mut is_left = false;
     let mut all = Vec::new();
+    let mut recovered = Vec::new();
+    for store in &stores {
+        recovered.extend(recover_all(store, &mut |step| reload(&step.command))?);
+    }
     for Recovered { id, ending } in recovered {
         all.push(match ending {
-            How::Committed => (id, "finished: it had been proved", None),
-            How::RolledBack(back) => (id, "put back", Some(back)),
-            How::Undone(back) => (id, "undone", Some(back)),
-            How::Nothing => (id, "forgotten: it had touched nothing", None),
-            How::Running => (id, "left alone: it is at work", None),
-            How::Failed(error) => return Err(error).with_context(|| format!("switch {id}")),
+            How::Committed => (id, "finished: it had been proved".to_owned(), None),
+            How::RolledBack(back) => (id, "put back".into(), Some(back)),
+            How::Undone(back) => (id, "undone".into(), Some(back)),
+            How::Nothing => (id, "forgotten: it had touched nothing".into(), None),
+            How::Running => (id, "left alone: it is at work".into(), None),
+            How::Failed(error) => {
+                is_left = true;
+                (id, format!("left as it is: {error}"), None)
+            }
         });
     }
-    told(&all, json)
+    let ending = told(&all, options.json)?;
+    Ok(if is_left { Ending::Finding } else { ending })
 }
 
-fn told(all: &[(String, &str, Option<RolledBack>)], json: bool) -> anyhow::Result<Ending> {
+fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
+    let alone = |would: &str, left: Vec<String>| StoredSwitch {
+        id: id.clone(),
+        summary: String::new(),
+        would: would.to_owned(),
+        steps: Vec::new(),
+        left,
+    };
+    match outlook {
+        Outlook::Known(foreseen) => foretold(&foreseen),
+        Outlook::Running => alone("it is at work, and would be left alone", Vec::new()),
+        Outlook::Failed(error) => alone("it cannot be ended here", vec![error.to_string()]),
+    }
+}
+
+fn changed_meanwhile() -> anyhow::Error {
+    WrongUse("what would be done is no longer what was shown, and nothing was touched: look again".into())
+        .into()
+}
+
+/// Shows what would be done, and asks, where that is wanted. The ending, where it is not to be done.
+pub(super) fn not_agreed(
+    options: &SwitchOptions,
+    planned: &[StoredSwitch],
+) -> anyhow::Result<Option<Ending>> {
+    if options.yes && !options.dry_run {
+        return Ok(None);
+    }
+    if !options.dry_run {
+        may_ask(options)?;
+    }
+    if options.json {
+        output::print_json(&planned)?;
+        return Ok(Some(Ending::Done));
+    }
+    let mut out = Vec::new();
+    output::terminal().render_stored(planned, &mut out)?;
+    if options.dry_run {
+        writeln!(out, "\nNothing was touched. Without --dry-run it asks before it does this.")?;
+        io::stdout().write_all(&out)?;
+        return Ok(Some(Ending::Done));
+    }
+    io::stdout().write_all(&out)?;
+    if ask()? {
+        return Ok(None);
+    }
+    output::complain("nothing was touched");
+    Ok(Some(Ending::Finding))
+}
+
+fn told(all: &[(String, String, Option<RolledBack>)], json: bool) -> anyhow::Result<Ending> {
     let mut out = Vec::new();
     if json {
         let values: Vec<Value> = all
@@ -117,6 +223,6 @@ fn told(all: &[(String, &str, Option<RolledBack>)], json: bool) -> anyhow::Resul
     Ok(if is_whole { Ending::Done } else { Ending::Finding })
 }
 
-fn print(bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     output::print(bytes)
 }

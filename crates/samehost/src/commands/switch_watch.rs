@@ -17,10 +17,11 @@ use samehost_switch::transaction::{Entry, State, Store, confirm, recover};
 use samehost_switch::{refused_since, reload};
 use samehost_transport::{ConnectOptions, connect};
 
-use super::switch::{look, store};
+use super::switch::look;
 use super::switch_confirm::{Watched, forget_unit, put_back};
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
+use crate::switches;
 
 /// Looks in a row that have to fail before a switch is put back: one may meet a reload.
 const IN_A_ROW: u32 = 3;
@@ -35,7 +36,7 @@ const SYSTEMD: u32 = 0;
 pub fn watch_switch(options: &WatchSwitchOptions) -> anyhow::Result<Ending> {
     // Away from the terminal and the session of whoever made the switch; systemd has done so already.
     let _ = setsid();
-    let store = store()?;
+    let store = switches::store_of(&options.id)?;
     match options.of {
         None => look_after(options, &store),
         Some(parent) => watch(options, &store, parent),

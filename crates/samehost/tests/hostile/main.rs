@@ -6,6 +6,7 @@
 
 mod benches;
 mod checks;
+mod host;
 mod identity;
 mod journal;
 mod login;

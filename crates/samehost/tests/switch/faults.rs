@@ -29,13 +29,13 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
             break;
         }
         killed += 1;
-        let recovered = hop.stack.samehost(&["switch", "--recover"]);
+        let recovered = hop.stack.samehost(&["switch", "--recover", "--yes"]);
         assert_eq!(recovered.status, 0, "point {point}: {}", recovered.both());
         wait_for(&format!("the site recovered from point {point}"), serves);
         if recovered.stdout.contains("finished") {
             // It had been proved: put back by its name, for the next round.
             let id = recovered.stdout.split(':').next().unwrap().to_owned();
-            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id]).status, 0);
+            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id, "--yes"]).status, 0);
         }
         let after = Stack::facts(&[&hop.nginx, &hop.pool]);
         if after != before {
@@ -45,7 +45,7 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
             });
             let id =
                 id.unwrap_or_else(|| panic!("point {point}: neither as before nor committed: {committed}"));
-            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id]).status, 0);
+            assert_eq!(hop.stack.samehost(&["switch", "--undo", &id, "--yes"]).status, 0);
             assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before, "point {point}");
         }
         for folder in [hop.nginx.parent().unwrap(), hop.pool.parent().unwrap()] {

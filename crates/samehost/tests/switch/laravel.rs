@@ -63,7 +63,7 @@ fn its_env_moves_and_comes_back() {
     let (status, host) = page(web, "/").unwrap();
     assert_eq!((status, host.as_str()), (200, "localhost"), "the server sees a socket");
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch()]);
+    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&env]), before);
     assert!(page(web, "/").unwrap().1.contains("127.0.0.1"));

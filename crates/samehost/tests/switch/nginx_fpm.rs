@@ -70,7 +70,7 @@ fn both_files_move_and_come_back() {
     wait_for("the port to be closed", || std::net::TcpStream::connect(("127.0.0.1", hop.fpm)).err());
 
     let id = hop.stack.only_switch();
-    let undone = hop.stack.samehost(&["switch", "--undo", &id]);
+    let undone = hop.stack.samehost(&["switch", "--undo", &id, "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&hop.nginx, &hop.pool]), before);
     wait_for("the site over TCP", || page(hop.web, "/d").filter(|(status, _)| *status == 200));

@@ -79,7 +79,7 @@ fn the_server_and_the_application_move_together() {
     assert_eq!(asked(&["-s", &socket], &["ping"]).as_deref(), Some("PONG"));
     assert_eq!(asked(&["-p", &port], &["ping"]).as_deref(), Some("PONG"), "TCP stays open");
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch()]);
+    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&conf, &env]), before);
     assert!(asked(&["-s", &socket], &["ping"]).is_none());

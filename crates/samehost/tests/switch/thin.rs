@@ -72,7 +72,7 @@ fn both_backends_move_and_come_back() {
     assert!(!text.contains(&format!("127.0.0.1:{first}")), "{text}");
     assert_eq!(page(web, "/c"), Some((200, "served /c to 127.0.0.1".into())));
 
-    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch()]);
+    let undone = stack.samehost(&["switch", "--undo", &stack.only_switch(), "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&nginx, &yml]), before);
     wait_for("the application over TCP", || page(web, "/d").filter(|(status, _)| *status == 200));

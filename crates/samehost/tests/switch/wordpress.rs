@@ -115,7 +115,7 @@ fn a_site_moves_is_proved_and_comes_back_to_the_last_bit() {
     assert_eq!(proved.status, 0, "{}", proved.both());
 
     let id = site.stack.only_switch();
-    let undone = site.stack.samehost(&["switch", "--undo", &id]);
+    let undone = site.stack.samehost(&["switch", "--undo", &id, "--yes"]);
     assert_eq!(undone.status, 0, "{}", undone.both());
     assert_eq!(Stack::facts(&[&site.config]), before);
     assert_eq!(page(site.web, "/").unwrap().0, 200);

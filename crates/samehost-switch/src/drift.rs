@@ -1,0 +1,120 @@
+//! Whether what was switched still is so: a configuration management, a package or a person may have put TCP back, which
+//! is an outage where the port was closed. Looks at files, and changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::Endpoint;
+
+use crate::editors::recognise;
+use crate::plan::shown;
+use crate::transaction::{Standing, Stands, Store, TransactionError, standing};
+use crate::{Disk, Overlay};
+
+/// How a file of a switch is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The switch.
+    pub id: String,
+    /// The file.
+    pub file: PathBuf,
+    /// Whether what the switch did still stands.
+    pub holds: bool,
+    /// What was found.
+    pub found: String,
+}
+
+/// Every file of every switch in force, held against what the switch left.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
+    let mut all = Vec::new();
+    for switch in standing(store)? {
+        for (file, stands) in &switch.files {
+            let (holds, found) = match stands {
+                Stands::AsLeft => (true, "as the switch left it".to_owned()),
+                Stands::Otherwise(found) => (false, found.clone()),
+                Stands::Changed(text) => changed(&switch, file, text),
+            };
+            all.push(Held { id: switch.id.clone(), file: file.clone(), holds, found });
+        }
+    }
+    Ok(all)
+}
+
+/// A file that somebody edited since holds where it still names the place that the switch moved to, or where it named
+/// neither place before.
+fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
+    let (old, new) = moves(&switch.summary);
+    let disk = Disk::default();
+    let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
+    let Some(editor) = recognise(file, text) else {
+        return (false, "was changed since, and is no configuration that samehost knows".into());
+    };
+    let reading = match editor.read(file, &files) {
+        Ok(reading) => reading,
+        Err(refusal) => {
+            return (false, format!("was changed since, and is not understood: {}", refusal.reason));
+        }
+    };
+    let named = |wanted: &[Endpoint]| {
+        reading.settings.iter().find(|setting| wanted.contains(&setting.endpoint)).cloned()
+    };
+    match (named(&new), named(&old)) {
+        (Some(setting), _) => {
+            (true, format!("was changed since; {} still names {}", setting.name, setting.endpoint))
+        }
+        (None, Some(setting)) => (
+            false,
+            format!(
+                "{} names {} again ({})",
+                setting.name,
+                setting.endpoint,
+                crate::told::place(&setting.file, setting.line)
+            ),
+        ),
+        (None, None) => (
+            false,
+            format!("{} was changed since, and names neither the old place nor the new one", shown(file)),
+        ),
+    }
+}
+
+/// The places of a summary, `NAME FROM → TO, …`: those from where something moved, and those where to.
+fn moves(summary: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
+    let words: Vec<&str> = summary.split_whitespace().collect();
+    let endpoint = |word: &str| word.trim_end_matches(',').parse::<Endpoint>().ok();
+    let around = |step: fn(usize) -> Option<usize>| {
+        let arrows = words.iter().enumerate().filter(|(_, word)| **word == "→");
+        arrows.filter_map(|(at, _)| endpoint(words.get(step(at)?)?)).collect()
+    };
+    (around(|at| at.checked_sub(1)), around(|at| at.checked_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(summary: &str) -> Standing {
+        Standing { id: String::new(), summary: summary.into(), files: Vec::new() }
+    }
+
+    #[test]
+    fn summaries_name_both_places() {
+        let (old, new) = moves(
+            "fastcgi_pass, /a/nginx.conf:17 tcp:127.0.0.1:9000 → unix:/run/a.sock, DB_HOST tcp:127.0.0.1:3306 → unix:/b",
+        );
+        assert_eq!(old.len(), 2);
+        assert_eq!(new, ["unix:/run/a.sock".parse().unwrap(), "unix:/b".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_edit_elsewhere_is_no_drift_and_the_old_place_is() {
+        let switch = standing("REDIS_URL tcp:127.0.0.1:6379 → unix:/run/redis/redis.sock");
+        let held = |text: &str| changed(&switch, Path::new("/x/redis.conf"), text.as_bytes());
+        assert!(held("# edited\nport 0\nunixsocket /run/redis/redis.sock\n").0);
+        let (holds, found) = held("bind 127.0.0.1\nport 6379\n");
+        assert!(!holds && found.contains("again"), "{found}");
+        assert!(!held("port 6380\n").0);
+    }
+}

@@ -1,0 +1,57 @@
+//! What would be done with a switch that was made, as plain data for people and JSON.
+
+use samehost_model::switch::{StoredSwitch, SwitchStep};
+use samehost_model::{Redactor, Secret};
+
+use crate::editors::recognise;
+use crate::plan::{Replacement, shown};
+use crate::told::diff;
+use crate::transaction::{FileChange, Foreseen, Left, Prospect};
+use crate::{Disk, Overlay};
+
+/// What would be done with a switch that was made, for people: the changed lines without the passwords that its files
+/// name.
+#[must_use]
+pub fn foretold(foreseen: &Foreseen) -> StoredSwitch {
+    let would = match foreseen.prospect {
+        Prospect::PutBack => "it was cut off, and would be put back",
+        Prospect::Finish => "it was cut off after it had been proved, and would be finished",
+        Prospect::Undo => "it would be undone",
+        Prospect::Forget => "it touched nothing, and would be forgotten",
+    };
+    let secrets: Vec<Secret> =
+        foreseen.stages.iter().flat_map(|stage| &stage.changes).flat_map(secrets).collect();
+    let redactor = Redactor::new(&secrets);
+    let count = foreseen.stages.len();
+    let steps = foreseen.stages.iter().enumerate().map(|(index, stage)| SwitchStep {
+        title: if index + 1 == count { "as it was before" } else { "one stage back" }.to_owned(),
+        files: stage.changes.iter().map(|change| diff(&replacement(change), &redactor)).collect(),
+        checks: Vec::new(),
+        reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
+    });
+    let left = |left: &Left| format!("{} is left as it is: {}", shown(&left.path), left.reason);
+    StoredSwitch {
+        id: foreseen.id.clone(),
+        summary: redactor.message(&foreseen.summary),
+        would: would.to_owned(),
+        steps: steps.collect(),
+        left: foreseen.left.iter().map(left).collect(),
+    }
+}
+
+fn replacement(change: &FileChange) -> Replacement {
+    let FileChange { path, before, after, like } = change.clone();
+    Replacement { path, before, after, like }
+}
+
+/// The passwords that a file names, in either of its versions.
+fn secrets(change: &FileChange) -> Vec<Secret> {
+    let versions = [&change.before, &change.after].into_iter().flatten();
+    let named = versions.filter_map(|text| {
+        let disk = Disk::default();
+        let files = Overlay::new(&disk, [(change.path.clone(), text.clone())].into());
+        let reading = recognise(&change.path, text)?.read(&change.path, &files).ok()?;
+        Some(reading.settings.into_iter().filter_map(|setting| setting.password).collect::<Vec<_>>())
+    });
+    named.flatten().collect()
+}

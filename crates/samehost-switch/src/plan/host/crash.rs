@@ -1,0 +1,29 @@
+//! A crash: servers that do not remove a socket that a killed one left behind do not start again. nginx is the one: bind()
+//! fails with "Address already in use", and with it everything that it serves.
+
+use samehost_model::Endpoint;
+
+use super::super::Plan;
+use super::note;
+use crate::Role;
+use crate::plan::shown;
+
+/// New sockets of servers that stumble over their own.
+pub(super) fn look(plan: &mut Plan) {
+    let mut found = Vec::new();
+    for hop in &plan.hops {
+        let (Some((subject, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
+        if setting.role != Role::Listens || subject.kind() != Some("nginx") {
+            continue;
+        }
+        let socket = shown(socket);
+        found.push(note(
+            "crash",
+            format!(
+                "when nginx is killed (kill -9, out of memory) it leaves {socket} behind, and does not start until that is removed"
+            ),
+            format!("Have its unit remove it first: systemctl edit nginx, [Service] ExecStartPre=-/bin/rm -f {socket}"),
+        ));
+    }
+    plan.obstacles.extend(found);
+}

@@ -1,0 +1,71 @@
+//! What the machine says against a plan that its files look fine for: the next boot, a crash, other machines that read the
+//! same files, programs that write them again. Looks, and changes nothing.
+
+mod boot;
+mod bound;
+mod crash;
+mod managed;
+mod open_editor;
+mod shared;
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
+
+use super::Plan;
+
+/// Obstacles that a person who is shown them may pass, and nobody else: `--accept CODE` stands for the person.
+pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
+
+/// Looks at the machine around the files and sockets of a plan.
+pub(crate) fn look(scan: &Scan, plan: &mut Plan) {
+    let files = edited(plan);
+    let processes: Vec<u32> = plan
+        .hops
+        .iter()
+        .flat_map(|hop| {
+            let server = hop.service.and_then(|at| scan.services.get(at)?.pid);
+            hop.applicants.iter().filter_map(|applicant| applicant.pid).chain(server)
+        })
+        .collect();
+    boot::look(scan, plan);
+    crash::look(plan);
+    let found = files.iter().flat_map(|file| {
+        let here =
+            [bound::look(file, &processes), shared::look(file), managed::look(file), open_editor::look(file)];
+        here.into_iter().flatten()
+    });
+    for obstacle in found.collect::<Vec<_>>() {
+        if !plan.obstacles.contains(&obstacle) {
+            plan.obstacles.push(obstacle);
+        }
+    }
+    plan.notes.extend(managed::packages(&files));
+}
+
+/// The files that are there and change.
+fn edited(plan: &Plan) -> Vec<PathBuf> {
+    let changes = plan.stages.iter().flat_map(|stage| &stage.changes);
+    let mut files: Vec<PathBuf> =
+        changes.filter(|change| change.before.is_some()).map(|change| change.path.clone()).collect();
+    files.sort();
+    files.dedup();
+    files.retain(|file| file.is_file());
+    files
+}
+
+fn note(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle {
+    SwitchObstacle { code: code.to_owned(), bars: false, found, remedy: remedy.into() }
+}
+
+fn bar(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle {
+    SwitchObstacle { bars: true, ..note(code, found, remedy) }
+}
+
+/// What statfs calls the file system of a path; none where it cannot be asked.
+#[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type differs between architectures")]
+fn file_system(path: &Path) -> Option<u64> {
+    // Some architectures have it signed, and 32 bits wide.
+    Some(rustix::fs::statfs(path).ok()?.f_type as u64 & 0xffff_ffff)
+}

@@ -1,0 +1,156 @@
+//! `samehost switch --forget`, `--prune` and `--check`: what is kept of switches that were made, and whether they hold.
+
+use std::io::Write;
+
+use samehost_model::switch::StoredSwitch;
+use samehost_switch::transaction::{Entry, State, Store, forget as forget_one};
+use samehost_switch::{Held, drift};
+use serde_json::json;
+
+use super::switch_stored::{not_agreed, print};
+use crate::cli::SwitchOptions;
+use crate::exit::{Ending, WrongUse};
+use crate::switches;
+
+/// A day, in seconds.
+const DAY: i64 = 24 * 60 * 60;
+
+pub(super) fn forget(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let all = switches::entries()?;
+    let Some(found) = all.into_iter().find(|(_, entry)| entry.id == id) else {
+        return Err(WrongUse(format!("no switch {id}; samehost switch --list names them")).into());
+    };
+    let (store, entry) = &found;
+    match entry.state {
+        State::Committed | State::RolledBack | State::Undone => forget_all(std::slice::from_ref(&found), options),
+        State::Damaged | State::Newer => Err(WrongUse(format!(
+            "the journal of {id} cannot be read here, and what is left to be done of it is not known: compare its files with those in {0}/{id}/backup, and remove {0}/{id} by hand",
+            store.path().display()
+        ))
+        .into()),
+        // It says why not.
+        _ => Ok(forget_one(store, id).map(|()| Ending::Done).map_err(|error| WrongUse(error.to_string()))?),
+    }
+}
+
+pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let mut all = switches::entries()?;
+    all.retain(|(_, entry)| is_over(entry, options.older_than));
+    if all.is_empty() {
+        print(if options.json {
+            b"[]\n"
+        } else {
+            b"Nothing to prune: no switch is undone or rolled back, or as old as that.\n"
+        })?;
+        return Ok(Ending::Done);
+    }
+    forget_all(&all, options)
+}
+
+/// Whether nobody needs a switch's backup any more: it was put back as a whole, or is as old as was said.
+fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
+    let begun = entry.started_at.parse::<jiff::Timestamp>();
+    let age = begun.map_or(0, |begun| jiff::Timestamp::now().as_second() - begun.as_second());
+    let is_old = older_than.is_some_and(|days| age >= i64::from(days) * DAY);
+    match entry.state {
+        State::RolledBack | State::Undone => entry.left.is_empty() || is_old,
+        State::Committed => is_old,
+        _ => false,
+    }
+}
+
+fn forget_all(all: &[(Store, Entry)], options: &SwitchOptions) -> anyhow::Result<Ending> {
+    let planned = |(store, entry): &(Store, Entry)| StoredSwitch {
+        id: entry.id.clone(),
+        summary: entry.summary.clone(),
+        would: match entry.state {
+            State::Committed => "it would be forgotten; it stays in force, and cannot be undone any more",
+            _ => "it would be forgotten",
+        }
+        .to_owned(),
+        steps: Vec::new(),
+        left: vec![format!(
+            "{} is removed with the files in it as they were; it is not overwritten, and a disk may keep it for a while",
+            store.path().join(&entry.id).display()
+        )],
+    };
+    let planned: Vec<StoredSwitch> = all.iter().map(planned).collect();
+    if let Some(ending) = not_agreed(options, &planned)? {
+        return Ok(ending);
+    }
+    let mut is_left = false;
+    let mut out = Vec::new();
+    let mut values = Vec::new();
+    for (store, entry) in all {
+        let ending = match forget_one(store, &entry.id) {
+            Ok(()) => "forgotten".to_owned(),
+            Err(error) => {
+                is_left = true;
+                format!("kept: {error}")
+            }
+        };
+        writeln!(out, "{}: {ending}", entry.id)?;
+        values.push(json!({ "id": entry.id, "ending": ending }));
+    }
+    if options.json {
+        out = serde_json::to_vec_pretty(&values)?;
+        out.push(b'\n');
+    }
+    print(&out)?;
+    Ok(if is_left { Ending::Finding } else { Ending::Done })
+}
+
+pub(super) fn check(json: bool) -> anyhow::Result<Ending> {
+    let mut all: Vec<Held> = Vec::new();
+    for store in switches::stores()? {
+        all.extend(drift(&store)?);
+    }
+    let mut out = Vec::new();
+    if json {
+        let value = |held: &Held| json!({ "id": held.id, "file": held.file, "holds": held.holds, "found": held.found });
+        serde_json::to_writer_pretty(&mut out, &all.iter().map(value).collect::<Vec<_>>())?;
+        out.push(b'\n');
+    } else if all.is_empty() {
+        writeln!(out, "No switch is in force here.")?;
+    }
+    for held in all.iter().filter(|_| !json) {
+        let sign = if held.holds { "holds" } else { "DRIFT" };
+        writeln!(out, "{}  {sign}  {}: {}", held.id, held.file.display(), held.found)?;
+    }
+    print(&out)?;
+    Ok(if all.iter().all(|held| held.holds) { Ending::Done } else { Ending::Finding })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(state: State, days: i64, left: usize) -> Entry {
+        let begun = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(days * DAY + 5);
+        Entry {
+            id: String::new(),
+            started_at: begun.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            state,
+            process: 0,
+            command: String::new(),
+            summary: String::new(),
+            files: Vec::new(),
+            left: vec![std::path::PathBuf::new(); left],
+            awaits: None,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn what_may_still_be_needed_is_pruned_by_its_age_only() {
+        assert!(is_over(&entry(State::Undone, 0, 0), None) && is_over(&entry(State::RolledBack, 0, 0), None));
+        assert!(!is_over(&entry(State::RolledBack, 1, 1), None), "its backup is to be compared by hand");
+        assert!(is_over(&entry(State::RolledBack, 9, 1), Some(9)));
+        assert!(!is_over(&entry(State::Committed, 999, 0), None));
+        assert!(is_over(&entry(State::Committed, 90, 0), Some(90)));
+        assert!(!is_over(&entry(State::Committed, 89, 0), Some(90)));
+        for state in [State::Unfinished, State::Running, State::Awaiting, State::Damaged, State::Newer] {
+            assert!(!is_over(&entry(state, 999, 0), Some(1)), "{state}");
+        }
+    }
+}
