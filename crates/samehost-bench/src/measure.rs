@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Sample, Trial};
-use samehost_stats::is_confirmed;
 use samehost_stats::pairing::{Side, pair};
+use samehost_stats::{is_confirmed, least_blocks_for};
 
 use crate::BenchError;
 use crate::machine::{Pollution, judge_pollution};
@@ -15,8 +15,6 @@ use crate::schedule::{self, Group};
 const MOST_ATTEMPTS: u32 = 3;
 /// Repeats in all, as a part of the trials made so far, before we stop trying to outwait the machine.
 const MOST_REPEATED: f64 = 0.5;
-/// Blocks after which an exceeded budget ends the measurement: fewer give no signed-rank interval.
-const LEAST_BLOCKS: u32 = 6;
 
 /// Makes single trials, and tells the time spent.
 pub trait Measurer {
@@ -81,8 +79,10 @@ pub fn measure(
     observer: &mut dyn Observer,
 ) -> Measured {
     let groups = schedule::groups(arms);
-    let mut course = Course { arms, plan, first_metric, samples: Vec::new(), repeats: 0, active: groups };
-    observer.begin(schedule::block(arms, &course.active, plan.control, seed, 0).len(), plan);
+    let active = groups.clone();
+    let mut course = Course { arms, plan, first_metric, samples: Vec::new(), repeats: 0, groups, active };
+    let first = schedule::block(arms, &course.groups, &course.active, plan.control, seed, 0);
+    observer.begin(first.len(), plan);
     let (outcome, failure) = match course.run(seed, measurer, observer) {
         Ok(outcome) => (outcome, None),
         Err(BenchError::Interrupted) => (Outcome::Interrupted, None),
@@ -97,6 +97,8 @@ struct Course<'a> {
     first_metric: Option<&'a MetricInfo>,
     samples: Vec<Sample>,
     repeats: usize,
+    /// All points.
+    groups: Vec<Group>,
     /// Points that still want blocks.
     active: Vec<Group>,
 }
@@ -113,7 +115,9 @@ impl Course<'_> {
                 return Ok(Outcome::OutOfBudget);
             }
             measurer.begin_block(block)?;
-            for trial in schedule::block(self.arms, &self.active, self.plan.control, seed, block) {
+            for trial in
+                schedule::block(self.arms, &self.groups, &self.active, self.plan.control, seed, block)
+            {
                 self.trial(&trial, measurer, observer)?;
             }
             if self.plan.looks.contains(&(block + 1)) {
@@ -130,7 +134,8 @@ impl Course<'_> {
     fn is_over_budget(&self, block: u32, elapsed: Duration) -> bool {
         let Some(budget) = self.plan.budget_s else { return false };
         let elapsed = elapsed.as_secs_f64();
-        let least = LEAST_BLOCKS.min(self.plan.min_blocks);
+        let comparisons: usize = self.groups.iter().map(|group| group.len() - 1).sum();
+        let least = least_blocks_for(comparisons as u32).min(self.plan.min_blocks);
         // The next block takes as long as those before did, on average.
         let next = if block > 0 { elapsed / f64::from(block) } else { 0.0 };
         (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && block >= 1)
@@ -278,7 +283,7 @@ mod tests {
         let mut quiet = Scripted { noise: 0.001, ..Scripted::default() };
         let measured = run(&mut quiet, &plan);
         assert_eq!(measured.outcome, Outcome::Complete);
-        assert_eq!(measured.samples.len(), 30, "ten blocks of two arms and a control");
+        assert_eq!(measured.samples.len(), 36, "twelve blocks of two arms and a control");
         let mut noisy = Scripted { noise: 0.4, ..Scripted::default() };
         assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "forty blocks");
     }
@@ -289,6 +294,9 @@ mod tests {
         let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
         assert_eq!(measured.outcome, Outcome::OutOfBudget);
         assert_eq!(measured.samples.len(), 45);
+        let plan = Plan { budget_s: Some(6.0), ..Plan::default() };
+        let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
+        assert_eq!(measured.samples.len(), 15, "one comparison can be decided by five blocks, not by fewer");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Default for Plan {
         Plan {
             min_blocks: 10,
             max_blocks: 40,
-            looks: vec![10, 14, 20, 28, 40],
+            looks: vec![12, 16, 24, 32, 40],
             precision: 0.02,
             margin: 0.02,
             confidence: 0.95,

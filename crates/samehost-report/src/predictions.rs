@@ -29,10 +29,15 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
         change(&prediction.predicted),
         change(&prediction.measured),
     );
-    let (tone, agreement) = match prediction.agrees {
-        Some(true) => (Tone::Plain, "The two agree within their intervals."),
-        Some(false) => (Tone::Doubt, "The two do not agree: something besides the part changed."),
-        None => (Tone::Doubt, "One block is too few to say whether the two agree."),
+    let (tone, agreement) = match (prediction.agrees, &prediction.deviation) {
+        (Some(true), Bounds { ci_low: Some(low), ci_high: Some(high), .. }) => {
+            let [low, high] = [low, high].map(|end| format_ratio_aligned(*end));
+            (Tone::Plain, format!("The two are not told apart: measured ÷ predicted is {low}–{high}."))
+        }
+        (Some(false), _) => {
+            (Tone::Doubt, "The two do not agree: something besides the part changed.".to_owned())
+        }
+        _ => (Tone::Doubt, "One block is too few to say whether the two agree.".to_owned()),
     };
     vec![Span::plain(arithmetic), Span::new(tone, agreement)]
 }
@@ -91,7 +96,7 @@ fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
     let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
     let ratio = format!("{candidate} ÷ {base}");
     let verdict = match prediction.agrees {
-        Some(true) => Span::plain("they agree"),
+        Some(true) => Span::plain("not told apart"),
         Some(false) => Span::new(Tone::Doubt, "they do not agree"),
         None => Span::default(),
     };

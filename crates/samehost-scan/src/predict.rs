@@ -7,9 +7,11 @@ use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 const CPU_THRESHOLD: f64 = 0.005;
 /// Savings of a connection's waiting time below this part are not worth one either.
 const WAIT_THRESHOLD: f64 = 0.01;
-/// By what factor a measurement of the same shape may be wrong, by what was seen of real servers (docs/method.md, section
-/// 14): it is still another program that was measured.
-const OTHER_PROGRAM: f64 = 1.5;
+/// By how much a measurement of the same shape may be wrong, by what was seen of real servers (docs/method.md, section
+/// 14): it is still another program that was measured. A part of the saving, or, where the saving is small, a part of
+/// what the request costs over TCP, whichever is more: the error of a stand-in does not vanish with the saving.
+const OF_SAVING: f64 = 0.5;
+const OF_COST: f64 = 0.12;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// What TCP costs more than a Unix socket, measured on this machine.
@@ -45,6 +47,13 @@ impl Measured {
     fn saving(self) -> Range {
         Range { low: self.tcp * (1.0 - self.ratio_high), high: self.tcp * (1.0 - self.ratio_low) }
     }
+
+    /// The saving of a program that is not the one that was measured.
+    fn of_another_program(self) -> Range {
+        let Range { low, high } = self.saving();
+        let error = |bound: f64| (OF_SAVING * bound.abs()).max(OF_COST * self.tcp);
+        Range { low: low - error(low), high: high + error(high) }
+    }
 }
 
 impl Costs {
@@ -63,15 +72,12 @@ impl Costs {
     }
 
     /// From one measurement of the shape of a pair. The interval of that says nothing of how like the two programs are,
-    /// so the range of the CPU time is wider by what that was seen to make.
+    /// so the ranges of CPU time and of time are wider by what that was seen to make.
     #[must_use]
     pub fn of_shape(self, cpu: Measured, latency: Measured) -> Self {
-        let Range { low, high } = cpu.saving();
-        let down = |bound: f64| if bound > 0.0 { bound / OTHER_PROGRAM } else { bound * OTHER_PROGRAM };
-        let up = |bound: f64| if bound > 0.0 { bound * OTHER_PROGRAM } else { bound / OTHER_PROGRAM };
         Costs {
-            cpu_us_per_request: Range { low: down(low), high: up(high) },
-            us_per_round_trip: latency.saving(),
+            cpu_us_per_request: cpu.of_another_program(),
+            us_per_round_trip: latency.of_another_program(),
             ..self
         }
     }
@@ -127,7 +133,8 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
         add(scale(costs.us_per_round_trip, long / busy * 1e-6), scale(short_us, short / at_once * 1e-6));
     let known = traffic.short.is_some() && short > 0.0;
     let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
-    let worth_it = reaches.iter().any(|(part, threshold)| part.high >= *threshold && part.low > 0.0);
+    // The whole range has to reach the threshold: a range of which most lies below it decides nothing.
+    let worth_it = reaches.iter().any(|(part, threshold)| part.low >= *threshold);
     Saving {
         cpu_us_per_request: costs.cpu_us_per_request,
         cpu_s_per_day: scale(cpu_part, SECONDS_PER_DAY),
@@ -170,10 +177,36 @@ mod tests {
         let doubtful = super::saving(&traffic, 1, &costs);
         assert!(!doubtful.worth_it && doubtful.undecided);
         assert!(Costs::of(&[], &[]).is_none());
-        let wide = costs.of_shape(one, Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 });
-        assert!((wide.cpu_us_per_request.low - 8.0 / 1.5).abs() < 1e-9);
-        assert!((wide.cpu_us_per_request.high - 15.0).abs() < 1e-9);
-        let none = costs.of_shape(Measured { tcp: 10.0, ratio_low: 0.9, ratio_high: 1.1 }, one);
-        assert!((none.cpu_us_per_request.low + 1.5).abs() < 1e-9, "a loss is as uncertain as a gain");
+    }
+
+    #[test]
+    fn another_program_makes_the_ranges_wider() {
+        let around_zero = Range { low: -1.0, high: 9.0 };
+        let costs =
+            Costs { cpu_us_per_request: around_zero, us_per_round_trip: around_zero, connection: None };
+        let half = Measured { tcp: 20.0, ratio_low: 0.5, ratio_high: 0.6 };
+        let none = Measured { tcp: 10.0, ratio_low: 0.95, ratio_high: 1.05 };
+        let wide = costs.of_shape(half, none);
+        // Half of 8 and of 10 µs, which is more than 12 % of 20 µs.
+        assert!((wide.cpu_us_per_request.low - 4.0).abs() < 1e-9, "{wide:?}");
+        assert!((wide.cpu_us_per_request.high - 15.0).abs() < 1e-9, "{wide:?}");
+        // No saving is as uncertain as 12 % of what a round trip takes, and the range of time is wider too.
+        assert!((wide.us_per_round_trip.low + 1.7).abs() < 1e-9, "{wide:?}");
+        assert!((wide.us_per_round_trip.high - 1.7).abs() < 1e-9, "{wide:?}");
+    }
+
+    #[test]
+    fn worth_it_needs_the_whole_range() {
+        let traffic = Traffic { round_trips_per_s: 1000.0, busy_connections: 100, ..Traffic::default() };
+        let of = |low: f64, high: f64| {
+            let cpu = Range { low, high };
+            let costs = Costs { cpu_us_per_request: cpu, us_per_round_trip: cpu, connection: None };
+            let saving = saving(&traffic, 100, &costs);
+            (saving.worth_it, saving.undecided)
+        };
+        // 1,000/s × 5 µs is half a percent of a CPU, the threshold.
+        assert_eq!(of(5.0, 9.0), (true, false));
+        assert_eq!(of(0.1, 5.0), (false, true), "most of that range is not worth it");
+        assert_eq!(of(0.1, 4.0), (false, false));
     }
 }

@@ -115,7 +115,8 @@ impl Tried<'_> {
     /// An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and
     /// what the arm moved by inside a report is noise too.
     fn unpaired(self, confidence: f64) -> Self {
-        let noise_floor = self.noise_floor.into_iter().chain(self.movement).max_by(f64::total_cmp);
+        let both = self.noise_floor.into_iter().chain(self.movement);
+        let noise_floor = both.reduce(|floor, moved| (1.0 + floor) * (1.0 + moved) - 1.0);
         Tried { estimate: self.estimate.widened(self.widening, confidence), noise_floor, ..self }
     }
 }

@@ -6,8 +6,9 @@ use crate::signed_rank::SignedRank;
 use crate::two_sample::RankSum;
 use crate::{Interval, student};
 
-/// Fewer blocks than this are analysed by Student's t.
-pub const SIGNED_RANK_FROM: usize = 6;
+/// Fewer blocks than this are analysed by Student's t. The signed-rank p-value of n blocks is never below 2^(1−n), so
+/// that with few blocks no data whatever could pass Holm's adjustment; from 10 blocks on 25 comparisons can.
+pub const SIGNED_RANK_FROM: usize = 10;
 
 /// How an interval was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,8 @@ fn narrow(confidence: f64) -> f64 {
     2.0 * confidence - 1.0
 }
 
-/// The ratio behind paired log ratios, one a block: Hodges–Lehmann with the exact signed-rank interval from 6
-/// blocks on, the mean with Student's t below that or where no signed-rank interval has that `confidence`.
+/// The ratio behind paired log ratios, one a block: Hodges–Lehmann with the exact signed-rank interval from
+/// [`SIGNED_RANK_FROM`] blocks on, the mean with Student's t below that or where no signed-rank interval has that `confidence`.
 /// Absent for no values.
 #[must_use]
 pub fn estimate(log_ratios: &[f64], confidence: f64) -> Option<Estimate> {
@@ -149,13 +150,17 @@ mod tests {
         assert!((one.ratio - 0.1_f64.exp()).abs() < 1e-15);
         let five = estimate(&[0.1, 0.12, 0.08, 0.11, 0.09], 0.95).unwrap();
         assert_eq!(five.method, Method::StudentT);
-        let six = estimate(&[0.1, 0.12, 0.08, 0.11, 0.09, 0.13], 0.95).unwrap();
-        assert_eq!(six.method, Method::SignedRank);
-        let (interval, narrow) = (six.interval.unwrap(), six.narrow.unwrap());
-        assert!((interval.low.ln() - 0.08).abs() < 1e-12 && (interval.high.ln() - 0.13).abs() < 1e-12);
+        let nine: Vec<f64> = (0..9).map(|i| 0.1 + f64::from(i) / 100.0).collect();
+        assert_eq!(estimate(&nine, 0.95).unwrap().method, Method::StudentT);
+        let ten: Vec<f64> = (0..10).map(|i| 0.1 + f64::from(i) / 100.0).collect();
+        let ten_blocks = estimate(&ten, 0.95).unwrap();
+        assert_eq!(ten_blocks.method, Method::SignedRank);
+        let (interval, narrow) = (ten_blocks.interval.unwrap(), ten_blocks.narrow.unwrap());
+        // k is 9: the ninth smallest Walsh average of 0.10, 0.11, …, 0.19 is 0.12.
+        assert!((interval.low.ln() - 0.12).abs() < 1e-12 && (interval.high.ln() - 0.17).abs() < 1e-12);
         assert!(narrow.low >= interval.low && narrow.high <= interval.high);
-        // At 99 % six blocks are too few for the signed-rank interval.
-        assert_eq!(estimate(&[0.1, 0.12, 0.08, 0.11, 0.09, 0.13], 0.99).unwrap().method, Method::StudentT);
+        // At 99.9 % ten blocks are too few for the signed-rank interval.
+        assert_eq!(estimate(&ten, 0.999).unwrap().method, Method::StudentT);
     }
 
     #[test]

@@ -44,5 +44,5 @@ pub use ladder::{
 };
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
-pub use stopping::{is_confirmed, is_precise, is_settled, looks, min_blocks_for};
+pub use stopping::{is_confirmed, is_precise, is_settled, least_blocks_for, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -7,8 +7,9 @@ use crate::{Estimate, Interval, normal};
 /// No series is taken for more alike than this; the widening is then 4.4-fold.
 const LARGEST: f64 = 0.9;
 
-/// Correlation of each value with the next, freed of the bias that short series have (Kendall 1954:
-/// (n·r + 1) / (n − 3)), and 0 where negative. A drift counts as resemblance, as it should.
+/// Correlation of each value with the next, freed of the bias that short series have, and 0 where
+/// negative. r has n − 1 products over n squares, so that it is on average ρ − (1 + 4ρ) / n (Kendall 1954, with the
+/// missing product); solved for ρ that is (n·r + 1) / (n − 4). A drift counts as resemblance, as it should.
 #[must_use]
 pub fn autocorrelation(values: &[f64]) -> f64 {
     let n = values.len() as f64;
@@ -18,7 +19,7 @@ pub fn autocorrelation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let products: f64 = values.windows(2).map(|two| (two[0] - mean) * (two[1] - mean)).sum();
-    if squares == 0.0 { 0.0 } else { ((n * products / squares + 1.0) / (n - 3.0)).clamp(0.0, LARGEST) }
+    if squares == 0.0 { 0.0 } else { ((n * products / squares + 1.0) / (n - 4.0)).clamp(0.0, LARGEST) }
 }
 
 /// Squared standard error of a mean, and the same for a series of this autocorrelation, whose n values are
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(autocorrelation(&alternating), 0.0);
         let line: Vec<f64> = (0..20).map(f64::from).collect();
         assert_eq!(autocorrelation(&line), LARGEST);
-        // 0 0 0 1 1 1 and its like: r = Σ products / Σ squares = 0.75 / 1.5 = 0.5, freed (6·0.5 + 1) / 3 > 0.9.
+        // 0 0 0 1 1 1 and its like: r = Σ products / Σ squares = 0.75 / 1.5 = 0.5, freed (6·0.5 + 1) / 2 > 0.9.
         assert_eq!(autocorrelation(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]), LARGEST);
         assert_eq!(autocorrelation(&[1.0; 10]), 0.0);
         assert_eq!(autocorrelation(&[1.0, 2.0]), 0.0);
