@@ -20,6 +20,7 @@ mod request;
 pub mod schedule;
 pub mod servers;
 mod stage;
+mod starts;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Plan, Point, Redactor, Transport};
+use samehost_model::{Arm, Plan, Point, Redactor, Stopping, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
@@ -77,6 +77,8 @@ pub struct Wishes {
     pub trial_time: Option<Duration>,
     /// Leave the control out.
     pub no_control: bool,
+    /// What ends a point early.
+    pub stopping: Stopping,
 }
 
 /// Decides how much to measure.
@@ -123,6 +125,7 @@ pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm]) -> Result<Plan, BenchErr
         trial_s,
         budget_s: Some(budget),
         control,
+        stopping: wishes.stopping,
     })
 }
 

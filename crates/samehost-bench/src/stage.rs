@@ -3,6 +3,7 @@
 
 mod profiled;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
-use crate::workloads::{Running, Start, Workload, noop_job};
+use crate::workloads::{Running, Start, Starts, Workload, noop_job};
 
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
@@ -32,8 +33,14 @@ pub(crate) struct Stage<'a> {
     pub(crate) workload: &'static dyn Workload,
     start: Start,
     pub(crate) request: &'a Request,
+    /// The server in use.
     running: Box<dyn Running>,
-    starts: u32,
+    /// The number of its start.
+    start_in_use: u32,
+    /// The other servers of a rotation, by the number of their start.
+    idle: BTreeMap<u32, Box<dyn Running>>,
+    /// Time that starting those took: set-up, and none of the budget's.
+    starting: Duration,
     surroundings: Surroundings,
     allowed: Vec<usize>,
     trial_time: Duration,
@@ -80,7 +87,9 @@ impl<'a> Stage<'a> {
             start,
             request,
             running,
-            starts: 0,
+            start_in_use: 0,
+            idle: BTreeMap::new(),
+            starting: Duration::ZERO,
             surroundings,
             allowed: allowed_cpus(),
             trial_time: Duration::from_millis(300),
@@ -185,17 +194,30 @@ impl<'a> Stage<'a> {
 
 impl Measurer for Stage<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
-        let due = block / self.workload.blocks_per_start();
-        if due > self.starts {
-            self.starts = due;
-            self.running = self.workload.start(&self.start)?;
+        // A server that runs already is nobody's to start afresh.
+        let starts = if self.start.servers.is_empty() { self.workload.starts() } else { Starts::Once };
+        let due = starts.of_block(block);
+        if due == self.start_in_use {
+            return Ok(());
         }
+        let since = Instant::now();
+        let next = match self.idle.remove(&due) {
+            Some(idle) => idle,
+            None => self.workload.start(&self.start)?,
+        };
+        let before = std::mem::replace(&mut self.running, next);
+        if starts != Starts::EachBlock {
+            self.idle.insert(self.start_in_use, before);
+            self.starting += since.elapsed();
+        }
+        self.start_in_use = due;
         Ok(())
     }
 
     fn measure(&mut self, arm: &Arm, _: &Trial) -> Result<Sample, BenchError> {
         let open_loop = self.open_loop(arm);
-        self.trial(arm, open_loop)
+        let sample = self.trial(arm, open_loop)?;
+        Ok(Sample { server_start: Some(self.start_in_use), ..sample })
     }
 
     fn name_stranger(&mut self) -> Option<String> {
@@ -217,7 +239,7 @@ impl Measurer for Stage<'_> {
     }
 
     fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
+        self.begun.elapsed().saturating_sub(self.starting)
     }
 }
 

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Point, Warning};
 
-/// The interval of a ratio held against the practical margin and the noise floor.
+/// The interval of a ratio held against the practical margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The candidate is better (for a CPU metric: needs less) by more than margin and noise floor.
+    /// The candidate is better (for a CPU metric: needs less) by more than the margin.
     Faster,
-    /// The candidate is worse by more than margin and noise floor.
+    /// The candidate is worse by more than the margin.
     Slower,
     /// The ratio lies inside the margin around 1.
     Equivalent,
@@ -32,6 +32,25 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// How much a comparison knows, from a verdict down to nothing. Every grade stands beside the estimate and its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    /// The verdict is not inconclusive: beyond the margin, or inside it.
+    Decided,
+    /// There is a difference; whether it is more than the margin is open.
+    SizeOpen,
+    /// Of this comparison alone, the direction is wrong once in 20 times at most.
+    Probable,
+    /// The same once in 5 times at most.
+    Leaning,
+    /// Nothing can be told.
+    Open,
+    /// What the warnings say forbids a verdict, whatever the numbers.
+    Barred,
+}
+
 /// Candidate ÷ baseline of one metric at one point, over all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -44,7 +63,8 @@ pub struct Comparison {
     pub baseline: String,
     /// Id of the candidate's arm.
     pub candidate: String,
-    /// The baseline's median over its trials, in the metric's unit.
+    /// The baseline's median over its blocks, in the metric's unit; of a block with a control it is the geometric mean of
+    /// both trials.
     pub baseline_value: f64,
     /// The candidate's median over its trials, in the metric's unit.
     pub candidate_value: f64,
@@ -56,17 +76,50 @@ pub struct Comparison {
     pub ci_high: Option<f64>,
     /// Confidence that the interval has, at least: 0.95.
     pub confidence: f64,
-    /// How the interval was made: `signed-rank`, `student-t` or `mann-whitney`.
+    /// The interval that two one-sided tests look at, 90 % for 95 %: lower end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrow_low: Option<f64>,
+    /// Its upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrow_high: Option<f64>,
+    /// How the interval was made: `signed-rank`, `student-t`, `starts-t` (Student's t that knows of several starts of the
+    /// server) or `mann-whitney`.
     pub method: String,
     /// Blocks in which both arms have a value.
     pub blocks: u32,
-    /// p-value of "no difference", Holm-adjusted over the points of this metric.
+    /// Starts of the server that the blocks were measured on; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_starts: Option<u32>,
+    /// p-value of "no difference", of this comparison alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    /// p-value of "inside the margin", of this comparison alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_margin: Option<f64>,
+    /// p-value of "no difference", adjusted for all that is asked; 0.05 is the threshold.
     pub p_adjusted: Option<f64>,
+    /// p-value of "inside the margin", adjusted for all that is asked: below 0.05 it is `faster` or `slower`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_margin_adjusted: Option<f64>,
     /// What it amounts to.
     pub verdict: Verdict,
+    /// How much it knows; absent in reports of versions that did not grade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grade: Option<Grade>,
     /// Why it is inconclusive, or what to keep in mind.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+}
+
+impl Comparison {
+    /// How much it knows. A report without grades has verdicts only.
+    #[must_use]
+    pub fn grade(&self) -> Grade {
+        self.grade.unwrap_or(match self.verdict {
+            Verdict::Inconclusive => Grade::Open,
+            _ => Grade::Decided,
+        })
+    }
 }
 
 /// The baseline against itself in the same blocks: what this machine calls a difference where there is none.

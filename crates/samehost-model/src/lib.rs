@@ -27,7 +27,7 @@ mod transport;
 mod warning;
 
 pub use arm::{Arm, Placement, Point};
-pub use comparison::{Comparison, Control, Verdict};
+pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};
@@ -40,7 +40,8 @@ pub use quantity::{
 };
 pub use redact::Redactor;
 pub use report::{
-    Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, WorkloadInfo,
+    Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping,
+    WorkloadInfo,
 };
 pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,

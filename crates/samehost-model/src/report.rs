@@ -79,6 +79,18 @@ pub struct WorkloadInfo {
     pub parts: Vec<Part>,
 }
 
+/// What ends the measurement of a point before its most blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stopping {
+    /// An interval as narrow as wanted, at a few looks; what it says is not looked at.
+    #[default]
+    Precision,
+    /// A decision of the first metric, looked for after every block by a test that allows it.
+    Decision,
+}
+
 /// How it was decided how much to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -101,6 +113,9 @@ pub struct Plan {
     pub budget_s: Option<f64>,
     /// Whether the baseline was run against itself.
     pub control: bool,
+    /// What ended a point early.
+    #[serde(default)]
+    pub stopping: Stopping,
 }
 
 impl Default for Plan {
@@ -115,6 +130,7 @@ impl Default for Plan {
             trial_s: Some(0.5),
             budget_s: Some(60.0),
             control: true,
+            stopping: Stopping::Precision,
         }
     }
 }

@@ -140,7 +140,7 @@ pub enum Expected {
         /// The ratio.
         ratio: f64,
     },
-    /// No difference that matters.
+    /// No difference that a reader would notice: within ±5 %.
     Same,
     /// A value in this range, in the metric's unit.
     Value {
@@ -186,7 +186,7 @@ impl fmt::Display for Judgement {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EffectSize {
-    /// The published size is inside the interval.
+    /// The published size is inside the interval: the two are not told apart.
     Inside,
     /// The effect is larger here.
     Larger,

@@ -78,6 +78,10 @@ pub struct Sample {
     /// How often this trial had been measured before and was set aside because the machine was not ours.
     #[serde(default)]
     pub attempt: u32,
+    /// Which start of the server it was measured on, from 0; starts of a rotation come again. Absent in older reports and
+    /// where there is no server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_start: Option<u32>,
     /// Why the machine was not ours during this trial; empty for a clean one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub polluted: Vec<String>,

@@ -37,8 +37,12 @@ pub enum Code {
     Imprecise,
     /// Fewer blocks than the signed-rank interval needs.
     FewBlocks,
-    /// The noise floor is wider than the margin or the effect.
+    /// Between two reports: what the machine does by itself is wider than the margin or the change.
     NoiseFloor,
+    /// The baseline differs from itself: no difference of the report is believed.
+    SelfCheck,
+    /// One start of the server served all blocks.
+    OneProcess,
     /// Measuring was stopped before it was done.
     Interrupted,
     /// The transport observed differs from the one asked for.

@@ -1,6 +1,6 @@
 //! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
 
-use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
+use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
 use samehost_stats::{Along, Crossover, find_crossovers};
 
 use crate::line::{Span, Tone};
@@ -127,15 +127,31 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
             );
             vec![Span::new(Tone::Bold, "No difference that matters"), Span::plain(text)]
         }
-        Verdict::Inconclusive => {
-            let reason = comparison.warnings.first().map_or_else(String::new, |warning| {
-                let words = words::cause(warning.code).map_or_else(|| warning.message.clone(), str::to_owned);
-                format!(": {}", words.trim_end_matches('.'))
-            });
-            let text = format!("on {name} against {base} in {title}{reason}.");
-            vec![Span::new(Tone::Doubt, "No verdict"), Span::plain(text)]
-        }
+        Verdict::Inconclusive => undecided(metric, comparison, &name, &base),
     }
+}
+
+/// What is known where there is no verdict: the grade, the estimate with its interval, and the reason.
+fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
+    let direction = words::direction(Some(metric), comparison.ratio);
+    let lead = match comparison.grade() {
+        Grade::SizeOpen => format!("Different ({direction}), but how much is open"),
+        Grade::Probable => format!("Probably {direction} (20 to 1, of this comparison alone)"),
+        Grade::Leaning => format!("Leans to {direction} (4 to 1)"),
+        Grade::Open | Grade::Decided => "No telling".to_owned(),
+        Grade::Barred => "No verdict".to_owned(),
+    };
+    let reason = comparison.warnings.first().map_or_else(String::new, |warning| {
+        let words = words::cause(warning.code).map_or_else(|| warning.message.clone(), str::to_owned);
+        format!(": {}", words.trim_end_matches('.'))
+    });
+    let text = format!(
+        "in {}: {name} ÷ {base} = {}{}{reason}.",
+        words::title(&metric.name),
+        format_ratio_aligned(comparison.ratio),
+        interval(comparison).map_or_else(String::new, |interval| format!(" ({interval})")),
+    );
+    vec![Span::new(Tone::Doubt, lead), Span::plain(text)]
 }
 
 fn decided(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison, lead: &str) -> Paragraph {
@@ -226,7 +242,14 @@ fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verd
         _ if these.is_empty() => return None,
         Verdict::Faster | Verdict::Slower => words::span(metric, low, high),
         Verdict::Equivalent => "no difference that matters".to_owned(),
-        Verdict::Inconclusive => "no verdict".to_owned(),
+        Verdict::Inconclusive => {
+            let [low, high] = [low, high].map(format_ratio_aligned);
+            if low == high {
+                format!("no verdict (ratio {low})")
+            } else {
+                format!("no verdict (ratios {low}–{high})")
+            }
+        }
     };
     let points = match (these.len(), all.len()) {
         (2, 2) => "at both points".to_owned(),

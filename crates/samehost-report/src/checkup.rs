@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use samehost_model::{Comparison, Report, Verdict};
+use samehost_model::{Comparison, Grade, Report, Verdict};
 
 use crate::text::wrap;
 use crate::{Terminal, format_value};
@@ -79,25 +79,80 @@ impl Finding<'_> {
     }
 
     /// Microseconds that a Unix socket saves per operation, where the verdict says that it saves any.
-    fn saved_us(&self) -> Option<f64> {
+    fn saved_us(&self) -> Option<Saved> {
         let comparison = self.comparison().filter(|comparison| comparison.verdict == Verdict::Faster)?;
-        (self.unit() == "us").then_some(comparison.baseline_value - comparison.candidate_value)
+        (self.unit() == "us").then(|| Saved::of(comparison))
     }
 }
 
-/// `31 % less`, `1.9 times as much`, `no difference that matters`, `undecided`.
-fn difference(comparison: &Comparison) -> String {
-    match comparison.verdict {
-        Verdict::Equivalent => "no difference that matters".into(),
-        Verdict::Inconclusive => "undecided".into(),
-        Verdict::Faster | Verdict::Slower if comparison.ratio >= 1.995 => {
-            format!("{:.1} times as much", comparison.ratio)
-        }
-        Verdict::Faster | Verdict::Slower => {
-            let percent = 100.0 * (comparison.ratio - 1.0);
-            format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
+/// A saving with its range: the baseline times what the ratio leaves of it. The ratio is that of trials of one block; two
+/// medians over all blocks may lie on different levels of a machine that drifts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Saved {
+    us: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Saved {
+    fn of(comparison: &Comparison) -> Self {
+        let saving = |ratio: f64| comparison.baseline_value * (1.0 - ratio);
+        Saved {
+            us: saving(comparison.ratio),
+            low: comparison.ci_high.map(saving),
+            high: comparison.ci_low.map(saving),
         }
     }
+
+    /// `15.1 µs (12.0–18.2 µs)`.
+    fn told(self) -> String {
+        let text = |us: f64| format_value(us, "us");
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{} ({}–{})", text(self.us), text(low), text(high)),
+            _ => text(self.us),
+        }
+    }
+}
+
+/// The answer of a row, graded, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
+/// `probably less (-12…+1 %)`, `no telling (-12…+9 %)`.
+fn difference(comparison: &Comparison) -> String {
+    let (ratio, both) = (comparison.ratio, comparison.ci_low.zip(comparison.ci_high));
+    let direction = if ratio < 1.0 { "less" } else { "more" };
+    let signed = both.map_or_else(String::new, |(low, high)| format!(" ({})", signed_interval(low, high)));
+    match comparison.grade() {
+        Grade::Decided if comparison.verdict == Verdict::Equivalent => format!("no difference{signed}"),
+        Grade::Decided => {
+            let interval =
+                both.map_or_else(String::new, |(low, high)| format!(" ({})", interval_in_words(low, high)));
+            format!("{}{interval}", amount(ratio))
+        }
+        Grade::SizeOpen => both.map_or_else(
+            || direction.to_owned(),
+            |(low, high)| format!("{direction}, by {}: open", interval_in_words(low, high)),
+        ),
+        Grade::Probable => format!("probably {direction}{signed}"),
+        Grade::Leaning => format!("leans to {direction}{signed}"),
+        Grade::Open => format!("no telling{signed}"),
+        Grade::Barred => format!("no verdict{signed}"),
+    }
+}
+
+/// `31 % less`, `1.9 times`.
+fn amount(ratio: f64) -> String {
+    if ratio >= 1.995 {
+        return format!("{ratio:.1} times");
+    }
+    let percent = 100.0 * (ratio - 1.0);
+    format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
+}
+
+/// An interval around no difference: `-12…+9 %`, or `0.4…2.6 ×` where a percentage would be none.
+fn signed_interval(low: f64, high: f64) -> String {
+    if high >= 1.995 {
+        return format!("{low:.1}…{high:.1} ×");
+    }
+    format!("{:+.0}…{:+.0} %", 100.0 * (low - 1.0), 100.0 * (high - 1.0))
 }
 
 impl Terminal {
@@ -120,7 +175,7 @@ impl Terminal {
             "{} × {}, Linux {}, {}\n",
             host.cpus, host.cpu_model, host.kernel, host.virtualization
         )?;
-        writeln!(out, "  {:<32} {:>11} {:>11}  unix against tcp", "", "TCP", "Unix socket")?;
+        writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")?;
         for finding in findings {
             self.finding(finding, out)?;
         }
@@ -128,6 +183,9 @@ impl Terminal {
         self.wrapped(out, "What it means")?;
         for sentence in sentences(findings) {
             self.bullet(out, &sentence)?;
+        }
+        if let Some(more) = more_time(findings) {
+            self.bullet(out, &more)?;
         }
         for doubt in doubts(findings) {
             self.bullet(out, &doubt)?;
@@ -180,17 +238,11 @@ impl Terminal {
 
     fn finding(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some(comparison) = finding.comparison() else {
-            return writeln!(out, "  {:<32} {:>12}", finding.label, "not measured");
-        };
-        let interval = match (comparison.ci_low, comparison.ci_high, comparison.verdict) {
-            (Some(low), Some(high), Verdict::Faster | Verdict::Slower) => {
-                format!(" ({})", interval_in_words(low, high))
-            }
-            _ => String::new(),
+            return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
         };
         writeln!(
             out,
-            "  {:<32} {:>11} {:>11}  {}{interval}",
+            "  {:<31} {:>9} {:>9}  {}",
             finding.label,
             format_value(comparison.baseline_value, finding.unit()),
             format_value(comparison.candidate_value, finding.unit()),
@@ -234,14 +286,14 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     {
         sentences.push(format!(
             "Programs that connect anew for each request (PHP without persistent connections, most scripts) save {} on each.",
-            format_value(saved, "us")
+            saved.told()
         ));
     }
     if let Some(comparison) = of_kind(findings, FindingKind::Busy).and_then(Finding::comparison) {
         match comparison.verdict {
             Verdict::Faster => sentences.push(format!(
                 "With many connections at once a request costs client and server together {} CPU time over a Unix socket: the same CPUs do up to {:.1} times the work.",
-                difference(comparison),
+                amount(comparison.ratio),
                 1.0 / comparison.ratio
             )),
             Verdict::Slower => {
@@ -255,7 +307,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             Verdict::Faster => "Large transfers gain as well.".into(),
             Verdict::Slower => "Large transfers are faster over TCP here: do not switch a connection that mostly moves bulk data.".into(),
             Verdict::Equivalent => "For large transfers it makes no difference.".into(),
-            Verdict::Inconclusive => "For large transfers no difference could be told.".into(),
+            Verdict::Inconclusive => format!("Large transfers: {}.", difference(comparison)),
         });
     }
     sentences
@@ -267,24 +319,42 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
         (Verdict::Faster, Some(saved)) => vec![
             format!(
                 "A Unix socket saves {} on every request and reply. A page that makes {PAGE_QUERIES:.0} database queries, one after the other, gains {}.",
-                format_value(saved, "us"),
-                format_value(saved * PAGE_QUERIES, "us")
+                saved.told(),
+                format_value(saved.us * PAGE_QUERIES, "us")
             ),
             format!(
                 "Worth it where a whole request takes less than {}: cache look-ups, primary-key selects, small RPCs gain {:.0} % and more. Not worth it where it takes more than {}: the gain is below {:.0} %.",
-                format_value(saved / NOTICEABLE, "us"),
+                format_value(saved.us / NOTICEABLE, "us"),
                 100.0 * NOTICEABLE,
-                format_value(saved / NEGLIGIBLE, "us"),
+                format_value(saved.us / NEGLIGIBLE, "us"),
                 100.0 * NEGLIGIBLE
             ),
         ],
         (Verdict::Slower, _) => vec!["On this machine a Unix socket is slower than TCP for single requests: switching is not worth it.".into()],
         (Verdict::Equivalent, _) => vec!["On this machine it makes no difference that matters for single requests: switching is not worth it.".into()],
         _ => vec![format!(
-            "Whether single requests gain could not be told: {}.",
+            "Single requests: {}; {}.",
+            difference(comparison),
             comparison.warnings.first().map_or("the noise was larger than the difference", |w| w.message.as_str())
         )],
     }
+}
+
+/// What more time would decide, and how much.
+fn more_time(findings: &[Finding<'_>]) -> Option<String> {
+    let needed = |finding: &Finding<'_>| {
+        let comparison = finding.comparison()?;
+        let is_open = comparison.verdict == Verdict::Inconclusive && comparison.grade() != Grade::Barred;
+        let advice = comparison.warnings.first()?.message.split("; ").nth(1)?;
+        (is_open && advice.starts_with("about")).then(|| {
+            let what = advice.split(" would").next().unwrap_or(advice);
+            format!("{}: {what}", finding.label)
+        })
+    };
+    let rows: Vec<String> = findings.iter().filter_map(needed).collect();
+    (!rows.is_empty()).then(|| {
+        format!("More time would decide more (--budget), if the estimates stay: {}.", rows.join("; "))
+    })
 }
 
 fn doubts(findings: &[Finding<'_>]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What the numbers rest on: noise floor, the harness's own cost, the generator, evidence, repeats.
+//! What the numbers rest on: the self-check, the harness's own cost, the generator, evidence, repeats.
 
 use samehost_model::{Code, Evidence, Sample, Verdict};
 
@@ -9,7 +9,7 @@ use crate::view::{View, median};
 use crate::words;
 use samehost_model::printable::clean;
 
-/// Metrics whose noise floor is named.
+/// Metrics whose self-check is told.
 const FLOORS: usize = 3;
 
 /// A label and a sentence.
@@ -21,7 +21,7 @@ pub(crate) struct Condition {
 /// All of them; a label is said once for sentences that follow each other.
 pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     let mut all = Vec::new();
-    all.extend(noise(view).map(|text| Condition { label: "noise floor", text }));
+    all.extend(noise(view).map(|text| Condition { label: "self-check", text }));
     all.extend(margin(view).map(|text| Condition { label: "margin", text }));
     all.extend(harness(view).map(|text| Condition { label: "harness", text }));
     all.extend(generator(view).map(|text| Condition { label: "generator", text }));
@@ -37,7 +37,7 @@ fn noise(view: &View<'_>) -> Option<String> {
     }
     if !view.report.plan.control {
         return Some(
-            "No control was measured, so what this machine calls a difference is unknown.".to_owned(),
+            "No control was measured: whether the baseline would differ from itself is unknown.".to_owned(),
         );
     }
     let floors: Vec<String> = view.metrics().iter().filter_map(|metric| floor(view, &metric.name)).collect();

@@ -115,10 +115,17 @@ mod tests {
             ci_low: Some(1.3),
             ci_high: Some(1.5),
             confidence: 0.95,
+            narrow_low: None,
+            narrow_high: None,
             method: "signed-rank".into(),
             blocks: 12,
+            server_starts: None,
+            p: None,
+            p_margin: None,
             p_adjusted: None,
+            p_margin_adjusted: None,
             verdict: Verdict::Faster,
+            grade: None,
             warnings: Vec::new(),
         };
         let axis = Axis::over([0.9, 1.6], 40).unwrap();

@@ -1,6 +1,6 @@
 //! Words for metrics, verdicts and codes. The verdict itself comes from the comparison and never changes here.
 
-use samehost_model::{Arm, Better, Code, Comparison, MetricInfo, Verdict};
+use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
 
 use crate::line::Tone;
 use crate::number::percent_number;
@@ -164,6 +164,8 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
         Code::Imprecise => ("imprecise", "undecided", None),
         Code::FewBlocks => ("few blocks", "few blocks", None),
         Code::NoiseFloor => ("noise floor", "noise", None),
+        Code::SelfCheck => ("self-check", "self-check", Some("the baseline differs from itself")),
+        Code::OneProcess => ("one process", "one process", None),
         Code::Interrupted => ("interrupted", "interrupted", None),
         Code::TransportMismatch => {
             ("transport", "transport", Some("another transport was in use than asked for"))
@@ -182,13 +184,24 @@ pub(crate) fn code(code: Code) -> &'static str {
     words(code).0
 }
 
-/// A comparison's verdict in a cell: the word that suits its metric, or why there is none.
+/// The direction of a comparison as it suits its metric, whatever its verdict: `faster`, `less CPU`.
+pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str {
+    let more = metric.map(|metric| metric.better) == Some(Better::Higher);
+    verdict(metric, if (ratio > 1.0) == more { Verdict::Faster } else { Verdict::Slower })
+}
+
+/// A comparison's verdict in a cell, graded: the word that suits its metric, how much of it is known, or why there is
+/// none.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
     let word = verdict(metric, comparison.verdict);
-    match (comparison.verdict, comparison.warnings.first().map(|warning| warning.code)) {
-        (Verdict::Inconclusive, None | Some(Code::Imprecise)) => "undecided".to_owned(),
-        (Verdict::Inconclusive, Some(code)) => format!("{word}: {}", words(code).1),
-        _ => word.to_owned(),
+    let direction = direction(metric, comparison.ratio);
+    match (comparison.grade(), comparison.warnings.first().map(|warning| warning.code)) {
+        (Grade::Decided, _) => word.to_owned(),
+        (Grade::SizeOpen, _) => format!("{direction}, size open"),
+        (Grade::Probable, _) => format!("probably {direction}"),
+        (Grade::Leaning, _) => format!("leans to {direction}"),
+        (Grade::Open | Grade::Barred, None | Some(Code::Imprecise)) => "no telling".to_owned(),
+        (Grade::Open | Grade::Barred, Some(code)) => format!("{word}: {}", words(code).1),
     }
 }
 
@@ -251,6 +264,14 @@ mod tests {
         assert_eq!(span(&metric, 1.02, 1.154), "2–15 % more");
         assert_eq!(span(&metric, 2.9, 3.5), "2.90–3.50 times");
         assert_eq!(span(&MetricInfo::built_in("throughput"), 0.9, 0.95), "5–10 % fewer");
+    }
+
+    #[test]
+    fn directions_suit_their_metric() {
+        let of = |name: &str, ratio| direction(Some(&MetricInfo::built_in(name)), ratio);
+        assert_eq!((of("latency_mean", 0.9), of("latency_mean", 1.1)), ("faster", "slower"));
+        assert_eq!((of("throughput", 0.9), of("throughput", 1.1)), ("less", "more"));
+        assert_eq!((of("total_cpu_per_op", 0.9), of("total_cpu_per_op", 1.1)), ("less CPU", "more CPU"));
     }
 
     #[test]

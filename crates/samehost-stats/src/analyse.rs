@@ -3,21 +3,24 @@
 
 use samehost_model::{
     Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction,
-    ProfileDifference, Report, Verdict, Warning, metric_title,
+    ProfileDifference, Report, Stopping, Verdict, Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
 use crate::effects::effects;
-use crate::judge::{Case, Terms, doubt_precision, judge};
+use crate::estimate::{Asked, estimate_pairs};
+use crate::family::{Ps, gate, multiplicity};
+use crate::judge::{Terms, doubt_few, doubt_precision, judge};
 use crate::limits::limits;
-use crate::pairing::{Group, Pairs, Side, block_seconds, group, pair};
+use crate::pairing::{Pairs, Side, block_seconds, group, pair, pair_arms};
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
+use crate::sequential::estimate_sequential;
 use crate::wording::{percent, shape};
-use crate::{Estimate, estimate, holm, median};
+use crate::{Estimate, estimate, holm, median, starts};
 
 /// Codes that only an analysis gives to a whole report; a new analysis replaces them.
-const OWN_CODES: [Code; 14] = [
+const OWN_CODES: [Code; 16] = [
     Code::Errors,
     Code::ClientBound,
     Code::SharedCpu,
@@ -32,6 +35,8 @@ const OWN_CODES: [Code; 14] = [
     Code::Overload,
     Code::Imprecise,
     Code::NoiseFloor,
+    Code::SelfCheck,
+    Code::OneProcess,
 ];
 
 /// What a report's samples amount to.
@@ -83,17 +88,15 @@ pub fn analyse(report: &Report) -> Analysis {
     let doubts = find_doubts(report);
     let controls = compare_controls(report);
     let mut tried: Vec<Tried<'_>> = Vec::new();
+    let multiplicity = |metric: &MetricInfo| multiplicity(report, metric);
     for group in group(&report.arms) {
         for metric in &report.workload.metrics {
-            tried.extend(
-                group
-                    .candidates
-                    .iter()
-                    .filter_map(|candidate| Tried::of(report, metric, &group, candidate, &controls)),
-            );
+            tried.extend(group.candidates.iter().filter_map(|candidate| {
+                Tried::of(report, metric, group.baseline, candidate, multiplicity(metric))
+            }));
         }
     }
-    adjust(&mut tried);
+    adjust(report, &mut tried, &doubts);
     let comparisons: Vec<Comparison> =
         tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
     let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
@@ -110,9 +113,8 @@ pub fn analyse(report: &Report) -> Analysis {
     }
 }
 
-/// Two arms of any points, compared as arms of one point are: paired by block, held against the larger of both points'
-/// noise floors, barred by the doubts about either. Nothing is adjusted: ask for it only where the question was asked
-/// before the measurement.
+/// Two arms of any points, compared as arms of one point are: paired by block, barred by the doubts about either. Nothing
+/// is adjusted: ask for it only where the question was asked before the measurement.
 #[must_use]
 pub fn compare_arms(
     report: &Report,
@@ -120,12 +122,7 @@ pub fn compare_arms(
     baseline: &Arm,
     candidate: &Arm,
 ) -> Option<Comparison> {
-    let controls = compare_controls(report);
-    let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
-    let estimate = estimate(&pairs.log_ratios(), report.plan.confidence)?;
-    let floors = [baseline, candidate].map(|arm| noise_floor(&controls, &arm.point, metric));
-    let noise_floor = floors.into_iter().flatten().reduce(f64::max);
-    let tried = Tried { metric, baseline, candidate, pairs, estimate, p_adjusted: estimate.p, noise_floor };
+    let tried = Tried::of(report, metric, baseline, candidate, 1.0)?;
     Some(tried.conclude(report, &find_doubts(report)))
 }
 
@@ -136,8 +133,8 @@ struct Tried<'a> {
     candidate: &'a Arm,
     pairs: Pairs,
     estimate: Estimate,
-    p_adjusted: Option<f64>,
-    noise_floor: Option<f64>,
+    /// The p-values, adjusted once that was done.
+    adjusted: Ps,
 }
 
 impl<'a> Tried<'a> {
@@ -145,37 +142,40 @@ impl<'a> Tried<'a> {
     fn of(
         report: &Report,
         metric: &'a MetricInfo,
-        group: &Group<'a>,
+        baseline: &'a Arm,
         candidate: &'a Arm,
-        controls: &[Control],
+        multiplicity: f64,
     ) -> Option<Self> {
-        let baseline = group.baseline;
-        let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
-        let estimate = estimate(&pairs.log_ratios(), report.plan.confidence)?;
-        let noise_floor = noise_floor(controls, &baseline.point, metric);
-        Some(Tried { metric, baseline, candidate, pairs, estimate, p_adjusted: None, noise_floor })
+        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
+        let plan = &report.plan;
+        let asked = Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity };
+        let estimate = match plan.stopping {
+            Stopping::Precision => estimate_pairs,
+            Stopping::Decision => estimate_sequential,
+        };
+        let estimate = estimate(&pairs.log_ratios(), &pairs.starts, &asked)?;
+        let adjusted = Ps { same: estimate.p, inside: estimate.p_inside };
+        Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted })
+    }
+
+    /// What forbids a verdict.
+    fn bars(&self, doubts: &[Doubt]) -> Vec<Warning> {
+        let either = |doubt: &&Doubt| {
+            doubt.bars(&self.baseline.id, self.metric) || doubt.bars(&self.candidate.id, self.metric)
+        };
+        doubts.iter().filter(either).map(|doubt| doubt.warning.clone()).collect()
+    }
+
+    fn is_of_the_answer(&self, report: &Report) -> bool {
+        report.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
     }
 
     fn conclude(self, report: &Report, doubts: &[Doubt]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
-        let either = |doubt: &&Doubt| doubt.bars(&baseline.id, metric) || doubt.bars(&candidate.id, metric);
-        let bars = doubts.iter().filter(either).map(|doubt| doubt.warning.clone()).collect();
-        let terms = Terms::of(&report.plan, block_seconds(report, &baseline.point));
-        let case = Case {
-            metric,
-            estimate: self.estimate,
-            p_adjusted: self.p_adjusted,
-            noise_floor: self.noise_floor,
-            bars,
-            terms,
-        };
-        let (verdict, mut warnings) = judge(&case);
-        warnings.extend(self.notes(report, doubts));
-        let is_first = report.workload.metrics.first().is_some_and(|first| first.name == metric.name);
-        if is_first && !warnings.iter().any(|w| w.code == Code::Imprecise) {
-            warnings.extend(doubt_precision(metric, &self.estimate, report.plan.precision));
-        }
-        Comparison {
+        let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
+        let mut warnings: Vec<Warning> = doubt_few(metric, self.estimate.n).into_iter().collect();
+        warnings.extend(self.notes(doubts));
+        let mut comparison = Comparison {
             point: baseline.point.clone(),
             metric: metric.name.clone(),
             baseline: baseline.id.clone(),
@@ -183,19 +183,32 @@ impl<'a> Tried<'a> {
             baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
             candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
             ratio: self.estimate.ratio,
-            ci_low: self.estimate.interval.map(|interval| interval.low),
-            ci_high: self.estimate.interval.map(|interval| interval.high),
+            ci_low: interval.map(|interval| interval.low),
+            ci_high: interval.map(|interval| interval.high),
             confidence: report.plan.confidence,
+            narrow_low: narrow.map(|interval| interval.low),
+            narrow_high: narrow.map(|interval| interval.high),
             method: self.estimate.method.name().to_owned(),
             blocks: self.estimate.n,
-            p_adjusted: self.p_adjusted,
-            verdict,
+            server_starts: starts::count(&self.pairs.starts),
+            p: self.estimate.p,
+            p_margin: self.estimate.p_inside,
+            p_adjusted: self.adjusted.same,
+            p_margin_adjusted: self.adjusted.inside,
+            verdict: Verdict::Inconclusive,
+            grade: None,
             warnings,
+        };
+        let terms = Terms::of(&report.plan, block_seconds(report, &baseline.point));
+        judge(&mut comparison, metric, &terms, &self.bars(doubts));
+        if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
+            comparison.warnings.extend(doubt_precision(&comparison, report.plan.precision));
         }
+        comparison
     }
 
     /// What to keep in mind about a comparison, whatever its verdict.
-    fn notes(&self, report: &Report, doubts: &[Doubt]) -> Vec<Warning> {
+    fn notes(&self, doubts: &[Doubt]) -> Vec<Warning> {
         let mut notes = Vec::new();
         let subject = &self.metric.name;
         if self.baseline.tls != self.candidate.tls {
@@ -203,10 +216,6 @@ impl<'a> Tried<'a> {
             let message =
                 format!("only {} is encrypted: the ratio includes the cost of encryption", encrypted.id);
             notes.push(Warning::new(Code::TlsDiffers, subject, message));
-        }
-        if report.plan.control && self.noise_floor.is_none() {
-            let message = "no control of this metric was measured: the noise floor is unknown";
-            notes.push(Warning::new(Code::NoiseFloor, subject, message));
         }
         let is_bound = |doubt: &&Doubt| {
             let id = doubt.arm.as_deref();
@@ -225,13 +234,14 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// Holm's adjustment, for each metric over all points and candidates.
-fn adjust(tried: &mut [Tried<'_>]) {
-    let names: Vec<String> = tried.iter().map(|one| one.metric.name.clone()).collect();
-    let mut p_values: Vec<Option<f64>> = tried.iter().map(|one| one.estimate.p).collect();
-    adjust_by_metric(&names, &mut p_values);
-    for (one, p) in tried.iter_mut().zip(p_values) {
-        one.p_adjusted = p;
+/// Adjusts p-values for all that the report asks: the first metric is its answer.
+fn adjust(report: &Report, tried: &mut [Tried<'_>], doubts: &[Doubt]) {
+    let questions: Vec<(bool, Ps)> =
+        tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
+    let open: Vec<bool> = tried.iter().map(|one| one.bars(doubts).is_empty()).collect();
+    let adjusted = gate(&questions, 1.0 - report.plan.confidence, &open);
+    for (one, ps) in tried.iter_mut().zip(adjusted) {
+        one.adjusted = ps;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use samehost_model::{Comparison, Report, Verdict};
+use samehost_model::{Comparison, Grade, Report, Verdict};
 
 /// How a ratio is held against a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +136,8 @@ pub fn check(claim: &Claim, report: &Report) -> Result<(), Refuted> {
         return Err(Refuted::NotMeasured { claim: claim.to_string(), known });
     }
     let is_barred = |c: &Comparison| {
-        c.verdict == Verdict::Inconclusive && c.warnings.iter().any(|warning| is_bar(warning.code))
+        let is_told = c.verdict == Verdict::Inconclusive && c.warnings.iter().any(|w| is_bar(w.code));
+        c.grade.map_or(is_told, |grade| grade == Grade::Barred)
     };
     for comparison in about {
         if claim.holds(comparison) && (!is_barred(comparison) || matches!(claim.test, Test::Is(_))) {
@@ -201,10 +202,17 @@ mod tests {
             ci_low: Some(ratio - 0.01),
             ci_high: Some(ratio + 0.01),
             confidence: 0.95,
+            narrow_low: None,
+            narrow_high: None,
             method: "signed-rank".into(),
             blocks: 10,
+            server_starts: None,
+            p: None,
+            p_margin: None,
             p_adjusted: Some(0.01),
+            p_margin_adjusted: None,
             verdict,
+            grade: None,
             warnings,
         };
         Report {

@@ -8,7 +8,8 @@ use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, 
 
 use crate::analyse::{adjust_by_metric, compare_controls, noise_floor};
 use crate::doubts::{Doubt, find_doubts};
-use crate::judge::{Case, Terms, judge};
+use crate::estimate::side_of;
+use crate::judge::{Terms, doubt_few, judge};
 use crate::pairing::{Side, group, pair, values};
 use crate::{Estimate, estimate_shift, median, serial};
 
@@ -67,8 +68,8 @@ pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
     }
     let sides = Sides::of(old, new);
     let mut changes = Changes {
-        arms: sides.conclude(sides.arm_cases(&arms, &metrics)),
-        ratios: sides.conclude(sides.ratio_cases(&metrics)),
+        arms: sides.conclude(&sides.arm_cases(&arms, &metrics)),
+        ratios: sides.conclude(&sides.ratio_cases(&metrics)),
         warnings: differences(old, new),
     };
     if changes.arms.is_empty() {
@@ -104,21 +105,10 @@ struct Tried<'a> {
     estimate: Estimate,
     old_value: f64,
     new_value: f64,
-    noise_floor: Option<f64>,
+    /// What a change must exceed: the margin, or what the machine does by itself where that is more.
+    limit: f64,
     /// By how much the interval was widened because successive trials resemble each other.
     widening: f64,
-    /// What the values moved by inside both reports together, as a relative difference.
-    movement: Option<f64>,
-}
-
-impl Tried<'_> {
-    /// An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and
-    /// what the arm moved by inside a report is noise too.
-    fn unpaired(self, confidence: f64) -> Self {
-        let both = self.noise_floor.into_iter().chain(self.movement);
-        let noise_floor = both.reduce(|floor, moved| (1.0 + floor) * (1.0 + moved) - 1.0);
-        Tried { estimate: self.estimate.widened(self.widening, confidence), noise_floor, ..self }
-    }
 }
 
 impl<'a> Sides<'a> {
@@ -149,8 +139,7 @@ impl<'a> Sides<'a> {
                     values(&report.trials, metric, side).into_values().map(f64::ln).collect()
                 };
                 let noise_floor = self.noise_floor(&arm.id, metric);
-                let tried = self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, take);
-                cases.extend(tried.map(|tried| tried.unpaired(self.new.plan.confidence)));
+                cases.extend(self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, take));
             }
         }
         cases
@@ -187,40 +176,53 @@ impl<'a> Sides<'a> {
         take: impl Fn(&Report) -> Vec<f64>,
     ) -> Option<Tried<'a>> {
         let (before, after) = (take(self.old), take(self.new));
+        let plan = &self.new.plan;
+        // An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and what the
+        // arm moved by inside a report is noise too, on top of the floor.
+        let is_paired = ids.len() > 1;
+        let widening = if is_paired { 1.0 } else { serial::widening(&before, &after) };
+        let movement =
+            [&before, &after].map(|values| if is_paired { None } else { serial::movement(values) });
+        let floor = noise_floor.into_iter().chain(movement.into_iter().flatten());
+        let floor = floor.fold(1.0, |floor, more| floor * (1.0 + more)) - 1.0;
+        let limit = plan.margin.max(floor);
+        let of = |after: &[f64]| {
+            Some(estimate_shift(&before, after, plan.confidence)?.widened(widening, plan.confidence))
+        };
+        let estimate = of(&after)?;
+        let side = side_of(&estimate);
+        let moved: Vec<f64> = after.iter().map(|value| value - side * limit.ln_1p()).collect();
         Some(Tried {
             metric,
             point,
             label: label.to_owned(),
             ids,
-            estimate: estimate_shift(&before, &after, self.new.plan.confidence)?,
+            estimate: estimate.held_against(side, of(&moved)),
             old_value: median(&before)?.exp(),
             new_value: median(&after)?.exp(),
-            noise_floor,
-            widening: serial::widening(&before, &after),
-            movement: serial::movement(&before)
-                .zip(serial::movement(&after))
-                .map(|(old, new)| (1.0 + old) * (1.0 + new) - 1.0),
+            limit,
+            widening,
         })
     }
 
-    fn conclude(&self, cases: Vec<Tried<'a>>) -> Vec<Comparison> {
+    fn conclude(&self, cases: &[Tried<'a>]) -> Vec<Comparison> {
         let names: Vec<String> = cases.iter().map(|tried| tried.metric.name.clone()).collect();
-        let mut p_values: Vec<Option<f64>> = cases.iter().map(|tried| tried.estimate.p).collect();
-        adjust_by_metric(&names, &mut p_values);
-        cases.into_iter().zip(p_values).map(|(tried, p)| self.judge(&tried, p)).collect()
+        let adjusted = |pick: fn(&Estimate) -> Option<f64>| {
+            let mut p_values: Vec<Option<f64>> = cases.iter().map(|tried| pick(&tried.estimate)).collect();
+            adjust_by_metric(&names, &mut p_values);
+            p_values
+        };
+        let (same, inside) = (adjusted(|estimate| estimate.p), adjusted(|estimate| estimate.p_inside));
+        let p_values = same.into_iter().zip(inside);
+        cases.iter().zip(p_values).map(|(tried, (same, inside))| self.judge(tried, same, inside)).collect()
     }
 
-    fn judge(&self, tried: &Tried<'a>, p_adjusted: Option<f64>) -> Comparison {
+    fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
         let bars = self.doubts.iter().filter(|doubt| tried.ids.iter().any(|id| doubt.bars(id, tried.metric)));
-        let case = Case {
-            metric: tried.metric,
-            estimate: tried.estimate,
-            p_adjusted,
-            noise_floor: tried.noise_floor,
-            bars: bars.map(|doubt| doubt.warning.clone()).collect(),
-            terms: Terms::of(&self.new.plan, None),
-        };
-        let (verdict, mut warnings): (Verdict, Vec<Warning>) = judge(&case);
+        let bars: Vec<Warning> = bars.map(|doubt| doubt.warning.clone()).collect();
+        let plan = &self.new.plan;
+        let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
+        let mut warnings: Vec<Warning> = doubt_few(tried.metric, tried.estimate.n).into_iter().collect();
         if tried.ids.len() == 1 && tried.widening > 1.25 {
             let message = format!(
                 "successive trials of {} resemble each other: the interval is {:.1} times as wide for it",
@@ -228,7 +230,8 @@ impl<'a> Sides<'a> {
             );
             warnings.push(Warning::new(Code::Drift, &tried.metric.name, message));
         }
-        Comparison {
+        let (interval, narrow) = (tried.estimate.interval, tried.estimate.narrow);
+        let mut comparison = Comparison {
             point: tried.point.clone(),
             metric: tried.metric.name.clone(),
             baseline: tried.label.clone(),
@@ -236,15 +239,24 @@ impl<'a> Sides<'a> {
             baseline_value: tried.old_value,
             candidate_value: tried.new_value,
             ratio: tried.estimate.ratio,
-            ci_low: tried.estimate.interval.map(|interval| interval.low),
-            ci_high: tried.estimate.interval.map(|interval| interval.high),
-            confidence: self.new.plan.confidence,
+            ci_low: interval.map(|interval| interval.low),
+            ci_high: interval.map(|interval| interval.high),
+            confidence: plan.confidence,
+            narrow_low: narrow.map(|interval| interval.low),
+            narrow_high: narrow.map(|interval| interval.high),
             method: tried.estimate.method.name().to_owned(),
             blocks: tried.estimate.n,
-            p_adjusted,
-            verdict,
+            server_starts: None,
+            p: tried.estimate.p,
+            p_margin: tried.estimate.p_inside,
+            p_adjusted: same,
+            p_margin_adjusted: inside,
+            verdict: Verdict::Inconclusive,
+            grade: None,
             warnings,
-        }
+        };
+        judge(&mut comparison, tried.metric, &terms, &bars);
+        comparison
     }
 }
 

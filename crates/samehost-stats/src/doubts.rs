@@ -5,7 +5,7 @@
 use samehost_model::{Arm, Code, MetricInfo, Placement, Report, Sample, Warning};
 
 use crate::wording::{count, percent, reasons};
-use crate::{machine, median, pairing, processor};
+use crate::{machine, median, pairing, processor, self_check};
 
 /// More failed operations than this bar a verdict and are the headline instead.
 const ERROR_RATE: f64 = 0.001;
@@ -91,11 +91,13 @@ impl<'a> ArmTrials<'a> {
 pub fn find_doubts(report: &Report) -> Vec<Doubt> {
     let arms: Vec<ArmTrials<'_>> = report.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
     let mut doubts: Vec<Doubt> = arms.iter().filter_map(doubt_errors).collect();
+    doubts.extend(self_check::doubt(report));
     doubts.extend(arms.iter().filter_map(doubt_generator));
     doubts.extend(arms.iter().filter_map(doubt_pollution));
     doubts.extend(processor::doubt(report, &arms));
     doubts.extend(machine::doubt(&arms));
     doubts.extend(doubt_repeats(report));
+    doubts.extend(self_check::doubt_one_process(report));
     doubts.extend(arms.iter().filter_map(doubt_load));
     doubts.extend(arms.iter().filter_map(doubt_drift_inside));
     doubts.extend(doubt_drift_over_blocks(report));
@@ -162,7 +164,8 @@ fn doubt_pollution(trials: &ArmTrials<'_>) -> Option<Doubt> {
         trials.arm.id,
         reasons(polluted.iter().flat_map(|s| s.polluted.iter().map(String::as_str)))
     );
-    Some(Doubt::about(trials.arm, Code::Remeasured, Bar::Everything, message))
+    // What others took of the CPUs is in no process's clock: CPU time per operation stands.
+    Some(Doubt::about(trials.arm, Code::Remeasured, Bar::Time, message))
 }
 
 /// Trials set aside and measured again: counted, for the record.

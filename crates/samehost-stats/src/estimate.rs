@@ -3,6 +3,9 @@
 use std::fmt;
 
 use crate::signed_rank::SignedRank;
+use crate::starts::Grouped;
+use crate::stopping::min_blocks_for;
+use crate::student::Location;
 use crate::two_sample::RankSum;
 use crate::{Interval, student};
 
@@ -19,6 +22,10 @@ pub enum Method {
     SignedRankNormal,
     /// Student's t on the log ratios.
     StudentT,
+    /// Student's t that knows of several starts of the server.
+    StartsT,
+    /// The interval of a test that was looked at after every block.
+    SequentialT,
     /// Exact Mann–Whitney interval of two unpaired samples.
     MannWhitney,
     /// The same, its null distribution taken as normal.
@@ -35,6 +42,8 @@ impl Method {
             Method::SignedRank => "signed-rank",
             Method::SignedRankNormal => "signed-rank-normal",
             Method::StudentT => "student-t",
+            Method::StartsT => "starts-t",
+            Method::SequentialT => "sequential-t",
             Method::MannWhitney => "mann-whitney",
             Method::MannWhitneyNormal => "mann-whitney-normal",
             Method::WelchT => "welch-t",
@@ -59,6 +68,8 @@ pub struct Estimate {
     pub narrow: Option<Interval>,
     /// Two-sided p-value of "the ratio is 1", not yet adjusted.
     pub p: Option<f64>,
+    /// Two-sided p-value of "the ratio is inside ±limit", for the limit asked for; absent where none was.
+    pub p_inside: Option<f64>,
     /// How the interval was made.
     pub method: Method,
     /// Values it rests on: blocks, or the smaller of two samples.
@@ -83,8 +94,13 @@ fn narrow(confidence: f64) -> f64 {
 /// Absent for no values.
 #[must_use]
 pub fn estimate(log_ratios: &[f64], confidence: f64) -> Option<Estimate> {
+    estimate_from(log_ratios, confidence, SIGNED_RANK_FROM)
+}
+
+/// The same with signed ranks from so many blocks on.
+fn estimate_from(log_ratios: &[f64], confidence: f64, signed_rank_from: usize) -> Option<Estimate> {
     let n = log_ratios.len() as u32;
-    if log_ratios.len() >= SIGNED_RANK_FROM {
+    if log_ratios.len() >= signed_rank_from {
         let ranks = SignedRank::new(log_ratios);
         if let (Some(middle), Some(interval)) = (ranks.estimate(), ranks.interval(confidence)) {
             return Some(Estimate {
@@ -92,6 +108,7 @@ pub fn estimate(log_ratios: &[f64], confidence: f64) -> Option<Estimate> {
                 interval: Some(interval.exp()),
                 narrow: ranks.interval(narrow(confidence)).map(Interval::exp),
                 p: ranks.p(),
+                p_inside: None,
                 method: if ranks.is_exact() { Method::SignedRank } else { Method::SignedRankNormal },
                 n,
             });
@@ -103,9 +120,72 @@ pub fn estimate(log_ratios: &[f64], confidence: f64) -> Option<Estimate> {
         interval: located.map(|located| located.interval.exp()),
         narrow: student::locate_mean(log_ratios, narrow(confidence)).map(|located| located.interval.exp()),
         p: located.map(|located| located.p),
+        p_inside: None,
         method: Method::StudentT,
         n,
     })
+}
+
+/// What is asked of paired log ratios.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    /// Confidence of the interval.
+    pub confidence: f64,
+    /// What a difference must exceed, as a natural logarithm.
+    pub limit: f64,
+    /// By what its adjustment may multiply a p-value. Signed ranks have a smallest p-value, so the more there is, the more
+    /// blocks they need; before that Student's t is asked.
+    pub multiplicity: f64,
+}
+
+impl Asked {
+    fn estimate(&self, log_ratios: &[f64]) -> Option<Estimate> {
+        let from = min_blocks_for(self.multiplicity.ceil() as u32) as usize;
+        estimate_from(log_ratios, self.confidence, from)
+    }
+}
+
+/// The ratio behind paired log ratios whose blocks were measured on these starts of the server, with the p-value of "the
+/// ratio is inside ±limit": that of the values moved by the limit towards 0, from the side on which the estimate lies.
+/// Where several blocks share a start, the interval knows of the starts.
+#[must_use]
+pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked) -> Option<Estimate> {
+    let Asked { confidence, limit, .. } = *asked;
+    let Some(grouped) = Grouped::of(log_ratios, starts) else {
+        let plain = asked.estimate(log_ratios)?;
+        let side = side_of(&plain);
+        let moved: Vec<f64> = log_ratios.iter().map(|value| value - side * limit).collect();
+        return Some(plain.held_against(side, asked.estimate(&moved)));
+    };
+    let at = |shift: f64, confidence: f64| grouped.locate(shift, confidence);
+    let located = at(0.0, confidence);
+    let plain = |located: Location| Estimate {
+        ratio: located.estimate.exp(),
+        interval: Some(located.interval.exp()),
+        narrow: None,
+        p: Some(located.p),
+        p_inside: None,
+        method: Method::StartsT,
+        n: log_ratios.len() as u32,
+    };
+    let narrow = at(0.0, narrow(confidence)).interval.exp();
+    let found = Estimate { narrow: Some(narrow), ..plain(located) };
+    let side = side_of(&found);
+    Some(found.held_against(side, Some(plain(at(side * limit, confidence)))))
+}
+
+/// 1 where the ratio is above 1, −1 where it is below.
+pub(crate) fn side_of(estimate: &Estimate) -> f64 {
+    if estimate.ratio < 1.0 { -1.0 } else { 1.0 }
+}
+
+impl Estimate {
+    /// With the p-value of "inside the limit", from the estimate of the values moved by the limit towards 0: 1 where that
+    /// no longer lies on its side.
+    pub(crate) fn held_against(self, side: f64, moved: Option<Estimate>) -> Estimate {
+        let p = |moved: Estimate| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) };
+        Estimate { p_inside: self.p.and(moved.and_then(p)), ..self }
+    }
 }
 
 /// The ratio second ÷ first of two unpaired samples of logarithms: Hodges–Lehmann's shift with Mann &
@@ -122,6 +202,7 @@ pub fn estimate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<
             interval: Some(interval.exp()),
             narrow: ranks.interval(narrow(confidence)).map(Interval::exp),
             p: ranks.p(),
+            p_inside: None,
             method: if ranks.is_exact() { Method::MannWhitney } else { Method::MannWhitneyNormal },
             n,
         });
@@ -133,6 +214,7 @@ pub fn estimate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<
         narrow: student::locate_shift(first, second, narrow(confidence))
             .map(|located| located.interval.exp()),
         p: located.map(|located| located.p),
+        p_inside: None,
         method: Method::WelchT,
         n,
     })
@@ -161,6 +243,41 @@ mod tests {
         assert!(narrow.low >= interval.low && narrow.high <= interval.high);
         // At 99.9 % ten blocks are too few for the signed-rank interval.
         assert_eq!(estimate(&ten, 0.999).unwrap().method, Method::StudentT);
+    }
+
+    #[test]
+    fn inside_the_limit_is_a_test_of_what_is_beyond_it() {
+        let none = |n: usize| vec![None; n];
+        let values: Vec<f64> = (0..12).map(|i| 0.1 + f64::from(i) / 100.0).collect();
+        let asked = |limit: f64| Asked { confidence: 0.95, limit, multiplicity: 1.0 };
+        let of = |limit: f64| estimate_pairs(&values, &none(12), &asked(limit)).unwrap();
+        assert_eq!(of(0.0).p_inside, of(0.0).p);
+        // The interval begins at 0.12 or so: a limit inside it cannot be told, one before it can.
+        assert!(of(0.05).p_inside.unwrap() < 0.001 && of(0.15).p_inside.unwrap() > 0.5);
+        assert_eq!(of(0.3).p_inside, Some(1.0), "the estimate itself lies inside");
+        let less: Vec<f64> = values.iter().map(|value| -value).collect();
+        let mirrored = estimate_pairs(&less, &none(12), &asked(0.05)).unwrap();
+        assert_eq!(mirrored.p_inside, of(0.05).p_inside);
+        let starts: Vec<Option<u32>> = (0..12).map(|i| Some(i % 4)).collect();
+        let grouped = estimate_pairs(&values, &starts, &asked(0.05)).unwrap();
+        assert_eq!((grouped.method, grouped.n), (Method::StartsT, 12));
+        assert!(
+            grouped.p_inside.unwrap() < 0.05 && grouped.narrow.unwrap().low > grouped.interval.unwrap().low
+        );
+        assert_eq!(estimate_pairs(&values[..1], &none(1), &asked(0.0)).unwrap().p_inside, None);
+    }
+
+    /// Whatever number of questions is asked, data that are clear enough can answer each.
+    #[test]
+    fn no_number_of_questions_makes_an_answer_impossible() {
+        for n in [5, 10, 12, 20] {
+            let clear: Vec<f64> = (0..n).map(|i| 1.0 + f64::from(i % 3) / 1e6).collect();
+            for multiplicity in [1.0, 20.0, 40.0, 100.0, 1000.0] {
+                let asked = Asked { confidence: 0.95, limit: 0.02, multiplicity };
+                let found = estimate_pairs(&clear, &vec![None; clear.len()], &asked).unwrap();
+                assert!(found.p_inside.unwrap() * multiplicity < 0.05, "{n} blocks, times {multiplicity}");
+            }
+        }
     }
 
     #[test]

@@ -1,22 +1,25 @@
-//! From an interval to a verdict: the words faster, slower and equivalent are earned, all else is inconclusive
-//! with its reason.
+//! From numbers to words: a verdict is earned, and what is short of one is told with the strength of its evidence.
 
-use samehost_model::{Better, Code, MetricInfo, Plan, Verdict, Warning};
+use samehost_model::{Better, Code, Comparison, Grade, MetricInfo, Plan, Verdict, Warning};
 
 use crate::wording::{change, count, percent, time};
-use crate::{Estimate, Interval, SIGNED_RANK_FROM};
+use crate::{SIGNED_RANK_FROM, normal};
 
 /// More blocks than this are not a piece of advice.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
+/// One-sided chance of error of "probably": 20 to 1.
+const PROBABLY: f64 = 0.05;
+/// One-sided chance of error of "leans to": 4 to 1.
+const LEANING: f64 = 0.20;
 
-/// What the interval is held against.
+/// What numbers are held against.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// Differences inside ±margin do not matter in practice.
     pub margin: f64,
-    /// Wanted half-width of the interval, as a part of the ratio.
-    pub precision: f64,
-    /// Confidence of the interval.
+    /// What a difference must exceed to be called one, at least the margin: p against it is the comparison's `p_margin`.
+    pub limit: f64,
+    /// Confidence of the intervals; 1 − confidence is what p-values are held against.
     pub confidence: f64,
     /// Seconds that one more block takes, for advice; absent where unknown.
     pub block_s: Option<f64>,
@@ -26,171 +29,160 @@ impl Terms {
     /// The terms of a plan.
     #[must_use]
     pub fn of(plan: &Plan, block_s: Option<f64>) -> Self {
-        Terms { margin: plan.margin, precision: plan.precision, confidence: plan.confidence, block_s }
+        Terms { margin: plan.margin, limit: plan.margin, confidence: plan.confidence, block_s }
+    }
+
+    fn alpha(&self) -> f64 {
+        1.0 - self.confidence
     }
 }
 
-/// All that a verdict rests on.
-#[derive(Clone, Debug)]
-pub struct Case<'a> {
-    /// What was compared, and which way is better.
-    pub metric: &'a MetricInfo,
-    /// Candidate ÷ baseline.
-    pub estimate: Estimate,
-    /// p-value of "no difference" after Holm's adjustment.
-    pub p_adjusted: Option<f64>,
-    /// The relative difference that the control reached.
-    pub noise_floor: Option<f64>,
-    /// Doubts that forbid a verdict.
-    pub bars: Vec<Warning>,
-    /// What the interval is held against.
-    pub terms: Terms,
-}
-
-/// The interval and its limits on the log scale, where gain and loss are symmetric.
-struct Logs {
-    wide: Interval,
-    narrow: Option<Interval>,
-    margin: f64,
-    floor: f64,
-}
-
-impl Logs {
-    fn of(case: &Case<'_>) -> Option<Logs> {
-        let ln = |interval: Interval| Interval { low: interval.low.ln(), high: interval.high.ln() };
-        Some(Logs {
-            wide: ln(case.estimate.interval?),
-            narrow: case.estimate.narrow.map(ln),
-            margin: case.terms.margin.ln_1p(),
-            floor: case.noise_floor.unwrap_or(0.0).ln_1p(),
-        })
-    }
-
-    /// Whether the whole interval lies on one side, further than `limit` from no difference.
-    fn is_beyond(&self, limit: f64) -> bool {
-        self.wide.low > limit || self.wide.high < -limit
-    }
-
-    /// Two one-sided tests (Schuirmann 1987): the narrow interval inside ±margin.
-    fn is_inside(&self) -> bool {
-        self.narrow.is_some_and(|narrow| narrow.low > -self.margin && narrow.high < self.margin)
-    }
-}
-
-/// Judges one comparison.
+/// Judges one comparison by its own numbers; what it held as verdict, grade and reason before is replaced.
 ///
-/// `faster` and `slower` need the whole interval beyond the margin and beyond the noise floor, and a p-value
-/// that survives Holm's adjustment. `equivalent` needs two one-sided tests inside the margin, and a noise floor
-/// inside it too. Anything that bars a verdict comes first. An inconclusive verdict opens its warnings with the
-/// reason.
-#[must_use]
-pub fn judge(case: &Case<'_>) -> (Verdict, Vec<Warning>) {
-    let mut warnings = Vec::new();
-    let n = case.estimate.n;
-    if (2..SIGNED_RANK_FROM as u32).contains(&n) {
-        let message =
-            format!("only {n} blocks: the interval is Student's t, which trusts the noise to be normal");
-        warnings.push(Warning::new(Code::FewBlocks, &case.metric.name, message));
-    }
-    let Some(logs) = Logs::of(case) else {
-        let message =
-            "one block gives no interval: at least two are needed, and ten for a verdict worth having";
-        warnings.insert(0, Warning::new(Code::FewBlocks, &case.metric.name, message));
-        warnings.splice(0..0, case.bars.iter().cloned());
-        return (Verdict::Inconclusive, warnings);
+/// `faster` and `slower` need p against the limit, adjusted for the family, below 5 %. `equivalent` needs two one-sided
+/// tests inside the margin (Schuirmann 1987): the narrow interval inside it. Anything that bars a verdict comes first.
+/// A verdict that is inconclusive opens its warnings with the reason.
+pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bars: &[Warning]) {
+    take_reason_away(comparison);
+    let is_barred = !bars.is_empty();
+    comparison.warnings.splice(0..0, bars.iter().cloned());
+    (comparison.verdict, comparison.grade) = if is_barred {
+        (Verdict::Inconclusive, Some(Grade::Barred))
+    } else {
+        let (verdict, grade) = decide(comparison, metric, terms);
+        (verdict, Some(grade))
     };
-    if !case.bars.is_empty() {
-        warnings.splice(0..0, case.bars.iter().cloned());
-        return (Verdict::Inconclusive, warnings);
+    if comparison.verdict == Verdict::Inconclusive && !is_barred {
+        comparison.warnings.insert(0, explain(comparison, terms));
     }
-    let significant = case.p_adjusted.is_some_and(|p| p < 1.0 - case.terms.confidence);
-    if significant && logs.is_beyond(logs.margin.max(logs.floor)) {
-        let more = logs.wide.low > 0.0;
-        let better = more == (case.metric.better == Better::Higher);
-        return (if better { Verdict::Faster } else { Verdict::Slower }, warnings);
+}
+
+/// Judges a comparison again after its adjusted p-values changed. What was barred stays barred.
+pub fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
+    if comparison.grade != Some(Grade::Barred) {
+        judge(comparison, metric, terms, &[]);
     }
-    if logs.is_inside() && logs.floor <= logs.margin {
-        return (Verdict::Equivalent, warnings);
+}
+
+/// An inconclusive comparison that was judged before opens with its reason.
+fn take_reason_away(comparison: &mut Comparison) {
+    let was_judged = comparison.grade.is_some_and(|grade| grade != Grade::Barred);
+    if was_judged && comparison.verdict == Verdict::Inconclusive && !comparison.warnings.is_empty() {
+        comparison.warnings.remove(0);
     }
-    warnings.insert(0, explain(case, &logs));
-    (Verdict::Inconclusive, warnings)
+}
+
+fn decide(comparison: &Comparison, metric: &MetricInfo, terms: &Terms) -> (Verdict, Grade) {
+    let alpha = terms.alpha();
+    if comparison.p_margin_adjusted.is_some_and(|p| p < alpha) {
+        let better = (comparison.ratio > 1.0) == (metric.better == Better::Higher);
+        return (if better { Verdict::Faster } else { Verdict::Slower }, Grade::Decided);
+    }
+    if terms.limit <= terms.margin && is_inside(comparison, terms.margin) {
+        return (Verdict::Equivalent, Grade::Decided);
+    }
+    if comparison.p_adjusted.is_some_and(|p| p < alpha) {
+        return (Verdict::Inconclusive, Grade::SizeOpen);
+    }
+    let one_sided = comparison.p.map_or(0.5, |p| 0.5 * p);
+    let grade = match one_sided {
+        p if p < PROBABLY => Grade::Probable,
+        p if p < LEANING => Grade::Leaning,
+        _ => Grade::Open,
+    };
+    (Verdict::Inconclusive, grade)
+}
+
+/// Two one-sided tests: the narrow interval inside ±margin on the log scale.
+pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
+    match (comparison.narrow_low, comparison.narrow_high) {
+        (Some(low), Some(high)) => low > 1.0 / (1.0 + margin) && high < 1.0 + margin,
+        _ => false,
+    }
+}
+
+/// Said of few blocks, whatever the verdict; absent for enough.
+pub(crate) fn doubt_few(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
+    (2..SIGNED_RANK_FROM as u32).contains(&blocks).then(|| {
+        let message =
+            format!("only {blocks} blocks: the interval is Student's t, which trusts the noise to be normal");
+        Warning::new(Code::FewBlocks, &metric.name, message)
+    })
 }
 
 /// Why the data do not decide, and what would.
-fn explain(case: &Case<'_>, logs: &Logs) -> Warning {
-    let wide = logs.wide.exp();
-    let interval = format!("{} to {}", change(wide.low), change(wide.high));
-    let margin = percent(case.terms.margin);
-    let floor = percent(case.noise_floor.unwrap_or(0.0));
-    let (code, reason) = if logs.is_beyond(logs.margin.max(logs.floor)) {
-        let p = case.p_adjusted.unwrap_or(1.0);
-        let reason = format!(
-            "the difference ({interval}) may be chance: p is {p:.2} among all comparisons of this metric"
-        );
-        (Code::Imprecise, reason)
-    } else if logs.is_beyond(logs.margin) {
-        let reason = format!(
-            "the difference ({interval}) is not clear of the noise floor: the baseline against itself may differ by {floor} here"
-        );
-        (Code::NoiseFloor, reason)
-    } else if logs.is_inside() {
-        let reason = format!(
-            "the difference ({interval}) is within ±{margin}, but the baseline against itself may differ by {floor} here, so equality this close cannot be shown"
-        );
-        (Code::NoiseFloor, reason)
-    } else if logs.is_beyond(0.0) {
+fn explain(comparison: &Comparison, terms: &Terms) -> Warning {
+    let about = |code, message: String| Warning::new(code, &comparison.metric, message);
+    let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else {
+        let message =
+            "one block gives no interval: at least two are needed, and ten for a verdict worth having";
+        return about(Code::FewBlocks, message.to_owned());
+    };
+    let interval = format!("{} to {}", change(low), change(high));
+    let limit = percent(terms.limit);
+    let beyond = 1.0 + terms.limit;
+    let (code, reason) = if terms.limit > terms.margin && (low > 1.0 || high < 1.0) {
         let reason =
-            format!("there is a difference ({interval}), but it may be smaller than the margin of {margin}");
+            format!("the difference ({interval}) is not clear of what the noise alone may be: {limit}");
+        (Code::NoiseFloor, reason)
+    } else if low > beyond || high < 1.0 / beyond {
+        let p = comparison.p_margin_adjusted.unwrap_or(1.0);
+        let reason =
+            format!("the difference ({interval}) may be chance: p is {p:.2} among all that is asked");
+        (Code::Imprecise, reason)
+    } else if low > 1.0 || high < 1.0 {
+        let reason =
+            format!("there is a difference ({interval}), but it may be smaller than the margin of {limit}");
         (Code::Imprecise, reason)
     } else {
         (Code::Imprecise, format!("the interval spans no difference at all: {interval}"))
     };
-    Warning::new(code, &case.metric.name, format!("{reason}; {}", advise(case, logs)))
+    about(code, format!("{reason}; {}", advise(comparison, terms)))
 }
 
-/// How many more blocks would reach the wanted precision or, where it is reached, would decide, if the width
-/// shrinks with 1/√n and the estimate stays.
-fn advise(case: &Case<'_>, logs: &Logs) -> String {
-    let reached = logs.wide.half_width();
-    let wanted = case.terms.precision.ln_1p();
-    let distance = case.estimate.ratio.ln().abs();
-    let (target, goal) = if reached > wanted {
-        let goal = format!(
-            "reach the wanted ±{} (now ±{})",
-            percent(case.terms.precision),
-            percent(reached.exp_m1())
-        );
-        (wanted, goal)
-    } else if distance > logs.margin.max(logs.floor) {
-        (distance - logs.margin.max(logs.floor), "decide it if the estimate stays".to_owned())
-    } else {
-        // A 90 % interval is about 0.84 as wide as a 95 % one.
-        ((logs.margin - distance) / 0.84, "show equivalence if the estimate stays".to_owned())
-    };
-    // It came this close without success, so it takes at least one block more.
-    let n = f64::from(case.estimate.n);
-    let more =
-        if target > 0.0 { (n * ((reached / target).powi(2) - 1.0)).ceil().max(1.0) } else { f64::INFINITY };
-    if more > REASONABLE_BLOCKS {
+/// How many more blocks would decide, if the estimate stays and the standard error shrinks with 1/√n: that there is a
+/// difference beyond the limit, or, where the estimate lies inside it, that there is none.
+fn advise(comparison: &Comparison, terms: &Terms) -> String {
+    let Some(more) = blocks_to_decide(comparison, terms) else {
         return "no reasonable number of blocks would decide it".to_owned();
-    }
-    if reached <= target {
-        return "more blocks would narrow the noise floor too".to_owned();
-    }
+    };
     let blocks = format!("about {} more block{}", count(more as u64), if more > 1.0 { "s" } else { "" });
-    match case.terms.block_s {
-        Some(seconds) => format!("{blocks} ({} or more) would {goal}", time(more * seconds)),
-        None => format!("{blocks} would {goal}"),
+    match terms.block_s {
+        Some(seconds) => {
+            format!("{blocks} ({} or more) would decide it if the estimate stays", time(more * seconds))
+        }
+        None => format!("{blocks} would decide it if the estimate stays"),
     }
+}
+
+/// Blocks that are still needed, at least one; absent where there is no interval or no reasonable number would do.
+#[must_use]
+pub fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
+    let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
+    let error = half_width / normal::quantile(0.5 * (1.0 + terms.confidence));
+    let (distance, limit) = (comparison.ratio.ln().abs(), terms.limit.ln_1p());
+    let (room, needed) = if distance > limit {
+        // By how much the family makes the p-value larger, it asks for more.
+        let family = match (comparison.p_margin, comparison.p_margin_adjusted) {
+            (Some(p), Some(adjusted)) if p > 0.0 => (adjusted / p).max(1.0),
+            _ => 1.0,
+        };
+        (distance - limit, normal::quantile(1.0 - 0.5 * terms.alpha() / family))
+    } else {
+        (terms.margin.ln_1p() - distance, normal::quantile(terms.confidence))
+    };
+    let n = f64::from(comparison.blocks);
+    let more = (n * ((needed * error / room).powi(2) - 1.0)).ceil().max(1.0);
+    (room > 0.0 && more <= REASONABLE_BLOCKS).then_some(more)
 }
 
 /// Says loudly that the wanted precision was missed; absent where it was reached or there is no interval.
-pub(crate) fn doubt_precision(metric: &MetricInfo, estimate: &Estimate, precision: f64) -> Option<Warning> {
-    let reached = estimate.log_half_width()?;
+pub(crate) fn doubt_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
+    let reached = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
     if reached <= precision.ln_1p() {
         return None;
     }
     let message =
         format!("the interval reached ±{}, ±{} was wanted", percent(reached.exp_m1()), percent(precision));
-    Some(Warning::new(Code::Imprecise, &metric.name, message))
+    Some(Warning::new(Code::Imprecise, &comparison.metric, message))
 }

@@ -35,19 +35,22 @@ pub enum Side<'a> {
     Control(&'a str),
 }
 
-/// A metric's value in each block: of the last good sample there, where it is a positive number. A block
-/// without one is left out, never filled in.
-#[must_use]
-pub fn values(samples: &[Sample], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
+/// The last good sample of each block.
+fn last<'a>(samples: &'a [Sample], side: Side<'_>) -> BTreeMap<u32, &'a Sample> {
     let (id, control) = match side {
         Side::Arm(id) => (id, false),
         Side::Control(id) => (id, true),
     };
-    let mut last: BTreeMap<u32, &Sample> = BTreeMap::new();
-    for sample in samples.iter().filter(|s| s.counts() && s.control == control && s.arm == id) {
-        last.insert(sample.block, sample);
-    }
-    last.into_iter()
+    let good = samples.iter().filter(|s| s.counts() && s.control == control && s.arm == id);
+    good.map(|sample| (sample.block, sample)).collect()
+}
+
+/// A metric's value in each block: of the last good sample there, where it is a positive number. A block
+/// without one is left out, never filled in.
+#[must_use]
+pub fn values(samples: &[Sample], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
+    last(samples, side)
+        .into_iter()
         .filter_map(|(block, sample)| Some((block, metric.value(sample)?)))
         .filter(|(_, value)| value.is_finite() && *value > 0.0)
         .collect()
@@ -60,6 +63,8 @@ pub struct Pairs {
     pub baseline: Vec<f64>,
     /// The numerator, a block each.
     pub candidate: Vec<f64>,
+    /// The start of the server that each block was measured on.
+    pub starts: Vec<Option<u32>>,
 }
 
 impl Pairs {
@@ -73,12 +78,36 @@ impl Pairs {
 /// Pairs two sides block by block.
 #[must_use]
 pub fn pair(samples: &[Sample], metric: &MetricInfo, baseline: Side<'_>, candidate: Side<'_>) -> Pairs {
-    let below = values(samples, metric, baseline);
+    pair_with(&values(samples, metric, baseline), samples, metric, candidate)
+}
+
+/// Pairs two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric
+/// mean of both: the control is measured anyway, and a quarter of the variance goes.
+#[must_use]
+pub fn pair_arms(samples: &[Sample], metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
+    let again = values(samples, metric, Side::Control(baseline));
+    let mut below = values(samples, metric, Side::Arm(baseline));
+    for (block, value) in &mut below {
+        if let Some(again) = again.get(block) {
+            *value = (*value * again).sqrt();
+        }
+    }
+    pair_with(&below, samples, metric, Side::Arm(candidate))
+}
+
+fn pair_with(
+    below: &BTreeMap<u32, f64>,
+    samples: &[Sample],
+    metric: &MetricInfo,
+    candidate: Side<'_>,
+) -> Pairs {
     let mut pairs = Pairs::default();
+    let last = last(samples, candidate);
     for (block, value) in values(samples, metric, candidate) {
         if let Some(base) = below.get(&block) {
             pairs.baseline.push(*base);
             pairs.candidate.push(value);
+            pairs.starts.push(last.get(&block).and_then(|sample| sample.server_start));
         }
     }
     pairs

@@ -1,10 +1,14 @@
 //! A published claim against this machine's interval: it holds, does not hold, or cannot be told. docs/reproduce.md
 //! explains the rule to a reader.
 
-use samehost_model::{Code, Comparison, EffectSize, Expected, Judgement, Verdict};
+use samehost_model::{Code, Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
 
 use crate::Estimate;
-use crate::wording::change;
+use crate::judge::is_inside;
+use crate::wording::{change, percent};
+
+/// A claim of no difference is about differences that a reader would notice, not about the tool's margin.
+pub const SAME: f64 = 0.05;
 
 /// What was found about a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +42,9 @@ fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
 
 /// Whether the machine or the errors, and not the width of the interval, forbade a verdict.
 fn is_barred(found: &Comparison) -> bool {
+    if found.grade.is_some() {
+        return found.grade() == Grade::Barred;
+    }
     let by_width = |code: Code| matches!(code, Code::Imprecise | Code::NoiseFloor | Code::FewBlocks);
     found.verdict == Verdict::Inconclusive && found.warnings.first().is_some_and(|w| !by_width(w.code))
 }
@@ -72,22 +79,19 @@ fn reason(found: &Comparison) -> String {
 
 /// Judges a claim about a ratio by the comparison that answers it.
 ///
-/// The comparison's verdict decides the direction, so a claim holds only where this machine's interval lies beyond the
-/// margin and beyond the noise floor; what barred the verdict bars the judgement. A difference that is shown not to
+/// The comparison's verdict decides the direction, so a claim of some size holds only where this machine's difference is
+/// beyond the margin; a claim of a direction alone holds where there is a difference, however small. What barred the verdict bars the judgement. A difference that is shown not to
 /// matter contradicts a claim of a difference. The size is said beside it, and never turns "holds" into "does not
 /// hold", but for a claim of at least so much.
 #[must_use]
 pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     let plain = |judgement, why: String| Judged { judgement, size: None, why };
     let Some((side, sizes)) = asked(expected) else {
-        return match (expected, found.verdict) {
-            (Expected::Same, Verdict::Equivalent) => plain(Judgement::Holds, String::new()),
-            (Expected::Same, Verdict::Faster | Verdict::Slower) => {
-                plain(Judgement::DoesNotHold, format!("there is a difference here: {}", span(found)))
-            }
-            (Expected::Same, Verdict::Inconclusive) => plain(Judgement::CannotTell, reason(found)),
-            _ => plain(Judgement::CannotTell, "this claim is not about a ratio".into()),
+        let (judgement, why) = match expected {
+            Expected::Same => same(found),
+            _ => (Judgement::CannotTell, "this claim is not about a ratio".to_owned()),
         };
+        return plain(judgement, why);
     };
     if is_barred(found) {
         return plain(Judgement::CannotTell, reason(found));
@@ -106,6 +110,10 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
         Verdict::Equivalent => {
             Judged { judgement: Judgement::DoesNotHold, size, why: "no difference that matters here".into() }
         }
+        Verdict::Inconclusive if sizes.is_none() && found.grade() == Grade::SizeOpen => {
+            let judgement = if found_side == side { Judgement::Holds } else { Judgement::DoesNotHold };
+            Judged { judgement, size, why: format!("how much is open: {}", span(found)) }
+        }
         Verdict::Inconclusive => at_least(expected, size, found)
             .filter(|j| j.judgement == Judgement::DoesNotHold)
             .unwrap_or_else(|| {
@@ -116,6 +124,25 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
                 };
                 Judged { judgement: Judgement::CannotTell, size, why: format!("{}{besides}", reason(found)) }
             }),
+    }
+}
+
+/// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside it.
+fn same(found: &Comparison) -> (Judgement, String) {
+    let within = percent(SAME);
+    if is_barred(found) {
+        return (Judgement::CannotTell, reason(found));
+    }
+    let is_beyond = found.ci_low.is_some_and(|low| low > 1.0 + SAME)
+        || found.ci_high.is_some_and(|high| high < 1.0 / (1.0 + SAME));
+    if is_inside(found, SAME) {
+        (Judgement::Holds, format!("no difference means within ±{within}"))
+    } else if is_beyond {
+        let why = format!("there is a difference of more than {within} here: {}", span(found));
+        (Judgement::DoesNotHold, why)
+    } else {
+        let why = format!("{} here, and no difference means within ±{within}", span(found));
+        (Judgement::CannotTell, why)
     }
 }
 
@@ -177,10 +204,17 @@ mod tests {
             ci_low: Some(low),
             ci_high: Some(high),
             confidence: 0.95,
+            narrow_low: Some(low),
+            narrow_high: Some(high),
             method: "signed-rank".into(),
             blocks: 10,
+            server_starts: None,
+            p: Some(0.01),
+            p_margin: Some(0.01),
             p_adjusted: Some(0.01),
+            p_margin_adjusted: Some(0.01),
             verdict,
+            grade: None,
             warnings: code.map(|code| Warning::new(code, "throughput", "so it is")).into_iter().collect(),
         }
     }
@@ -221,6 +255,31 @@ mod tests {
         assert_eq!(outcome(&Expected::Below, &same).0, Judgement::DoesNotHold);
         assert_eq!(outcome(&Expected::Same, &same).0, Judgement::Holds);
         assert_eq!(outcome(&Expected::Same, &less).0, Judgement::DoesNotHold);
+    }
+
+    #[test]
+    fn no_difference_has_a_margin_of_its_own() {
+        let of = |verdict, low: f64, high: f64| {
+            judge_ratio(&Expected::Same, &found(verdict, 0.5 * (low + high), low, high, None)).judgement
+        };
+        // More than the tool's 2 %, less than 5 %: no article means that by a difference.
+        assert_eq!(of(Verdict::Faster, 1.025, 1.045), Judgement::Holds);
+        assert_eq!(of(Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
+        assert_eq!(of(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
+        assert_eq!(of(Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
+        let judged = judge_ratio(&Expected::Same, &found(Verdict::Equivalent, 1.0, 0.99, 1.01, None));
+        assert!(judged.why.contains("within ±5.0 %"), "the margin is stated: {}", judged.why);
+    }
+
+    #[test]
+    fn a_claim_of_direction_needs_no_size() {
+        let open = Comparison {
+            grade: Some(Grade::SizeOpen),
+            ..found(Verdict::Inconclusive, 1.05, 1.01, 1.09, Some(Code::Imprecise))
+        };
+        assert_eq!(outcome(&Expected::Above, &open).0, Judgement::Holds);
+        assert_eq!(outcome(&Expected::Below, &open).0, Judgement::DoesNotHold);
+        assert_eq!(outcome(&HALF_MORE, &open).0, Judgement::CannotTell, "a size was claimed");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use samehost_model::{Arm, Point, Report};
 
-use crate::pairing::{Side, group, pair};
+use crate::pairing::{group, pair_arms};
 use crate::signed_rank::SignedRank;
 use crate::{SIGNED_RANK_FROM, student};
 
@@ -84,7 +84,7 @@ pub fn is_settled(report: &Report, point: &Point) -> bool {
     let Some(metric) = report.workload.metrics.first() else { return true };
     let plan = &report.plan;
     let settled = |baseline: &Arm, candidate: &Arm| {
-        let pairs = pair(&report.trials, metric, Side::Arm(&baseline.id), Side::Arm(&candidate.id));
+        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
         is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
     };
     group(&report.arms)

@@ -111,7 +111,7 @@ fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, squares / (n - 1.0) / n))
 }
 
-fn locate(estimate: f64, squared_error: f64, degrees: f64, confidence: f64) -> Location {
+pub(crate) fn locate(estimate: f64, squared_error: f64, degrees: f64, confidence: f64) -> Location {
     let error = squared_error.sqrt();
     let half_width = if error == 0.0 { 0.0 } else { critical(confidence, degrees) * error };
     let p = match (error == 0.0, estimate == 0.0) {

@@ -182,6 +182,9 @@ pub struct BenchOptions {
     /// Length of a trial [default: what fits the budget, 100ms to 1s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub trial_time: Option<Duration>,
+    /// Stop each point as soon as its first metric is decided; its time goes to the others
+    #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
+    pub until_decided: bool,
     /// Do not run the baseline against itself
     #[arg(long, help_heading = "How much to measure")]
     pub no_control: bool,

@@ -33,6 +33,7 @@ use crate::fixtures::ServerKind;
 use crate::impact::Impact;
 use crate::network::{Network, OwnNetwork};
 
+pub use crate::starts::Starts;
 pub use foreign::Look;
 pub(crate) use foreign::{crowding, foreign_endpoints, foreign_pids, needs_private};
 pub use http::PageLook;
@@ -218,9 +219,9 @@ pub trait Workload: Sync {
         self.name()
     }
 
-    /// Blocks between restarts of the fixture: luck of memory layout is noise too.
-    fn blocks_per_start(&self) -> u32 {
-        3
+    /// How its server is started afresh: a process's luck would look like a difference of transports.
+    fn starts(&self) -> Starts {
+        Starts::EachBlock
     }
 
     /// What measuring does to servers that already run, as they say themselves; nothing is written for that.

@@ -1,6 +1,6 @@
 //! What a page says besides the results: the machine, the server, the command, and the method in a paragraph.
 
-use samehost_model::Report;
+use samehost_model::{Report, Stopping};
 
 use crate::number::{format_percent, format_seconds};
 use samehost_model::printable::clean;
@@ -57,22 +57,31 @@ pub(crate) fn method(report: &Report) -> String {
         "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
     };
     let control = if plan.control {
-        " The baseline also runs against itself; what that control cannot exclude is the noise floor."
+        " The baseline also runs against itself; were the two told apart, nothing of this report would be believed."
     } else {
         ""
     };
+    let stopping = match plan.stopping {
+        Stopping::Precision => format!(
+            "How much to measure was decided beforehand: at fixed numbers of blocks ({} to {}) the precision of ±{} was \
+             looked at.",
+            plan.min_blocks,
+            plan.max_blocks,
+            format_percent(plan.precision)
+        ),
+        Stopping::Decision => format!(
+            "Each point was measured until it was decided, by a test that may be looked at after every block, or for {} \
+             blocks.",
+            plan.max_blocks
+        ),
+    };
     format!(
-        "{trial} {compared} The ratio is the Hodges–Lehmann estimate of the blocks' log ratios with its {} \
-         signed-rank interval (Student's t below six blocks).{control} A verdict needs the interval outside \
-         both margin (±{}) and noise floor; equivalent means the difference is shown to lie inside the margin. \
-         p-values are adjusted over the points of a metric (Holm). How much to measure was decided \
-         beforehand: at fixed numbers of blocks ({} to {}) the precision of ±{} was looked at. Trials that \
+        "{trial} {compared} The ratio is that of the blocks' log ratios with its {} interval, by the method that each \
+         comparison names.{control} A verdict needs a p-value below 5 % of a difference within the margin (±{}), adjusted for all \
+         that is asked (Holm); equivalent means the difference is shown to lie inside the margin. {stopping} Trials that \
          something else on the machine disturbed were measured again, by a rule that does not see the result.",
         format_percent(plan.confidence),
         format_percent(plan.margin),
-        plan.min_blocks,
-        plan.max_blocks,
-        format_percent(plan.precision),
     )
 }
 

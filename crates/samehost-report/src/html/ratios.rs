@@ -61,12 +61,12 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
         Vec::new()
     };
     if has_floor {
-        series.push(Series::other(FLOOR, "noise floor", "$floor"));
+        series.push(Series::other(FLOOR, "self-check", "$floor"));
     }
     let plan = &view.report.plan;
     let about = format!(
         "Candidate ÷ baseline with its {} interval. The dark line is no difference, the shaded zone the margin \
-         of ±{}; a thick grey bar is what the same measurement against itself could not exclude. ● better, \
+         of ±{}; a thick grey bar is the self-check: as far as the baseline may differ from itself. ● better, \
          ■ worse, ◆ equivalent, ○ no verdict.",
         format_percent(plan.confidence),
         format_percent(plan.margin)
@@ -156,7 +156,7 @@ fn hover(view: &View<'_>, row: &Row<'_>) -> String {
             interval(c).map_or_else(String::new, |interval| format!(" ({interval})"))
         ),
         format!("{} against {}", format_value(c.candidate_value, unit), format_value(c.baseline_value, unit)),
-        row.floor.map_or_else(String::new, |floor| format!("noise floor {}", format_percent(floor))),
+        row.floor.map_or_else(String::new, |floor| format!("self-check within ±{}", format_percent(floor))),
         format!("{}, {} blocks", words::cell(Some(row.metric), c), c.blocks),
     ])
 }
@@ -201,7 +201,7 @@ fn table_head(view: &View<'_>) -> Grid {
         Column::new("candidate", Align::Value),
         Column::new("ratio", Align::Right),
         Column::new(format!("{} interval", format_percent(view.report.plan.confidence)), Align::Right),
-        Column::new("noise floor", Align::Right),
+        Column::new("self-check", Align::Right),
         Column::new("verdict", Align::Left),
     ])
 }

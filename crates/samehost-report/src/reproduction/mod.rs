@@ -153,8 +153,8 @@ fn how(reproduction: &Reproduction) -> Vec<String> {
 }
 
 /// How the columns are to be read.
-const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond margin and \
-                      noise floor; “larger” and “smaller” say that the published size is outside the interval.";
+const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
+                      margin; “larger” and “smaller” say that the published size is outside the interval.";
 
 const TITLE: &str = "Published experiments on this machine";
 

@@ -4,7 +4,9 @@
 #![allow(clippy::print_stdout, reason = "the figures are what these tests are for")]
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot run has failed")]
 
+mod anytime;
 mod coverage;
 mod noise;
+mod power;
 mod reports;
 mod verdicts;

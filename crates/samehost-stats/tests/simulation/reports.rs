@@ -14,7 +14,7 @@ const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Unix, Transport::
 const CONTROL: usize = TRANSPORTS.len();
 
 /// An empty report of `connections` points.
-fn head(connections: &[u32]) -> Report {
+pub(crate) fn head(connections: &[u32]) -> Report {
     let metrics = ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in);
     let point = |connections| Point { connections, ..Point::default() };
     let arms = connections.iter().flat_map(|&c| {

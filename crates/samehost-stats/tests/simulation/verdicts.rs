@@ -2,7 +2,7 @@
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use samehost_model::{Report, Verdict};
+use samehost_model::{Code, Report, Verdict};
 use samehost_stats::{Analysis, analyse, compare};
 
 use crate::noise::{Balance, Machine, Tail};
@@ -47,20 +47,22 @@ fn identical_arms_are_rarely_called_different() {
             |r: &Report| r.comparisons.iter().any(|c| c.ci_low > Some(1.0) || c.ci_high < Some(1.0));
         let significant = |r: &Report| r.comparisons.iter().any(|c| c.p_adjusted < Some(0.05));
         let called = |r: &Report| any(r, &[Verdict::Faster, Verdict::Slower]);
-        // The same reports with next to no margin, so that control and Holm alone must hold.
+        // The same reports with next to no margin: the adjustment alone must hold.
         let bare: Vec<Report> = reports.iter().map(|report| without_margin(report.clone())).collect();
         let (naive, holm) = (percent(&reports, excludes), percent(&reports, significant));
-        let (floor, ours) = (percent(&bare, called), percent(&reports, called));
+        let (zero, ours) = (percent(&bare, called), percent(&reports, called));
+        let checked = percent(&bare, |r: &Report| r.warnings.iter().any(|w| w.code == Code::SelfCheck));
         println!(
-            "A/A {tail:?} noise {:.1} %: some interval excludes 1 in {naive:.1} % of reports, Holm's p < 5 % in {holm:.1} %, with control {floor:.1} %, with margin {ours:.1} %",
+            "A/A {tail:?} noise {:.1} %: some interval excludes 1 in {naive:.1} % of reports, adjusted p < 5 % in {holm:.1} %, called with margin 0 {zero:.1} %, with margin {ours:.1} %; self-check failed {checked:.1} %",
             100.0 * own
         );
         // Twelve comparisons: a naive reading must fail often, else this simulation could not fail.
         assert!(naive > 25.0, "{naive}");
-        // One family of four a metric, three independent metrics: at most 1 − 0.95³ = 14.3 %.
-        assert!(holm < 16.0, "{holm}");
-        assert!(floor <= 5.0, "{floor}");
+        // Precision decides when to stop, so a little more than 5 % may be seen of 1,000 reports.
+        assert!(holm <= 6.5, "{holm}");
+        assert!(zero <= 6.5, "{zero}");
         assert!(ours <= 5.0, "{ours}");
+        assert!(checked <= 2.0, "{checked}");
     }
 }
 

@@ -208,7 +208,8 @@ fn disturbed_trials_bar_beyond_a_fifth() {
         verdicts(&report)
     };
     assert_eq!(with(2), FASTER);
-    assert_eq!(with(3), BARRED);
+    // What others took of the CPUs is in no process's clock: CPU time per operation stands.
+    assert_eq!(with(3), [Verdict::Inconclusive, Verdict::Inconclusive, Verdict::Faster]);
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod analysing;
 mod comparing;
 mod doubting;
+mod independent;
 mod made;
 mod predicting;

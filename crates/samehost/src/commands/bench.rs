@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use samehost_bench::{BenchError, Benched, Request, Wishes};
 use samehost_model::{
-    Code, Outcome, Redactor, Report, Transport, Warning, parse_count_list, parse_size_list,
+    Code, Outcome, Redactor, Report, Stopping, Transport, Warning, parse_count_list, parse_size_list,
 };
 use samehost_stats::Claim;
 
@@ -128,5 +128,6 @@ fn wishes(options: &BenchOptions) -> Wishes {
         max_blocks: options.max_blocks,
         trial_time: options.trial_time,
         no_control: options.no_control,
+        stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::workloads::{Parameters, Workload, workload};
 use samehost_bench::{BenchError, Request, Wishes};
-use samehost_model::Report;
 use samehost_model::scan::Scan;
+use samehost_model::{Comparison, Report};
 use samehost_report::{Around, Finding, FindingKind, Running};
 use samehost_scan::Costs;
 use serde_json::json;
@@ -70,6 +70,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
             Err(error) => return Err(error),
         }
     }
+    judge_together(&mut reports);
     let (here, worth) = priced(looked, &reports);
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&reports, &neighbours, &notes, &worth)?)?;
@@ -114,6 +115,24 @@ fn priced(looked: Option<Scan>, reports: &[(Part, Report)]) -> (String, Vec<Wort
         samehost_scan::predict(&mut scan, &costs);
     }
     (here(&scan), worth_doing(&scan))
+}
+
+/// The rows of the table are one answer: they are judged as one family, and not each report's for itself.
+fn judge_together(reports: &mut [(Part, Report)]) {
+    let rows: Vec<(usize, usize)> = reports
+        .iter()
+        .enumerate()
+        .flat_map(|(i, (part, report))| {
+            part.lines.iter().filter_map(move |line| {
+                let is_it = |c: &Comparison| {
+                    c.metric == line.metric && line.connections.is_none_or(|n| c.point.connections == n)
+                };
+                Some((i, report.comparisons.iter().position(is_it)?))
+            })
+        })
+        .collect();
+    let mut reports: Vec<&mut Report> = reports.iter_mut().map(|(_, report)| report).collect();
+    samehost_stats::judge_rows(&mut reports, &rows);
 }
 
 fn findings(reports: &[(Part, Report)]) -> Vec<Finding<'_>> {

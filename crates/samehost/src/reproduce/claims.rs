@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use samehost_model::{
     Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
 };
-use samehost_stats::{Judged, compare_arms, estimate, judge_ratio, judge_value, pairing};
+use samehost_stats::{Judged, compare_arms, estimate, judge_alone, judge_ratio, judge_value, pairing};
 
 use super::busy;
 use super::published::{At, Claim, Find};
@@ -150,8 +150,19 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
             value
         }
     };
+    // All have to agree, so each is asked by itself: that all do by chance is no likelier than that one does. That one does
+    // not is looked for among all of them, and needs its p-value adjusted.
+    let asked = |found: &Comparison| {
+        let adjusted = answer(claim, found, report);
+        let alone = answer(claim, &judge_alone(report, found), report);
+        if adjusted.judgement != Judgement::DoesNotHold && alone.judgement == Judgement::Holds {
+            alone
+        } else {
+            adjusted
+        }
+    };
     let all: Vec<(&Comparison, ClaimOutcome)> =
-        transports(report, metric).map(|found| (found, answer(claim, found, report))).collect();
+        transports(report, metric).map(|found| (found, asked(found))).collect();
     let agree = all.iter().filter(|(_, outcome)| outcome.judgement == Judgement::Holds).count();
     let count = all.len();
     let (found, mut least) = all

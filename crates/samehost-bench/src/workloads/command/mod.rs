@@ -4,7 +4,7 @@
 use regex::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
 use crate::BenchError;
 use crate::engine::{Job, process::ProcessJob};
 
@@ -80,8 +80,8 @@ impl Workload for Command {
         metrics
     }
 
-    fn blocks_per_start(&self) -> u32 {
-        u32::MAX
+    fn starts(&self) -> Starts {
+        Starts::Once
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

@@ -230,10 +230,6 @@ impl Workload for FastCgi {
     }
 
     /// Children of two pools are different processes, so they never serve two blocks.
-    fn blocks_per_start(&self) -> u32 {
-        1
-    }
-
     fn server_kind(&self) -> Option<&'static ServerKind> {
         Some(&PHP_FPM)
     }

@@ -81,11 +81,6 @@ impl Workload for Memcached {
         }
     }
 
-    /// Both transports cannot share a process, so a process never serves two blocks.
-    fn blocks_per_start(&self) -> u32 {
-        1
-    }
-
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         impact::look(look)
     }

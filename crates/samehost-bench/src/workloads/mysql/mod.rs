@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
 use crate::BenchError;
 use crate::fixtures::{MARIADB, ServerKind};
 use crate::impact::Impact;
@@ -148,9 +148,9 @@ impl Workload for MySql {
         Ok(())
     }
 
-    fn blocks_per_start(&self) -> u32 {
+    fn starts(&self) -> Starts {
         // Making a data directory and filling a table takes seconds.
-        10
+        Starts::InTurn(4)
     }
 
     fn complete(

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
 use crate::BenchError;
 use crate::fixtures::{POSTGRES, ServerKind};
 use crate::impact::Impact;
@@ -151,8 +151,9 @@ impl Workload for Postgres {
     }
 
     /// A start makes a cluster and a table, about a second each time.
-    fn blocks_per_start(&self) -> u32 {
-        5
+    fn starts(&self) -> Starts {
+        // Making a data directory and filling a table takes seconds.
+        Starts::InTurn(4)
     }
 
     fn complete(

@@ -123,10 +123,6 @@ impl Workload for Proxy {
 
     /// Two processes of the same program differ by more than the transports do: their luck is drawn anew for each
     /// block, so that it is noise and no bias.
-    fn blocks_per_start(&self) -> u32 {
-        1
-    }
-
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
         Ok(Box::new(RunningProxy::start(start)?))
     }

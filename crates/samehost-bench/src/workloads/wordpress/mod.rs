@@ -15,7 +15,7 @@ mod web;
 
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload};
+use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Wanted, Workload};
 use crate::BenchError;
 use crate::network::{Instead, Network};
 use running::RunningWordPress;
@@ -145,9 +145,9 @@ impl Workload for WordPress {
         if parameters["site"].is_empty() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
-    fn blocks_per_start(&self) -> u32 {
+    fn starts(&self) -> Starts {
         // Making a site takes seconds, and both arms are served by the same processes all along.
-        u32::MAX
+        Starts::Once
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

@@ -1,0 +1,162 @@
+//! Many questions, one promise: at most one report in twenty calls any difference that is not there.
+
+use samehost_model::{Comparison, MetricInfo, Report};
+
+use crate::holm;
+use crate::judge::{Terms, judge_again};
+use crate::pairing::{block_seconds, group};
+
+/// What of the 5 % the report's answer has, its first metric; the other metrics have the rest.
+pub(crate) const OF_THE_ANSWER: f64 = 0.8;
+
+/// One question's p-values: that there is no difference, and that it is inside the margin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Ps {
+    pub(crate) same: Option<f64>,
+    pub(crate) inside: Option<f64>,
+}
+
+/// Holm's adjustment of the p-values that are there.
+fn holm_of(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
+    let known: Vec<f64> = p_values.iter().copied().flatten().collect();
+    let mut adjusted = holm::adjust(&known).into_iter();
+    p_values.iter().map(|p| p.and_then(|_| adjusted.next())).collect()
+}
+
+/// All questions as one family.
+pub(crate) fn together(questions: &[Ps]) -> Vec<Ps> {
+    let same = holm_of(&questions.iter().map(|q| q.same).collect::<Vec<_>>());
+    let inside = holm_of(&questions.iter().map(|q| q.inside).collect::<Vec<_>>());
+    same.into_iter().zip(inside).map(|(same, inside)| Ps { same, inside }).collect()
+}
+
+/// The answer's questions are a family at 4 %, all others one at 1 %; where every question of the answer is decided, its
+/// 4 % go to the others (gate-keeping: Bretz et al. 2009), and where there are no others the answer has all 5 %.
+/// `can_be_answered` is false for what a doubt bars. The p-values are scaled so that 5 % is the threshold of all.
+pub(crate) fn gate(questions: &[(bool, Ps)], alpha: f64, can_be_answered: &[bool]) -> Vec<Ps> {
+    let pick = |of_the_answer: bool| -> (Vec<usize>, Vec<Ps>) {
+        let these = questions.iter().enumerate().filter(|(_, (is_answer, _))| *is_answer == of_the_answer);
+        these.map(|(i, (_, ps))| (i, *ps)).unzip()
+    };
+    let (first, first_ps) = pick(true);
+    let (others, others_ps) = pick(false);
+    let weight = if others.is_empty() { 1.0 } else { OF_THE_ANSWER };
+    let first_ps = weighted(together(&first_ps), weight);
+    let decided = |pick: fn(&Ps) -> Option<f64>| {
+        let mut all = first.iter().zip(&first_ps);
+        !first.is_empty() && all.all(|(&i, ps)| can_be_answered[i] && pick(ps).is_some_and(|p| p < alpha))
+    };
+    let rest = |is_decided: bool| if is_decided { 1.0 } else { 1.0 - OF_THE_ANSWER };
+    let others_ps: Vec<Ps> = together(&others_ps)
+        .into_iter()
+        .map(|ps| Ps {
+            same: scaled(ps.same, rest(decided(|ps| ps.same))),
+            inside: scaled(ps.inside, rest(decided(|ps| ps.inside))),
+        })
+        .collect();
+    let mut adjusted = vec![Ps::default(); questions.len()];
+    for (&i, ps) in first.iter().chain(&others).zip(first_ps.into_iter().chain(others_ps)) {
+        adjusted[i] = ps;
+    }
+    adjusted
+}
+
+fn weighted(family: Vec<Ps>, weight: f64) -> Vec<Ps> {
+    family
+        .into_iter()
+        .map(|ps| Ps { same: scaled(ps.same, weight), inside: scaled(ps.inside, weight) })
+        .collect()
+}
+
+fn scaled(p: Option<f64>, weight: f64) -> Option<f64> {
+    p.map(|p| (p / weight).min(1.0))
+}
+
+/// By what at most the adjustment of a report multiplies a p-value of this metric.
+pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
+    let rows: usize = group(&report.arms).iter().map(|group| group.candidates.len()).sum();
+    let metrics = &report.workload.metrics;
+    match metrics.first() {
+        Some(first) if first.name != metric.name => {
+            (rows * (metrics.len() - 1)) as f64 / (1.0 - OF_THE_ANSWER)
+        }
+        _ if metrics.len() > 1 => rows as f64 / OF_THE_ANSWER,
+        _ => rows as f64,
+    }
+}
+
+/// Judges rows of several reports as one answer, such as the rows of the checkup: Holm's adjustment runs over what the
+/// reader is shown, and not over what else each report holds. A row is a report's place and its comparison's.
+pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)]) {
+    let questions: Vec<Ps> = rows
+        .iter()
+        .map(|&(report, row)| {
+            let comparison = &reports[report].comparisons[row];
+            Ps { same: comparison.p, inside: comparison.p_margin }
+        })
+        .collect();
+    for (&(report, row), ps) in rows.iter().zip(together(&questions)) {
+        let report = &mut *reports[report];
+        let terms = Terms::of(&report.plan, block_seconds(report, &report.comparisons[row].point));
+        let metrics = &report.workload.metrics;
+        let comparison = &mut report.comparisons[row];
+        let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { continue };
+        (comparison.p_adjusted, comparison.p_margin_adjusted) = (ps.same, ps.inside);
+        judge_again(comparison, metric, &terms);
+    }
+}
+
+/// The same comparison judged by its own p-values, for a question that is asked of each of several and needs all of them
+/// to agree: an intersection–union test, which is at its level without an adjustment (Berger 1982).
+#[must_use]
+pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
+    let mut alone = comparison.clone();
+    let metrics = &report.workload.metrics;
+    if let (Some(metric), true) =
+        (metrics.iter().find(|metric| metric.name == comparison.metric), comparison.p_margin.is_some())
+    {
+        (alone.p_adjusted, alone.p_margin_adjusted) = (comparison.p, comparison.p_margin);
+        let terms = Terms::of(&report.plan, block_seconds(report, &comparison.point));
+        judge_again(&mut alone, metric, &terms);
+    }
+    alone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ps(p: f64) -> Ps {
+        Ps { same: Some(p), inside: Some(p) }
+    }
+
+    fn gated(questions: &[(bool, f64)], can_be_answered: &[bool]) -> Vec<f64> {
+        let questions: Vec<(bool, Ps)> = questions.iter().map(|(first, p)| (*first, ps(*p))).collect();
+        gate(&questions, 0.05, can_be_answered).into_iter().map(|ps| ps.inside.unwrap()).collect()
+    }
+
+    fn close(found: &[f64], wanted: &[f64]) {
+        assert!(found.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-12), "{found:?} {wanted:?}");
+    }
+
+    #[test]
+    fn the_answer_has_four_fifths_and_passes_them_on() {
+        // One metric only: plain Holm.
+        close(&gated(&[(true, 0.01), (true, 0.04)], &[true; 2]), &[0.02, 0.04]);
+        // Undecided answer: 4 % for it, 1 % for the two others.
+        close(&gated(&[(true, 0.2), (false, 0.001), (false, 0.5)], &[true; 3]), &[0.25, 0.01, 1.0]);
+        // Decided answer: the others have all 5 %.
+        close(&gated(&[(true, 0.02), (false, 0.001), (false, 0.5)], &[true; 3]), &[0.025, 0.002, 0.5]);
+        // What is barred is not decided, however small its p.
+        close(
+            &gated(&[(true, 0.02), (false, 0.001), (false, 0.5)], &[false, true, true]),
+            &[0.025, 0.01, 1.0],
+        );
+    }
+
+    #[test]
+    fn a_question_without_a_p_is_none() {
+        let family = together(&[ps(0.01), Ps::default(), ps(0.02)]);
+        assert_eq!(family, [ps(0.02), Ps::default(), ps(0.02)]);
+    }
+}

@@ -1,0 +1,73 @@
+//! The measurement against itself. In each block the baseline runs once more: where these two are told apart, the
+//! harness or the machine makes differences, and no difference of this report is believed. It never widens an interval:
+//! what a quiet machine's noise does is in the interval of every comparison already.
+
+use samehost_model::{Code, MetricInfo, Report, Warning};
+
+use crate::doubts::{Bar, Doubt};
+use crate::pairing::{Side, group, pair};
+use crate::wording::{change, count};
+use crate::{starts, student};
+
+/// A sound measurement fails its self-check with this chance.
+const ALPHA: f64 = 0.01;
+/// With fewer blocks the check says nothing.
+const LEAST_BLOCKS: usize = 5;
+
+/// The self-check of the report's first metric: one test over all points (the smallest p-value × their number), of a
+/// difference beyond the margin. Failing bars the whole report.
+pub(crate) fn doubt(report: &Report) -> Option<Doubt> {
+    let metric = report.workload.metrics.first()?;
+    let tried: Vec<(f64, f64, String)> = group(&report.arms)
+        .iter()
+        .filter_map(|group| {
+            let (ratio, p) = against_itself(report, metric, &group.baseline.id)?;
+            Some((p, ratio, group.baseline.id.clone()))
+        })
+        .collect();
+    let (p, ratio, arm) = tried.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let p = (p * tried.len() as f64).min(1.0);
+    (p < ALPHA).then(|| {
+        let message = format!(
+            "the self-check failed: {} of {arm} differs by {} from {arm} itself, measured a second time in the same blocks (p {p:.4} over {} point{}); something here makes differences where there are none, so no difference of this report is believed; measure again, and look for what changes within a block",
+            metric.title(),
+            change(*ratio),
+            count(tried.len() as u64),
+            if tried.len() == 1 { "" } else { "s" }
+        );
+        Doubt { arm: None, warning: Warning::new(Code::SelfCheck, "", message), bar: Bar::Everything }
+    })
+}
+
+/// Second ÷ first of a baseline, and the p-value of "inside the margin".
+fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64, f64)> {
+    let ratios = pair(&report.trials, metric, Side::Arm(id), Side::Control(id)).log_ratios();
+    if ratios.len() < LEAST_BLOCKS {
+        return None;
+    }
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let limit = report.plan.margin.ln_1p();
+    let side = if mean < 0.0 { -1.0 } else { 1.0 };
+    let shifted: Vec<f64> = ratios.iter().map(|ratio| side * ratio - limit).collect();
+    let located = student::locate_mean(&shifted, report.plan.confidence)?;
+    Some((mean.exp(), if located.estimate > 0.0 { located.p } else { 1.0 }))
+}
+
+/// Says of a report whose blocks were all measured on one process of a server of ours that its luck is not in the
+/// intervals.
+pub(crate) fn doubt_one_process(report: &Report) -> Option<Doubt> {
+    let groups = group(&report.arms);
+    let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
+    let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
+    let trials = || report.trials.iter().filter(|s| s.counts() && ids().any(|arm| arm.id == s.arm));
+    let blocks = trials().map(|sample| sample.block).max()?;
+    let of_trials: Vec<Option<u32>> = trials().map(|sample| sample.server_start).collect();
+    let one = report.workload.server.managed
+        && is_compared
+        && blocks as usize + 1 >= LEAST_BLOCKS
+        && starts::count(&of_trials) == Some(1);
+    one.then(|| {
+        let message = "one start of the server served all blocks: what its luck gives one transport is in no interval; repeat the measurement to see another start's";
+        Doubt { arm: None, warning: Warning::new(Code::OneProcess, "", message), bar: Bar::Nothing }
+    })
+}

@@ -1,0 +1,144 @@
+//! The test that may be looked at after every block: is it ever wrong more often than it may be, and does it decide?
+
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_stats::{FIRST_LOOK, estimate, holm, log_evidence, repeated_interval};
+
+use crate::noise::{Balance, Machine, Tail};
+
+const MOST: usize = 40;
+const MARGIN: f64 = 0.02;
+
+/// Log ratios of blocks, the baseline being the mean of two trials; noise is that of candidate ÷ one trial.
+fn blocks(sd: f64, tail: Tail, ratio: f64, random: &mut Random) -> Vec<f64> {
+    let machine = Machine::of(sd / std::f64::consts::SQRT_2, tail, Balance::Later);
+    let rows = machine.blocks(3, MOST as u32, random);
+    rows.iter().map(|row| ratio.ln() + row[1] - 0.5 * (row[0] + row[2])).collect()
+}
+
+/// The first number of blocks at which the odds are 20, or all of them.
+fn stop(values: &[f64], limit: f64) -> (usize, bool) {
+    let none = vec![None; values.len()];
+    let found =
+        (FIRST_LOOK..=values.len()).find(|&n| log_evidence(&values[..n], &none[..n], limit) >= 20.0_f64.ln());
+    (found.unwrap_or(values.len()), found.is_some())
+}
+
+#[test]
+fn looking_after_every_block_calls_no_more() {
+    for (i, tail) in [Tail::Normal, Tail::Heavy, Tail::Disturbed].into_iter().enumerate() {
+        let mut random = Random::seed_from_u64(96_000 + i as u64);
+        let number = 1500;
+        let mut called = 0;
+        let mut left = 0;
+        for _ in 0..number {
+            let values = blocks(0.10, tail, 1.0, &mut random);
+            called += u32::from(stop(&values, 0.0).1);
+            let none = vec![None; MOST];
+            left += u32::from((FIRST_LOOK..=MOST).any(|n| {
+                repeated_interval(&values[..n], &none[..n], 0.95).is_some_and(|i| i.low > 0.0 || i.high < 0.0)
+            }));
+        }
+        let percent = |count: u32| 100.0 * f64::from(count) / f64::from(number);
+        let (called, left) = (percent(called), percent(left));
+        println!(
+            "{tail:?}: called at any of {MOST} blocks, margin 0: {called:.1} %; interval ever without the truth: {left:.1} %"
+        );
+        assert!(called <= 5.0, "{called}");
+        assert!(left <= 7.0, "{left}");
+    }
+}
+
+/// What is shown after stopping on a decision: covers at least 93 %, and is in the median over all of these at most 1.5
+/// times as wide as the interval of that many blocks fixed beforehand. Where everybody sees the difference after five
+/// blocks it is wider, 1.7 times.
+#[test]
+fn the_interval_after_stopping_covers_and_is_not_much_wider() {
+    let mut all = Vec::new();
+    for (i, (ratio, sd)) in
+        [(1.05_f64, 0.05), (1.15, 0.10), (1.15, 0.20), (1.5, 0.10)].into_iter().enumerate()
+    {
+        let mut random = Random::seed_from_u64(96_100 + i as u64);
+        let number = 800;
+        let (mut covered, mut widths, mut stopped) = (0, Vec::new(), 0);
+        for _ in 0..number {
+            let values = blocks(sd, Tail::Heavy, ratio, &mut random);
+            let (n, decided) = stop(&values, MARGIN.ln_1p());
+            stopped += n;
+            let none = vec![None; n];
+            let shown = repeated_interval(&values[..n], &none, 0.95).unwrap();
+            covered += u32::from(shown.low <= ratio.ln() && ratio.ln() <= shown.high);
+            let fixed = estimate(&values[..n], 0.95).unwrap().interval.unwrap();
+            if decided {
+                widths.push(shown.half_width() / (0.5 * (fixed.high / fixed.low).ln()));
+            }
+        }
+        let coverage = 100.0 * f64::from(covered) / f64::from(number);
+        let wider = samehost_stats::median(&widths).unwrap_or(1.0);
+        println!(
+            "{ratio}, noise {:.0} %: stopped after {:.1} blocks, covered {coverage:.1} %, {wider:.2} times as wide",
+            100.0 * sd,
+            stopped as f64 / f64::from(number)
+        );
+        assert!(coverage >= 93.0, "{ratio} {sd}: {coverage}");
+        assert!(wider <= 1.8, "{ratio} {sd}: {wider}");
+        all.extend(widths);
+    }
+    let wider = samehost_stats::median(&all).unwrap();
+    println!("in the median over all {wider:.2} times as wide");
+    assert!(wider <= 1.5, "{wider}");
+}
+
+/// Twelve rows, each +15 % at 10 % noise, margin 2 %: by 25 blocks eight of ten are decided, Holm over all twelve. And of
+/// twelve rows without a difference at most one report in twenty calls any.
+#[test]
+fn twelve_rows_are_decided_by_twenty_five_blocks() {
+    let limit = MARGIN.ln_1p();
+    let decided = |rows: &[Vec<f64>]| {
+        let none = [None; 25];
+        let p: Vec<f64> = rows.iter().map(|row| (-log_evidence(&row[..25], &none, limit)).exp()).collect();
+        holm::adjust(&p).iter().filter(|p| **p < 0.05).count()
+    };
+    let mut random = Random::seed_from_u64(96_200);
+    let mut report = |effects: &[f64]| -> Vec<Vec<f64>> {
+        effects.iter().map(|ratio| blocks(0.10, Tail::Normal, *ratio, &mut random)).collect()
+    };
+    let power = |found: usize, of: usize| 100.0 * found as f64 / of as f64;
+    let all = power((0..100).map(|_| decided(&report(&[1.15; 12]))).sum(), 1200);
+    // The hardest case: one row differs, and the eleven others spend its chances.
+    let mut one = [1.0; 12];
+    one[0] = 1.15;
+    let lone = power((0..300).filter(|_| decided(&report(&one)) > 0).count(), 300);
+    let wrong = power((0..300).filter(|_| decided(&report(&[1.0; 12])) > 0).count(), 300);
+    println!(
+        "twelve rows by 25 blocks: {all:.1} % decided; one of twelve: {lone:.1} %; none of twelve called in {wrong:.1} %"
+    );
+    assert!(all >= 80.0 && lone >= 80.0, "{all} {lone}");
+    assert!(wrong <= 5.0, "{wrong}");
+}
+
+/// A few servers used in turn, each with luck of its own: the odds know of them.
+#[test]
+fn luck_is_no_evidence_at_any_time() {
+    for (i, luck) in [0.0, 0.03, 0.06].into_iter().enumerate() {
+        let mut random = Random::seed_from_u64(96_300 + i as u64);
+        let number = 600;
+        let mut called = 0;
+        for _ in 0..number {
+            let of: [f64; 4] = std::array::from_fn(|_| {
+                let one: f64 = StandardNormal.sample(&mut random);
+                luck * one
+            });
+            let mut values = blocks(0.03, Tail::Normal, 1.0, &mut random);
+            let starts: Vec<Option<u32>> = (0..MOST as u32).map(|block| Some(block % 4)).collect();
+            for (block, value) in values.iter_mut().enumerate() {
+                *value += of[block % 4];
+            }
+            called += u32::from(log_evidence(&values, &starts, MARGIN.ln_1p()) >= 20.0_f64.ln());
+        }
+        let called = 100.0 * f64::from(called) / f64::from(number);
+        println!("four servers in turn, luck {:.0} %: called at any time {called:.1} %", 100.0 * luck);
+        assert!(called <= 5.0, "{luck}: {called}");
+    }
+}
