@@ -6,6 +6,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use samehost_model::scan::{Hidden, NetworkNamespace, Process, ReadBy, Scan, Socket};
 
+use samehost_system::interrupt;
+
 use crate::diag::Diag;
 use crate::error::ScanError;
 use crate::proc::descriptors::{Descriptors, pids, walk};
@@ -30,19 +32,23 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     let mut spaces = vec![NetworkNamespace {
         inode: own,
         own: true,
+        foreign: false,
         name: None,
         pid: None,
         read_by,
         somaxconn: namespaces::somaxconn(),
     }];
     for door in namespaces::others(own, &descriptors.namespaces) {
+        stop_here()?;
         let (space, more) = door.read();
         spaces.push(space);
         sockets.extend(more);
     }
+    stop_here()?;
     let hidden = hold(&mut sockets, &descriptors, &spaces);
-    let connections = join::join(&mut sockets);
+    let connections = join::join(&mut sockets, &spaces);
     let processes = processes(&sockets);
+    stop_here()?;
     let mut scan = Scan {
         samehost_version: version.to_owned(),
         as_root: rustix::process::geteuid().is_root(),
@@ -56,6 +62,11 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     };
     service::find(&mut scan);
     Ok(scan)
+}
+
+/// A look that was stopped half-way says nothing: what it did not see would be missing from it.
+fn stop_here() -> Result<(), ScanError> {
+    if interrupt::is_requested() { Err(ScanError::Interrupted) } else { Ok(()) }
 }
 
 fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
@@ -90,7 +101,8 @@ fn processes(sockets: &[Socket]) -> Vec<Process> {
     holders.sort_unstable();
     holders.dedup();
     let users = Names::read("/etc/passwd");
-    holders.into_iter().filter_map(|pid| process(pid, &users)).collect()
+    let going_on = holders.into_iter().take_while(|_| !interrupt::is_requested());
+    going_on.filter_map(|pid| process(pid, &users)).collect()
 }
 
 impl From<Errno> for ScanError {

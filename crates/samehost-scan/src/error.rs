@@ -14,4 +14,7 @@ pub enum ScanError {
         "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
     )]
     Kernel(#[source] Errno),
+    /// A person, or the system, wanted it to stop.
+    #[error("stopped before everything was looked at")]
+    Interrupted,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, RecognisedBy, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect};
 
 use crate::known::{Known, known_service};
@@ -46,7 +47,7 @@ pub fn greet(scan: &mut Scan) {
             Some((at, service.listeners.iter().find_map(|socket| door(scan.sockets.get(*socket)?))?))
         })
         .collect();
-    for some in strangers.chunks(AT_ONCE) {
+    for some in strangers.chunks(AT_ONCE).take_while(|_| !interrupt::is_requested()) {
         let known: Vec<(usize, Option<&'static Known>)> = std::thread::scope(|scope| {
             let asking: Vec<_> =
                 some.iter().map(|(at, endpoint)| (*at, scope.spawn(|| ask(endpoint)))).collect();

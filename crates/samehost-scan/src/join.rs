@@ -1,37 +1,62 @@
 //! Joins the two ends of every connection: TCP by its pair of addresses, Unix sockets by the peer's inode. Pure.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use samehost_model::scan::{Address, Connection, Socket, SocketKind, SocketState};
+use samehost_model::scan::{Address, Connection, NetworkNamespace, Socket, SocketKind, SocketState};
 
 /// The listening TCP sockets, to ask which end of a connection was accepted.
-pub(crate) struct Listeners(HashMap<(u64, SocketAddr), usize>);
+#[derive(Default)]
+pub(crate) struct Listeners {
+    /// By namespace and address.
+    exact: HashMap<(u64, SocketAddr), Vec<usize>>,
+    /// Those of every address of IPv6 that take IPv4 as well, by namespace and port.
+    dual: HashMap<(u64, u16), Vec<usize>>,
+}
 
 impl Listeners {
     pub(crate) fn of(sockets: &[Socket]) -> Self {
-        let listening = sockets
-            .iter()
-            .enumerate()
-            .filter(|(_, socket)| socket.kind.is_tcp() && socket.state == SocketState::Listen);
-        Listeners(
-            listening
-                .filter_map(|(at, socket)| Some(((socket.network_namespace, socket.local.inet()?), at)))
-                .collect(),
-        )
+        let mut listeners = Listeners::default();
+        for (at, socket) in sockets.iter().enumerate() {
+            if !socket.kind.is_tcp() || socket.state != SocketState::Listen {
+                continue;
+            }
+            let Some(address) = socket.local.inet() else { continue };
+            let namespace = socket.network_namespace;
+            listeners.exact.entry((namespace, address)).or_default().push(at);
+            if address.is_ipv6() && address.ip().is_unspecified() && socket.v6only != Some(true) {
+                listeners.dual.entry((namespace, address.port())).or_default().push(at);
+            }
+        }
+        listeners
     }
 
-    /// The listener that accepts connections to an address: of that address, else of every address.
+    /// The listener that accepts connections to an address.
     pub(crate) fn accepts(&self, namespace: u64, address: SocketAddr) -> Option<usize> {
-        let every = |ip: &str| ip.parse().ok().map(|ip| SocketAddr::new(ip, address.port()));
-        let candidates = [Some(address), every("0.0.0.0").filter(|_| address.is_ipv4()), every("::")];
-        candidates.into_iter().flatten().find_map(|candidate| self.0.get(&(namespace, candidate)).copied())
+        self.all(namespace, address).first().copied()
+    }
+
+    /// The listeners that the kernel hands connections to an address to: those of that very address, else of every
+    /// address of its family, else, for IPv4, those of IPv6 that take it as well. Several only where one user shares a
+    /// port among them (`SO_REUSEPORT`).
+    pub(crate) fn all(&self, namespace: u64, address: SocketAddr) -> &[usize] {
+        let every = match address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let of = |address: SocketAddr| self.exact.get(&(namespace, address));
+        of(address)
+            .or_else(|| of(SocketAddr::new(every, address.port())))
+            .or_else(|| self.dual.get(&(namespace, address.port())).filter(|_| address.is_ipv4()))
+            .map_or(&[], Vec::as_slice)
     }
 }
 
 /// Joins what can be joined, and writes to each Unix socket the address of its peer.
-pub(crate) fn join(sockets: &mut [Socket]) -> Vec<Connection> {
-    let mut connections = join_tcp(sockets);
+pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> Vec<Connection> {
+    let foreign: Vec<u64> =
+        namespaces.iter().filter(|space| space.foreign).map(|space| space.inode).collect();
+    let mut connections = join_tcp(sockets, &foreign);
     connections.extend(join_unix(sockets));
     for connection in &connections {
         if connection.kind.is_unix() {
@@ -45,12 +70,13 @@ pub(crate) fn join(sockets: &mut [Socket]) -> Vec<Connection> {
     connections
 }
 
-/// Addresses that mean the same socket in every namespace, and loopback ones that do not.
-fn place(namespace: u64, local: SocketAddr) -> u64 {
-    if local.ip().is_loopback() { namespace } else { 0 }
+/// Addresses mean the same socket in every namespace, but for loopback ones; and in one that an ordinary user made they
+/// mean what he likes: he could build both ends of anybody's connection.
+fn place(namespace: u64, local: SocketAddr, foreign: &[u64]) -> u64 {
+    if local.ip().is_loopback() || foreign.contains(&namespace) { namespace } else { 0 }
 }
 
-fn join_tcp(sockets: &[Socket]) -> Vec<Connection> {
+fn join_tcp(sockets: &[Socket], foreign: &[u64]) -> Vec<Connection> {
     let listeners = Listeners::of(sockets);
     let connected = || {
         sockets.iter().enumerate().filter_map(|(at, socket)| {
@@ -65,7 +91,7 @@ fn join_tcp(sockets: &[Socket]) -> Vec<Connection> {
     let mut waiting: HashMap<(u64, SocketAddr, SocketAddr), usize> = HashMap::new();
     let mut joined = Vec::new();
     for (at, namespace, local, peer) in connected() {
-        let place = place(namespace, local);
+        let place = place(namespace, local, foreign);
         let Some(other) = waiting.remove(&(place, peer, local)) else {
             waiting.insert((place, local, peer), at);
             continue;
@@ -129,6 +155,7 @@ mod tests {
             queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
             uid: None,
             kernel_tls: false,
+            v6only: None,
             pids: vec![],
         }
     }
@@ -144,7 +171,7 @@ mod tests {
     }
 
     fn ends(sockets: &mut [Socket]) -> Vec<(u64, u64)> {
-        let joined = join(sockets);
+        let joined = join(sockets, &[]);
         joined.iter().map(|one| (sockets[one.client].inode, sockets[one.server].inode)).collect()
     }
 
@@ -175,6 +202,50 @@ mod tests {
             },
         ];
         assert_eq!(ends(&mut sockets), [(5, 4)]);
+    }
+
+    #[test]
+    fn addresses_in_a_users_own_namespace_are_his_word() {
+        let inside = |socket| Socket { network_namespace: 2, ..socket };
+        let mut sockets = [
+            tcp(1, SocketState::Established, "10.0.0.1:3306", "10.0.0.1:40000"),
+            inside(tcp(2, SocketState::Established, "10.0.0.1:40000", "10.0.0.1:3306")),
+            inside(tcp(3, SocketState::Established, "10.0.0.1:3306", "10.0.0.1:40000")),
+            tcp(4, SocketState::Established, "10.0.0.1:40000", "10.0.0.1:3306"),
+        ];
+        let space = NetworkNamespace {
+            inode: 2,
+            own: false,
+            foreign: true,
+            name: None,
+            pid: None,
+            read_by: samehost_model::scan::ReadBy::SockDiag,
+            somaxconn: None,
+        };
+        let joined = join(&mut sockets, &[space]);
+        let ends: Vec<_> = joined.iter().map(|one| (one.client, one.server)).collect();
+        assert_eq!(ends, [(1, 2), (3, 0)], "each namespace's own ends");
+    }
+
+    #[test]
+    fn a_listener_is_chosen_as_the_kernel_does() {
+        let listen =
+            |local: &str, v6only| Socket { v6only, ..tcp(1, SocketState::Listen, local, "0.0.0.0:0") };
+        let only6 = listen("[::]:3306", Some(true));
+        let dual = listen("[::]:3306", Some(false));
+        let (exact, every) = (listen("127.0.0.1:3306", None), listen("0.0.0.0:3306", None));
+        let chosen = |sockets: &[&Socket], address: &str| {
+            let sockets: Vec<Socket> = sockets.iter().map(|socket| (*socket).clone()).collect();
+            Listeners::of(&sockets).all(1, address.parse().unwrap()).to_vec()
+        };
+        assert_eq!(chosen(&[&only6, &exact], "127.0.0.1:3306"), [1]);
+        assert_eq!(chosen(&[&only6], "127.0.0.1:3306"), [0; 0], "IPv4 does not reach it");
+        assert_eq!(chosen(&[&dual, &every], "127.0.0.1:3306"), [1]);
+        assert_eq!(chosen(&[&dual], "127.0.0.1:3306"), [0]);
+        assert_eq!(chosen(&[&every, &exact], "127.0.0.1:3306"), [1]);
+        assert_eq!(chosen(&[&every, &exact], "127.0.0.2:3306"), [0]);
+        assert_eq!(chosen(&[&every, &only6], "[::1]:3306"), [1]);
+        assert_eq!(chosen(&[&exact, &exact], "127.0.0.1:3306"), [0, 1], "a port that is shared");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) fn find(scan: &mut Scan) {
 
 fn owner(scan: &Scan, at: usize) -> Owner {
     let socket = &scan.sockets[at];
-    match main_process(scan, &socket.pids) {
+    match main_process(scan, &socket.pids, socket.uid) {
         Some(pid) => Owner::Process(pid),
         None => {
             let kind = recognised(None, &[socket]).map(|known| known.kind);
@@ -43,11 +43,18 @@ fn owner(scan: &Scan, at: usize) -> Owner {
     }
 }
 
-/// Of the processes that hold a socket, the one that the others descend from. The init system, which holds sockets for
-/// services that it starts on demand, answers only where it is alone.
-fn main_process(scan: &Scan, pids: &[u32]) -> Option<u32> {
-    let others: Vec<u32> = pids.iter().copied().filter(|pid| *pid != 1).collect();
-    let candidates = if others.is_empty() { pids } else { &others };
+/// Of the processes that hold a socket, the one that the others descend from; of several, one of the user who made the
+/// socket, for a worker's child that it lost keeps the socket as well. The init system, which holds sockets for services
+/// that it starts on demand, answers only where it is alone.
+fn main_process(scan: &Scan, pids: &[u32], maker: Option<u32>) -> Option<u32> {
+    let mut candidates: Vec<u32> = pids.iter().copied().filter(|pid| *pid != 1).collect();
+    if candidates.is_empty() {
+        candidates = pids.to_vec();
+    }
+    let is_makers = |pid: &u32| maker.is_some() && scan.process(*pid).map(|process| process.uid) == maker;
+    if candidates.iter().any(is_makers) {
+        candidates.retain(is_makers);
+    }
     let has_parent_here =
         |pid: &u32| scan.process(*pid).is_some_and(|process| candidates.contains(&process.parent));
     candidates.iter().copied().find(|pid| !has_parent_here(pid)).or(candidates.first().copied())

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::proc::status;
+use crate::open::proc_file;
+use crate::proc::{cgroup, status};
 
 /// The file that a process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +126,30 @@ impl Namespaces {
     }
 }
 
+/// Whether the namespaces of a process were made by root: its user namespace is ours; or it maps the root of ours, which
+/// only root can give (systemd's `PrivateUsers=`); or it runs in a container of the system. An ordinary user can make a
+/// user namespace, and is root over all other namespaces that are made in there: what is seen through them is his word.
+#[must_use]
+pub fn is_of_the_system(pid: u32) -> bool {
+    let user = |pid: &str| fs::metadata(format!("/proc/{pid}/ns/user")).ok().map(|found| found.ino());
+    let theirs = user(&pid.to_string());
+    if theirs.is_none() || theirs == user("self") {
+        return theirs.is_some();
+    }
+    let read = |name: &str| proc_file(&format!("/proc/{pid}/{name}"), 64 << 10).unwrap_or_default();
+    maps_root(&read("uid_map")) || cgroup::parse(&read("cgroup")).1.is_some_and(|found| !found.foreign)
+}
+
+/// Whether a map of users, seen from our user namespace, has our root in it.
+fn maps_root(map: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(map);
+    // First number inside, first number outside, how many.
+    text.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        matches!(numbers[..], [_, 0, count] if count > 0)
+    })
+}
+
 /// When a process started, in clock ticks since boot (proc(5), field 22 of stat); none when it is gone.
 #[must_use]
 pub fn start_time(pid: u32) -> Option<u64> {
@@ -153,6 +178,21 @@ mod tests {
         assert_eq!(own.executable.unwrap().path, std::env::current_exe().unwrap());
         assert!(Identity::of(u32::MAX).is_none());
         assert!(!Identity { start: 1, ..Identity::of(std::process::id()).unwrap() }.is_still_there());
+    }
+
+    #[test]
+    fn a_map_with_our_root_in_it_is_roots_work() {
+        for private_users in
+            ["         0          0          1\n        33         33          1\n", "0 0 4294967295\n"]
+        {
+            assert!(maps_root(private_users.as_bytes()), "{private_users}");
+        }
+        for ordinary in
+            ["         0      54321          1\n", "0 1000 1\n1 100000 65536\n", "", "0 0 0\n", "x\n"]
+        {
+            assert!(!maps_root(ordinary.as_bytes()), "{ordinary}");
+        }
+        assert!(is_of_the_system(std::process::id()) && !is_of_the_system(u32::MAX));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! write a file; and the safe ways to open files that others may have chosen and to run programs on them. It knows no
 //! service and no protocol, changes no file and prints nothing.
 
+pub mod accounts;
 pub mod as_user;
 pub mod command;
 pub mod diag;
+pub mod hosts;
 pub mod identity;
 pub mod interrupt;
 #[cfg(test)]

@@ -12,10 +12,14 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use samehost_model::scan::{NetworkNamespace, ReadBy, Socket};
 
 use crate::diag::Diag;
+use crate::identity::is_of_the_system;
 use crate::proc::net_table;
 
 /// Where namespaces that need no process are bound by name.
 const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
+
+/// Processes of a namespace that are asked who made it.
+const MOST_ASKED: usize = 32;
 
 /// Where a namespace can be entered.
 #[derive(Clone, Debug)]
@@ -24,6 +28,8 @@ pub struct Door {
     pub inode: u64,
     name: Option<String>,
     pid: Option<u32>,
+    /// Whether nobody but an ordinary user lives in it, who then made it himself.
+    foreign: bool,
     path: PathBuf,
 }
 
@@ -48,8 +54,13 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
             inode: *inode,
             name: None,
             pid: Some(*pid),
+            foreign: true,
             path: PathBuf::from(format!("/proc/{pid}/ns/net")),
         });
+    }
+    for door in doors.values_mut().filter(|door| door.inode != own) {
+        let inside = by_process.iter().filter(|(inode, _)| *inode == door.inode).take(MOST_ASKED);
+        door.foreign = !inside.map(|(_, pid)| *pid).any(is_of_the_system);
     }
     for entry in NAMED.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
         let Ok(metadata) = fs::metadata(entry.path()) else { continue };
@@ -58,10 +69,13 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
         if !is_namespace(&metadata) {
             continue;
         }
-        doors.entry(metadata.ino()).and_modify(|door| door.name.clone_from(&name)).or_insert(Door {
+        // Only root binds them there.
+        let bound = |door: &mut Door| (door.name, door.foreign) = (name.clone(), false);
+        doors.entry(metadata.ino()).and_modify(bound).or_insert(Door {
             inode: metadata.ino(),
-            name,
+            name: name.clone(),
             pid: None,
+            foreign: false,
             path: entry.path(),
         });
     }
@@ -136,6 +150,7 @@ impl Door {
         let namespace = NetworkNamespace {
             inode: self.inode,
             own: false,
+            foreign: self.foreign,
             name: self.name.clone(),
             pid: self.pid,
             read_by,

@@ -100,7 +100,11 @@ fn reopen(found: &OwnedFd) -> io::Result<File> {
     Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
 }
 
-fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+/// The bytes of an open file of at most `limit` bytes.
+///
+/// # Errors
+/// The kernel's; `FileTooLarge` when it is longer, whatever length it claims.
+pub fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let too_long = || {
         io::Error::new(
             io::ErrorKind::FileTooLarge,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The kernel gives up after as many symbolic links (`MAXSYMLINKS`).
@@ -29,54 +29,127 @@ pub struct ForeignWriter {
 /// # Errors
 /// The kernel's, when a component is not there or cannot be seen.
 pub fn foreign_writer(path: &Path, trusted: &[u32]) -> io::Result<Option<ForeignWriter>> {
-    let mut at = PathBuf::from("/");
-    let mut above = fs::symlink_metadata(&at)?;
-    if let Some(found) = writer(&at, &above, trusted) {
-        return Ok(Some(found));
+    View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }.foreign_writer(path)
+}
+
+/// The root directory of a process as it can be looked into from here: `/` where it is ours, or may not be seen.
+#[must_use]
+pub fn root_of(pid: Option<u32>) -> PathBuf {
+    let own = fs::metadata("/").map(|found| (found.dev(), found.ino())).ok();
+    let theirs = pid.map(|pid| PathBuf::from(format!("/proc/{pid}/root/")));
+    let is_another = |root: &PathBuf| {
+        let is_there = fs::metadata(root).map(|found| (found.dev(), found.ino())).ok();
+        let mounts = |root: &Path| fs::metadata(root.with_file_name("ns/mnt")).map(|found| found.ino()).ok();
+        is_there.is_some() && (is_there != own || mounts(root) != mounts(Path::new("/proc/self/root")))
+    };
+    theirs.filter(is_another).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// A root directory, and who may write below it.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The root directory.
+    pub root: PathBuf,
+    /// Users that may, beside root.
+    pub users: Vec<u32>,
+    /// Groups that may, beside root's.
+    pub groups: Vec<u32>,
+}
+
+impl View {
+    /// The first who may change what a path leads to, and is none of those; as [`foreign_writer`].
+    ///
+    /// # Errors
+    /// The kernel's, when a component is not there or cannot be seen.
+    pub fn foreign_writer(&self, path: &Path) -> io::Result<Option<ForeignWriter>> {
+        let mut at = PathBuf::from("/");
+        let mut above = self.look(&at)?;
+        if let Some(found) = self.writer(&at, &above) {
+            return Ok(Some(found));
+        }
+        let mut rest = components(&std::path::absolute(path)?);
+        let mut links = 0;
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                at.pop();
+                above = self.look(&at)?;
+                continue;
+            }
+            let next = at.join(&name);
+            let metadata = self.look(&next)?;
+            let is_sticky = above.mode() & 0o1000 != 0 && is_open(&above);
+            if is_sticky && let Some(found) = self.owner(&next, &metadata) {
+                return Ok(Some(found));
+            }
+            if metadata.file_type().is_symlink() {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()));
+                }
+                if let Some(found) = self.owner(&next, &metadata) {
+                    return Ok(Some(found));
+                }
+                let target = fs::read_link(self.inside(&next))?;
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                    above = self.look(&at)?;
+                }
+                for name in components(&target).into_iter().rev() {
+                    rest.push_front(name);
+                }
+                continue;
+            }
+            // What is in an open sticky directory may be added to, but not replaced: judged at the next component.
+            let is_passed = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && !rest.is_empty();
+            // Writing to a socket is connecting to it.
+            let is_owners = is_passed || metadata.file_type().is_socket();
+            let found = if is_owners { self.owner(&next, &metadata) } else { self.writer(&next, &metadata) };
+            if found.is_some() {
+                return Ok(found);
+            }
+            at = next;
+            above = metadata;
+        }
+        Ok(None)
     }
-    let mut rest = components(&std::path::absolute(path)?);
-    let mut links = 0;
-    while let Some(name) = rest.pop_front() {
-        if name == ".." {
-            at.pop();
-            above = fs::symlink_metadata(&at)?;
-            continue;
-        }
-        let next = at.join(&name);
-        let metadata = fs::symlink_metadata(&next)?;
-        let is_sticky = above.mode() & 0o1000 != 0 && is_open(&above);
-        if is_sticky && !is_trusted(metadata.uid(), trusted) {
-            return Ok(Some(ForeignWriter { path: next, by: format!("user {}", metadata.uid()) }));
-        }
-        if metadata.file_type().is_symlink() {
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()));
-            }
-            if !is_trusted(metadata.uid(), trusted) {
-                return Ok(Some(ForeignWriter { path: next, by: format!("user {}", metadata.uid()) }));
-            }
-            let target = fs::read_link(&next)?;
-            if target.is_absolute() {
-                at = PathBuf::from("/");
-                above = fs::symlink_metadata(&at)?;
-            }
-            for name in components(&target).into_iter().rev() {
-                rest.push_front(name);
-            }
-            continue;
-        }
-        // What is in an open sticky directory may be added to, but not replaced: judged at the next component.
-        let is_passed = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && !rest.is_empty();
-        let found =
-            if is_passed { owner(&next, &metadata, trusted) } else { writer(&next, &metadata, trusted) };
-        if found.is_some() {
-            return Ok(found);
-        }
-        at = next;
-        above = metadata;
+
+    /// Whether anyone may put a file into a directory, be it a sticky one.
+    #[must_use]
+    pub fn is_open_to_all(&self, directory: &Path) -> bool {
+        fs::metadata(self.inside(directory)).is_ok_and(|found| found.mode() & 0o002 != 0)
     }
-    Ok(None)
+
+    /// Every component before it was no link, so that nothing leads out of the root.
+    fn look(&self, path: &Path) -> io::Result<Metadata> {
+        fs::symlink_metadata(self.inside(path))
+    }
+
+    fn inside(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn is_trusted(&self, uid: u32) -> bool {
+        uid == 0 || self.users.contains(&uid)
+    }
+
+    fn owner(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
+        let uid = metadata.uid();
+        (!self.is_trusted(uid)).then(|| ForeignWriter { path: path.to_owned(), by: format!("user {uid}") })
+    }
+
+    /// Who may write a file or a directory itself.
+    fn writer(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
+        let by = |by: String| Some(ForeignWriter { path: path.to_owned(), by });
+        if let Some(found) = self.owner(path, metadata) {
+            return Some(found);
+        }
+        let is_groups = metadata.gid() == 0 || self.groups.contains(&metadata.gid());
+        match metadata.mode() {
+            mode if mode & 0o002 != 0 => by("everyone".into()),
+            mode if mode & 0o020 != 0 && !is_groups => by(format!("group {}", metadata.gid())),
+            _ => None,
+        }
+    }
 }
 
 fn components(path: &Path) -> VecDeque<OsString> {
@@ -89,30 +162,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-fn is_trusted(uid: u32, trusted: &[u32]) -> bool {
-    uid == 0 || trusted.contains(&uid)
-}
-
 fn is_open(metadata: &Metadata) -> bool {
     metadata.mode() & 0o002 != 0 || (metadata.mode() & 0o020 != 0 && metadata.gid() != 0)
-}
-
-fn owner(path: &Path, metadata: &Metadata, trusted: &[u32]) -> Option<ForeignWriter> {
-    let uid = metadata.uid();
-    (!is_trusted(uid, trusted)).then(|| ForeignWriter { path: path.to_owned(), by: format!("user {uid}") })
-}
-
-/// Who may write a file or a directory itself.
-fn writer(path: &Path, metadata: &Metadata, trusted: &[u32]) -> Option<ForeignWriter> {
-    let by = |by: String| Some(ForeignWriter { path: path.to_owned(), by });
-    if let Some(found) = owner(path, metadata, trusted) {
-        return Some(found);
-    }
-    match metadata.mode() {
-        mode if mode & 0o002 != 0 => by("everyone".into()),
-        mode if mode & 0o020 != 0 && metadata.gid() != 0 => by(format!("group {}", metadata.gid())),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -129,6 +180,30 @@ mod tests {
     fn roots_own_files_are_roots() {
         assert_eq!(foreign_writer(Path::new("/etc/passwd"), &[]).unwrap(), None);
         assert!(foreign_writer(Path::new("/no/such/file"), &[]).is_err());
+    }
+
+    #[test]
+    fn a_servers_own_group_may_write_and_a_socket_is_connected_to() {
+        assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
+        let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        mode(directory.path(), 0o755);
+        let folder = directory.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        chown(&folder, Some(33), Some(33)).unwrap();
+        mode(&folder, 0o2775);
+        let socket = folder.join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        mode(&socket, 0o777);
+        let view = |groups: Vec<u32>| View { root: "/".into(), users: vec![33], groups };
+        assert_eq!(view(vec![33]).foreign_writer(&socket).unwrap(), None);
+        assert_eq!(view(vec![]).foreign_writer(&socket).unwrap().unwrap().by, "group 33");
+        // The same below another root.
+        let inside = View { root: directory.path().to_owned(), ..view(vec![33]) };
+        assert_eq!(inside.foreign_writer(Path::new("/run/s")).unwrap(), None);
+        assert!(!inside.is_open_to_all(Path::new("/run")));
+        chown(&socket, Some(34), None).unwrap();
+        assert_eq!(inside.foreign_writer(Path::new("/run/s")).unwrap().unwrap().path, Path::new("/run/s"));
+        assert_eq!(root_of(Some(std::process::id())), Path::new("/"));
     }
 
     #[test]

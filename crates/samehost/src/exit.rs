@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use samehost_bench::{BenchError, Fault};
+use samehost_scan::ScanError;
 
 use crate::output;
 
@@ -60,6 +61,9 @@ fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.downcast_ref::<WrongUse>().is_some() {
             return INPUT;
+        }
+        if matches!(cause.downcast_ref::<ScanError>(), Some(ScanError::Interrupted)) {
+            return INTERRUPTED;
         }
         if let Some(error) = cause.downcast_ref::<BenchError>() {
             return match error.fault() {

@@ -45,6 +45,9 @@ pub struct NetworkNamespace {
     pub name: Option<String>,
     /// A process that lives in it.
     pub pid: Option<u32>,
+    /// Whether an ordinary user made it, who can give its sockets any address.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
     /// How its sockets were read.
     pub read_by: ReadBy,
     /// The most connections that may wait at a listener (`net.core.somaxconn`), of the own namespace.

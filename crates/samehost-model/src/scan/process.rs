@@ -38,4 +38,7 @@ pub struct Container {
     pub runtime: String,
     /// Its identifier or name, as the control group has it.
     pub id: String,
+    /// Whether an ordinary user made it, who can call it what he likes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
 }

@@ -272,6 +272,9 @@ pub struct Socket {
     /// The kernel encrypts it (kTLS).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kernel_tls: bool,
+    /// Of a listener on an IPv6 socket: whether it takes IPv6 only. None of others, and where the kernel was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v6only: Option<bool>,
     /// The processes that hold it, as far as they may be seen, in ascending order.
     pub pids: Vec<u32>,
 }

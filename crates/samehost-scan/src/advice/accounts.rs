@@ -1,12 +1,17 @@
 //! FIELD 6: who the client is changes with the transport: `u@127.0.0.1` against `u@localhost`, `host … scram` against
 //! `local … peer`. Reads pg_hba.conf where it may; passwords are never tried.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Process, Weight};
+use samehost_system::open;
 
 use super::pair::Pair;
 use super::{Finding, show};
+
+/// The longest list of rules that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     match pair.known?.kind {
@@ -25,7 +30,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     let (client, server) = (pair.client()?, pair.server()?);
     let path = rules_path(server)?;
-    let text = std::fs::read_to_string(format!("/proc/{}/root{}", server.pid, path.display())).ok()?;
+    let text = rules_text(server, &path)?;
     let local = rules(&text).find(|rule| rule.kind == "local")?;
     if local.method != "peer" && local.method != "ident" {
         return None;
@@ -41,6 +46,18 @@ fn postgres(pair: &Pair<'_>) -> Option<Finding> {
         ),
         "Add a line above it for the application: local DATABASE ROLE scram-sha-256; then reload".to_owned(),
     ))
+}
+
+/// The rules. The command line that names them is the process' own word: only what root or its user wrote is read, as the
+/// process sees it, and only a file.
+fn rules_text(server: &Process, path: &Path) -> Option<String> {
+    let file = open::regular_in_root(server.pid, path).ok()?;
+    let owner = file.metadata().ok()?.uid();
+    if owner != 0 && owner != server.uid {
+        return None;
+    }
+    let bytes = open::bytes(&file, LONGEST).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Where the server of this command line has its access rules: beside the file that it was told, else in its data folder.

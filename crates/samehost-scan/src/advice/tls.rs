@@ -1,13 +1,14 @@
 //! FIELD 11: TLS is dropped by the switch, or was what cost the time. Sure only where the kernel encrypts; else told
 //! from the libraries that both ends have loaded.
 
-use std::fs;
-
 use samehost_model::scan::Weight;
+use samehost_system::open::proc_file;
 
 use super::Finding;
 use super::pair::Pair;
 
+/// A process can map as much as it likes; servers have some ten thousand bytes of maps.
+const LONGEST: u64 = 4 << 20;
 /// Libraries that speak TLS.
 const LIBRARIES: &[&str] = &["libssl", "libgnutls", "libmbedtls", "libnss3", "libwolfssl"];
 
@@ -33,7 +34,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 
 /// The TLS library that a process has mapped.
 fn library(pid: u32) -> Option<String> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let maps = proc_file(&format!("/proc/{pid}/maps"), LONGEST).ok()?;
     let text = String::from_utf8_lossy(&maps);
     text.lines().filter_map(|line| line.rsplit('/').next()).find_map(|name| {
         let is_tls = LIBRARIES.iter().any(|library| name.starts_with(library));

@@ -15,10 +15,13 @@ const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 const FIXED: usize = 72;
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_SKV6ONLY: u16 = 11;
 const INET_DIAG_ULP_INFO: u16 = 19;
 const INET_ULP_INFO_NAME: u16 = 1;
 /// Every state but TIME_WAIT, whose sockets belong to nobody any more.
 const STATES: u32 = !(1 << 6);
+/// Connected, nothing else.
+const CONNECTED: u32 = 1 << 1;
 /// Connected, or closing with data still on its way, or kept in TIME_WAIT.
 const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
@@ -27,6 +30,8 @@ const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 pub enum Wanted {
     /// Addresses, queues and inodes.
     Sockets,
+    /// The same of connected sockets only.
+    Connected,
     /// Also what was sent and received, of connected sockets; and the sockets in TIME_WAIT.
     Traffic,
 }
@@ -45,6 +50,7 @@ pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
     };
     let (extensions, states) = match wanted {
         Wanted::Sockets => (0, STATES),
+        Wanted::Connected => (0, CONNECTED),
         Wanted::Traffic => (1 << (INET_DIAG_INFO - 1), STATES_WITH_TRAFFIC),
     };
     let mut request = vec![family, protocol, extensions, 0];
@@ -103,6 +109,9 @@ pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket>
                 attributes(nested).any(|(kind, name)| kind == INET_ULP_INFO_NAME && name.starts_with(b"tls"))
             },
         ),
+        v6only: attributes(&payload[FIXED..])
+            .find(|(kind, _)| *kind == INET_DIAG_SKV6ONLY)
+            .and_then(|(_, value)| value.first().map(|only| *only != 0)),
         pids: Vec::new(),
     })
 }
@@ -188,6 +197,20 @@ mod tests {
         assert_eq!((&request[12..16], &request[28..32]), (&[127, 0, 0, 1][..], &[127, 0, 0, 1][..]));
         assert_eq!(request[48..], [0xff; 8]);
         assert!(exact("127.0.0.1:1".parse().unwrap(), "[::1]:1".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_listener_may_take_ipv6_only() {
+        let v6only = |only: u8| {
+            let mut bytes = captured();
+            bytes[0] = AF_INET6;
+            bytes.extend(5u16.to_ne_bytes());
+            bytes.extend(INET_DIAG_SKV6ONLY.to_ne_bytes());
+            bytes.extend([only, 0, 0, 0]);
+            parse(&bytes, SocketKind::Tcp6, 1).unwrap().v6only
+        };
+        assert_eq!((v6only(1), v6only(0)), (Some(true), Some(false)));
+        assert_eq!(parse(&captured(), SocketKind::Tcp, 1).unwrap().v6only, None);
     }
 
     #[test]

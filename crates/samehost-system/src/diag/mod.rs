@@ -1,6 +1,7 @@
 //! Asks the kernel for its sockets: sock_diag(7) over netlink, in the network namespace of the calling thread. The
 //! only file of this folder that talks to the kernel; the others read bytes.
 
+mod endings;
 mod frame;
 mod inet;
 mod unix;
@@ -10,10 +11,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
+pub use endings::Endings;
 use frame::{Message, messages, u32_at};
 pub use inet::Counters;
 pub use inet::KINDS;
@@ -26,11 +27,6 @@ const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_DUMP: u16 = 0x300;
 /// The kernel puts at most 32 KiB into one datagram of a dump.
 const DATAGRAM: usize = 64 * 1024;
-
-/// `1 << (SKNLGRP_INET_TCP_DESTROY - 1) | 1 << (SKNLGRP_INET6_TCP_DESTROY - 1)` (`linux/sock_diag.h`).
-const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
-/// Room for the endings that were not yet asked for: some 8,000.
-const ROOM: usize = 8 * 1024 * 1024;
 
 /// A connection to the kernel's socket listing.
 pub struct Diag {
@@ -72,6 +68,23 @@ impl Diag {
         }
         self.dump(&unix::request(), |payload| sockets.extend(unix::parse(payload, namespace)))?;
         Ok(sockets)
+    }
+
+    /// Every connected TCP socket of the namespace.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
+        let mut found = Vec::new();
+        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
+            let Some(request) = inet::request(kind, Wanted::Connected) else { continue };
+            let listed = self.dump(&request, |payload| found.extend(inet::parse(payload, kind, namespace)));
+            match listed {
+                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
+                other => other?,
+            }
+        }
+        Ok(found)
     }
 
     /// What every connected TCP socket of the namespace sent and received, and the sockets in TIME_WAIT.
@@ -157,46 +170,6 @@ impl Diag {
             for message in messages(self.receive()?) {
                 if let Some(end) = read(message, &mut each) {
                     return end;
-                }
-            }
-        }
-    }
-}
-
-/// Hears of every TCP socket of a network namespace as it ends, with what it sent and received. Needs CAP_NET_ADMIN, and
-/// Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
-pub struct Endings {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
-}
-
-impl Endings {
-    /// Begins to listen in the calling thread's network namespace.
-    pub fn open() -> Result<Self, Errno> {
-        let socket = netlink(TCP_ENDS)?;
-        // Less room only means that a busy machine's endings are missed sooner, which is noticed.
-        let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
-        Ok(Endings { socket, buffer: vec![0; DATAGRAM] })
-    }
-
-    /// Hands over those that ended since the last call.
-    ///
-    /// # Errors
-    /// `ENOBUFS` when some were missed; the next call goes on.
-    pub fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
-        loop {
-            let received =
-                rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT);
-            let (_, length) = match received {
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => return Ok(()),
-                other => other?,
-            };
-            for message in messages(self.buffer.get(..length).ok_or(Errno::MSGSIZE)?) {
-                if message.kind == SOCK_DIAG_BY_FAMILY
-                    && let Some(activity) = activity(message.payload, SocketKind::Tcp)
-                {
-                    each(activity);
                 }
             }
         }

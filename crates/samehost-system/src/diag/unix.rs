@@ -60,6 +60,7 @@ pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
         queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
         uid: None,
         kernel_tls: false,
+        v6only: None,
         pids: Vec::new(),
     };
     for (kind, value) in attributes(&payload[FIXED..]) {

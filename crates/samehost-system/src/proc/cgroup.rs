@@ -1,4 +1,6 @@
-//! `/proc/PID/cgroup`: the systemd unit and the container a process belongs to. Pure parser.
+//! `/proc/PID/cgroup`: the unit of the system manager and the container that a process belongs to. Nobody can put a
+//! process above the part of the tree that was given to him, so the beginning of the path is the system's word; what
+//! stands further down is the word of whoever was given that part: a user's own manager, a container. Pure parser.
 
 use samehost_model::scan::Container;
 
@@ -28,15 +30,24 @@ pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
         container = container.or_else(|| container_of(path));
         unit = unit.or_else(|| unit_of(path));
     }
-    (unit, container)
+    // What runs in a container is no unit of this system's, whatever its control group is called.
+    (unit.filter(|_| container.is_none()), container)
 }
 
+/// The unit of the system manager: what follows its slices, from the root of the tree on. Users' managers, and what they
+/// start, lie below `user.slice`; containers and virtual machines that are registered, below `machine.slice`.
 fn unit_of(path: &str) -> Option<String> {
-    let parts = path.split('/').rev();
-    parts
-        .map(unescaped)
-        .find(|part| part.ends_with(".service") && !part.starts_with("user@"))
-        .map(str::to_owned)
+    let mut parts = path.strip_prefix('/')?.split('/');
+    let mut first = parts.next()?;
+    if !first.ends_with(".slice") || ["user.slice", "machine.slice"].contains(&first) {
+        return None;
+    }
+    while first.ends_with(".slice") {
+        first = parts.next()?;
+    }
+    let unit = unescaped(first);
+    let is_users_manager = unit.starts_with("user@");
+    (unit.ends_with(".service") && !is_users_manager).then(|| unit.to_owned())
 }
 
 /// systemd puts `_` before a name that a file of the control group could have.
@@ -44,22 +55,26 @@ fn unescaped(part: &str) -> &str {
     part.strip_prefix('_').unwrap_or(part)
 }
 
+/// The container; one that an ordinary user made is his, and its name his word.
 fn container_of(path: &str) -> Option<Container> {
     let parts: Vec<&str> = path.split('/').collect();
+    let foreign = parts.get(1) == Some(&"user.slice");
+    let container =
+        |runtime: &str, id: &str| Some(Container { runtime: runtime.into(), id: id.into(), foreign });
     for (index, part) in parts.iter().enumerate().rev() {
         for (prefix, suffix, runtime) in SCOPES {
             if let Some(id) = part.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(suffix)) {
-                return Some(Container { runtime: (*runtime).to_owned(), id: id.to_owned() });
+                return container(runtime, id);
             }
         }
         let folder = index.checked_sub(1).and_then(|before| parts.get(before)).copied();
         if let Some((_, runtime)) = FOLDERS.iter().find(|(name, _)| Some(*name) == folder)
             && !part.is_empty()
         {
-            return Some(Container { runtime: (*runtime).to_owned(), id: (*part).to_owned() });
+            return container(runtime, part);
         }
         if path.contains("/kubepods") && is_identifier(part) {
-            return Some(Container { runtime: "kubernetes".to_owned(), id: (*part).to_owned() });
+            return container("kubernetes", part);
         }
     }
     None
@@ -81,12 +96,23 @@ mod tests {
 
     #[test]
     fn units_and_containers_of_real_hosts() {
-        assert_eq!(parse(b"0::/system.slice/mariadb.service\n").0.as_deref(), Some("mariadb.service"));
-        assert_eq!(
-            parse(b"0::/system.slice/system-postgresql.slice/postgresql@15-main.service\n").0.as_deref(),
-            Some("postgresql@15-main.service")
-        );
-        assert_eq!(parse(b"0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte.scope\n").0, None);
+        let unit = |text: &str| parse(text.as_bytes()).0;
+        for (text, name) in [
+            ("0::/system.slice/mariadb.service\n", "mariadb.service"),
+            (
+                "12:pids:/system.slice/nginx.service\n1:name=systemd:/system.slice/nginx.service\n0::/\n",
+                "nginx.service",
+            ),
+            (
+                "0::/system.slice/system-postgresql.slice/postgresql@15-main.service\n",
+                "postgresql@15-main.service",
+            ),
+            // A slice of the administrator's own, and a unit that has groups of its own below it.
+            ("0::/web.slice/web-shop.slice/php8.2-fpm.service\n", "php8.2-fpm.service"),
+            ("0::/system.slice/_cpu.service/worker\n", "cpu.service"),
+        ] {
+            assert_eq!(unit(text).as_deref(), Some(name), "{text}");
+        }
         let of = |runtime: &str, id: &str| Some((runtime.to_owned(), id.to_owned()));
         assert_eq!(container("0::/system.slice/docker-ab12.scope"), of("docker", "ab12"));
         assert_eq!(container("5:memory:/docker/ab12\n0::/\n"), of("docker", "ab12"));
@@ -95,6 +121,31 @@ mod tests {
         let id = "0123456789abcdef".repeat(4);
         assert_eq!(container(&format!("0::/kubepods/besteffort/pod1/{id}")), of("kubernetes", &id));
         assert_eq!(container("0::/system.slice/docker.service"), None);
+        let is_foreign = |text: &str| parse(text.as_bytes()).1.map(|container| container.foreign);
+        let users = "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-77.scope/container";
+        assert_eq!((container(users), is_foreign(users)), (of("podman", "77"), Some(true)));
+        assert_eq!(is_foreign("0::/system.slice/docker-ab12.scope"), Some(false));
+    }
+
+    #[test]
+    fn what_users_and_containers_call_a_group_is_no_unit_of_the_system() {
+        for text in [
+            "0::/lxc.payload.web/system.slice/nginx.service\n",
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/redis.service\n",
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte.scope\n",
+            "0::/user.slice/user-1000.slice/session-3.scope/systemd-poweroff.service\n",
+            "0::/machine.slice/systemd-nspawn@web.service/payload/system.slice/nginx.service\n",
+            "0::/system.slice/docker-ab12.scope/system.slice/nginx.service\n",
+            "0::/system.slice/user@1000.service/x.service\n",
+            "0::/nginx.service\n",
+            "0::/../../system.slice/nginx.service\n",
+            "0::/\n",
+        ] {
+            assert_eq!(parse(text.as_bytes()).0, None, "{text}");
+        }
+        // A group that bob's unit was given, and named after another: the unit is bob's all the same.
+        let delegated = b"0::/system.slice/bob.service/system.slice/mariadb.service\n";
+        assert_eq!(parse(delegated).0.as_deref(), Some("bob.service"));
     }
 
     proptest! {

@@ -10,6 +10,8 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
 
+use crate::interrupt;
+
 /// Processes that a thread takes at once.
 const SHARE: usize = 1;
 /// More threads only wait for the kernel's locks.
@@ -64,6 +66,9 @@ pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
         loop {
             let from = next.fetch_add(SHARE, Ordering::Relaxed);
             let Some(rest) = pids.get(from..).filter(|rest| !rest.is_empty()) else { break };
+            if interrupt::is_requested() {
+                break;
+            }
             for pid in rest.iter().take(SHARE) {
                 process(proc, *pid, &mut buffer, &mut found);
             }
@@ -115,6 +120,21 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
     inode_of(target.get(..length)?)
 }
 
+/// The sockets that a process holds, by inode; none where they may not be seen.
+pub fn sockets_of(pid: u32) -> Vec<u64> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = openat(rustix::fs::CWD, format!("/proc/{pid}/fd"), flags, Mode::empty()) else {
+        return Vec::new();
+    };
+    let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+    let mut entries = RawDir::new(directory.as_fd(), &mut buffer);
+    let mut found = Vec::new();
+    while let Some(Ok(entry)) = entries.next() {
+        found.extend(socket_inode(directory.as_fd(), entry.file_name()));
+    }
+    found
+}
+
 /// The inode in `socket:[4711]`.
 pub fn inode_of(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
@@ -149,6 +169,7 @@ mod tests {
         assert!(pids.contains(&me));
         let found = walk(proc.as_fd(), &pids);
         assert!(found.holders_of(inode).any(|pid| pid == me));
+        assert!(sockets_of(me).contains(&inode) && sockets_of(u32::MAX).is_empty());
         assert!(found.namespaces.iter().any(|(_, pid)| *pid == me));
     }
 }

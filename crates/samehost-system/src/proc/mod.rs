@@ -1,6 +1,6 @@
 //! What /proc says of processes. Reading is here and in `descriptors`; the other files parse bytes.
 
-mod cgroup;
+pub mod cgroup;
 mod command_line;
 pub mod cpu_time;
 pub mod descriptors;
@@ -14,13 +14,18 @@ use std::os::unix::fs::MetadataExt;
 
 use samehost_model::scan::{Process, text_of_bytes};
 
+use crate::open::proc_file;
 use users::Names;
+
+/// How much is read of what a process can make as long as it likes.
+const LONGEST: u64 = 64 << 10;
 
 /// Everything that can be seen of a process; none when it is gone.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
-    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let name = proc_file(&format!("/proc/{pid}/comm"), LONGEST).ok()?;
     let status = status::read(pid)?;
-    let (unit, container) = cgroup::parse(&fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default());
+    let text = |name: &str| proc_file(&format!("/proc/{pid}/{name}"), LONGEST).unwrap_or_default();
+    let (unit, container) = cgroup::parse(&text("cgroup"));
     let namespace = |kind: &str| fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok().map(|found| found.ino());
     Some(Process {
         pid,
@@ -31,7 +36,7 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
         executable: fs::read_link(format!("/proc/{pid}/exe"))
             .ok()
             .map(|path| text_of_bytes(path.as_os_str().as_bytes())),
-        command_line: command_line::parse(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()),
+        command_line: command_line::parse(&text("cmdline")),
         unit,
         container,
         network_namespace: namespace("net"),
@@ -42,7 +47,7 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
 /// The container that a process belongs to by its control group; none where it belongs to none, or is gone.
 #[must_use]
 pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
-    cgroup::parse(&crate::open::proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).1
+    cgroup::parse(&proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).1
 }
 
 /// Reads bytes with every parser of one process's files.

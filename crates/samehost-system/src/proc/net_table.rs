@@ -127,6 +127,7 @@ fn blank(kind: SocketKind, state: SocketState, inode: u64, namespace: u64) -> So
         queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
         uid: None,
         kernel_tls: false,
+        v6only: None,
         pids: Vec::new(),
     }
 }

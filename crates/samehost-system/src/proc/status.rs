@@ -22,7 +22,8 @@ const DAC_READ_SEARCH: u32 = 2;
 
 /// What a process may; none when it is gone.
 pub fn read(pid: u32) -> Option<Status> {
-    std::fs::read(format!("/proc/{pid}/status")).ok().map(|bytes| Status::parse(&bytes))
+    // 65,536 groups, the most there can be, are 700 KB.
+    crate::open::proc_file(&format!("/proc/{pid}/status"), 1 << 20).ok().map(|bytes| Status::parse(&bytes))
 }
 
 impl Status {

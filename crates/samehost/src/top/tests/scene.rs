@@ -72,6 +72,7 @@ fn socket(inode: u64, local: Address, pid: u32) -> Socket {
         queues: Queues::Bytes { received_bytes: 0, unsent_bytes: 0 },
         uid: Some(0),
         kernel_tls: false,
+        v6only: None,
         pids: vec![pid],
     }
 }
