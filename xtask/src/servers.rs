@@ -61,6 +61,8 @@ const NEEDED: &[Needed] = &[
 const LIBRARIES: &[&str] = &[
     // php-fpm8.2, say; measured by the fastcgi workload.
     "php-fpm",
+    // An Apache that runs PHP itself is the client of its database.
+    "libapache2-mod-php",
     // Databases behind nginx, which switch's editor reads.
     "libnginx-mod-stream",
     "php-mysql",

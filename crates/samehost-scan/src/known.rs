@@ -31,6 +31,9 @@ pub struct Known {
     pub path: &'static str,
     /// Whether it can listen on a Unix socket.
     pub unix: UnixSocket,
+    /// The accounts that packages make for it and for nothing else. A web server's account, which runs what sites bring
+    /// along, is nobody's.
+    pub accounts: &'static [&'static str],
 }
 
 use UnixSocket::{Never, Setting};
@@ -48,7 +51,7 @@ const fn known(
         start -= 1;
     }
     let (_, socket) = path.split_at(start);
-    Known { kind, label, programs, socket, ports, path, unix }
+    Known { kind, label, programs, socket, ports, path, unix, accounts: accounts(kind) }
 }
 
 /// Every service that is recognised. The first line that fits counts.
@@ -90,6 +93,28 @@ pub const KNOWN: &[Known] = &[
     known("systemd", "systemd", &["systemd", "systemd-journal", "systemd-journald"], &[], "", Never("it has its own sockets")),
     known("sshd", "sshd", &["sshd"], &[22], "", Never("sshd serves other hosts")),
 ];
+
+/// The accounts of those services that packages make one for.
+const fn accounts(kind: &str) -> &'static [&'static str] {
+    match kind.as_bytes() {
+        b"mariadb" | b"mysql" => &["mysql"],
+        b"postgres" => &["postgres"],
+        b"pgbouncer" => &["pgbouncer", "postgres"],
+        b"redis" => &["redis"],
+        b"valkey" => &["valkey", "redis"],
+        b"memcached" => &["memcache", "memcached"],
+        b"nginx" => &["nginx"],
+        b"haproxy" => &["haproxy"],
+        b"caddy" => &["caddy"],
+        b"varnish" => &["varnish", "vcache"],
+        b"mongodb" => &["mongodb", "mongod"],
+        b"rabbitmq" | b"epmd" => &["rabbitmq"],
+        b"elasticsearch" => &["elasticsearch", "opensearch"],
+        b"clickhouse" => &["clickhouse"],
+        b"etcd" => &["etcd"],
+        _ => &[],
+    }
+}
 
 /// The entry of a name.
 #[must_use]

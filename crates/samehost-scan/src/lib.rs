@@ -15,13 +15,18 @@ mod observe;
 mod predict;
 mod service;
 mod shape;
+mod talk;
 mod target;
+mod trust;
 mod verify;
 
-pub use advice::{BLOCKERS, Blocker, Identity, advise, identity, obstacles, service_at, socket_of};
+pub use advice::{
+    BLOCKERS, Blocker, Identity, UnsafeSocket, Unserved, advise, identity, obstacles, service_at,
+    services_at, socket_of,
+};
 pub use collect::collect;
 pub use error::ScanError;
-pub use expected::expected;
+pub use expected::{expected, expected_of};
 pub use greet::greet;
 pub use how::{Client, HowError, LANGUAGES, Localhost, Question, Spoken, how, services};
 pub use known::{KNOWN, Known, UnixSocket, known_service};
@@ -29,7 +34,9 @@ pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};
 pub use samehost_system::diag::Counters;
 pub use shape::{Shape, shape};
+pub use talk::talkers;
 pub use target::{Target, TargetError};
+pub use trust::{Trusted, accounts_of, described, plausible, users};
 pub use verify::{VerifyError, expect, verify};
 
 pub(crate) use samehost_system::{diag, namespaces, proc, proc::process};

@@ -296,9 +296,9 @@ fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<St
 fn still_tcp(plan: &Plan, scan: &Scan) -> Vec<String> {
     let mut found = Vec::new();
     for hop in &plan.hops {
-        let Some(service) = samehost_scan::service_at(scan, &hop.setting.endpoint) else { continue };
+        let services = samehost_scan::services_at(scan, &hop.setting.endpoint);
         for connection in &scan.connections {
-            if connection.service != Some(service) || !connection.kind.is_tcp() {
+            if !connection.service.is_some_and(|at| services.contains(&at)) || !connection.kind.is_tcp() {
                 continue;
             }
             let name = match scan.holder(connection.client) {

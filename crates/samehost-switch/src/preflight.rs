@@ -2,7 +2,6 @@
 //! the application's user and with its view of the file system; and one over the present transport, to tell a wrong
 //! password from a wrong account.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -104,9 +103,7 @@ fn attempt(
         gid: identity.gid,
         groups: identity.groups.clone(),
     };
-    let owner = hop.setting.file.metadata().ok().map(|found| found.uid());
-    let expected = samehost_scan::expected(hop.setting.protocol, owner);
-    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &expected, PATIENCE)
+    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.expected, PATIENCE)
 }
 
 /// What an account may do over the present transport and not over the new one: it is let in, and fails later.

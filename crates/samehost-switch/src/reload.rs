@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use samehost_model::Redactor;
 use samehost_model::scan::{Scan, Service};
+use samehost_model::{Protocol, Redactor};
+use samehost_scan::{Trusted, plausible};
 
 use crate::Uptake;
 
@@ -64,20 +65,23 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
         return Way::Words { what: format!("run `{}`", words.command), command };
     }
     if uptake == Uptake::RestartUnit {
-        return restart_unit(&file.file_name().unwrap_or_default().to_string_lossy());
+        return restart_unit(file);
     }
-    let service = scan.services.iter().find(|service| is_service(service, kind, pid));
-    let pid = pid.or_else(|| service.and_then(|service| service.pid));
+    // Where that is not known, the first of its kind is anybody's.
     let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
     let verb = if signal.is_some() { "reload" } else { "restart" };
     if let Some(unit) = unit.filter(|_| systemd_runs()) {
-        let command = ["systemctl", verb, &unit].map(str::to_owned).to_vec();
+        let command = ["systemctl", verb, "--", &unit].map(str::to_owned).to_vec();
         return Way::Words { what: format!("systemctl {verb} {unit}"), command };
     }
     match (kind, signal, pid) {
         ("", ..) => Way::Nothing(Some(
             "restart the application, so that it takes the change; then look: samehost verify PID".into(),
         )),
+        (_, _, None) if any_of(scan, kind) => Way::Missing {
+            found: format!("{kind} runs here, and which process of it reads {} is not known", file.display()),
+            remedy: format!("Say how it takes the change: --reload '{kind}=COMMAND'"),
+        },
         (_, _, None) => {
             Way::Nothing(Some(format!("{kind} does not run here; it takes the change when it starts")))
         }
@@ -100,27 +104,38 @@ pub(crate) fn systemd_runs() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-fn restart_unit(unit: &str) -> Way {
-    let words = format!("systemctl daemon-reload && systemctl restart '{unit}'");
+/// Where the units of this system lie. A file of the same name below another root is another system's.
+const UNITS: &[&str] =
+    &["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd"];
+
+fn restart_unit(file: &Path) -> Way {
+    let unit = file.file_name().unwrap_or_default().to_string_lossy();
+    let words = format!("systemctl daemon-reload && systemctl restart -- '{unit}'");
+    if !UNITS.iter().any(|folder| file.starts_with(folder)) {
+        return Way::Nothing(Some(format!(
+            "{} is no unit of this system: it takes effect where that root is booted",
+            file.display()
+        )));
+    }
     if !systemd_runs() || unit.contains('\'') {
         return Way::Nothing(Some(format!("it takes effect after {words}")));
     }
     Way::Words { what: words.clone(), command: vec!["sh".into(), "-c".into(), words] }
 }
 
-fn is_service(service: &Service, kind: &str, pid: Option<u32>) -> bool {
-    match pid {
-        Some(pid) => service.pid == Some(pid),
-        // MariaDB answers to MySQL's name, and Valkey to Redis'.
-        None => {
-            let alike = [("mysql", "mariadb"), ("redis", "valkey")];
-            service.kind == Some(kind)
-                || alike.iter().any(|(one, other)| {
-                    (*one == kind && service.kind == Some(*other))
-                        || (*other == kind && service.kind == Some(*one))
-                })
-        }
-    }
+/// Whether a service of a kind runs here that may be this system's own.
+fn any_of(scan: &Scan, kind: &str) -> bool {
+    let is_sound = |service: &&Service| {
+        let trusted = Trusted::default();
+        service.pid.is_some() && plausible(scan, service, Protocol::Plain, &trusted).is_ok()
+    };
+    scan.services.iter().filter(is_sound).any(|service| is_kind(service, kind))
+}
+
+/// Whether a service is of a kind; MariaDB answers to MySQL's name, and Valkey to Redis'.
+pub(crate) fn is_kind(service: &Service, kind: &str) -> bool {
+    let alike = [("mysql", "mariadb"), ("mariadb", "mysql"), ("redis", "valkey"), ("valkey", "redis")];
+    service.kind.is_some_and(|found| found == kind || alike.contains(&(found, kind)))
 }
 
 /// When a process started, in clock ticks since boot (proc(5), field 22 of stat).
@@ -245,6 +260,15 @@ mod tests {
         assert_eq!(ReloadWords::parse("redis=run x=1").kind.as_deref(), Some("redis"));
         let words = ReloadWords::parse("env A=1 make restart");
         assert_eq!((words.kind, words.command.as_str()), (None, "env A=1 make restart"));
+    }
+
+    #[test]
+    fn a_unit_below_another_root_is_no_unit_of_this_system() {
+        let way = restart_unit(Path::new("/home/bob/etc/systemd/system/nginx.service"));
+        let Way::Nothing(Some(note)) = way else { panic!("{way:?}") };
+        assert!(note.contains("no unit of this system") && !note.contains("systemctl"), "{note}");
+        let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
+        assert!(format!("{way:?}").contains("systemctl restart -- 'app.service'"), "{way:?}");
     }
 
     #[test]

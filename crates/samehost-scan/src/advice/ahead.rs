@@ -1,59 +1,230 @@
-//! Advice ahead of a switch: the blockers between processes that will connect and a service, whether or not they hold a
-//! connection at this moment; and which service listens at an address.
+//! Advice ahead of a switch: which service listens at an address, and the blockers between processes that will connect and
+//! that service, whether or not they hold a connection at this moment.
 
-use std::net::{IpAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
-use samehost_model::Endpoint;
-use samehost_model::scan::{Connection, Obstacle, Scan, Weight};
+use rustix::fs::stat;
+use samehost_model::scan::{Connection, Obstacle, Scan, Service, Weight};
+use samehost_model::{Endpoint, Protocol};
+use samehost_system::{Executable, hosts, ownership};
 
 use super::{BLOCKERS, pair::Pair};
+use crate::join::Listeners;
+use crate::trust::{Trusted, described, plausible, users};
 
-/// The service that listens at an endpoint, in this program's network namespace; its index in the scan.
-#[must_use]
-pub fn service_at(scan: &Scan, endpoint: &Endpoint) -> Option<usize> {
-    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
-    let addresses = addresses(endpoint);
-    let fits = |at: &usize| {
-        let Some(socket) = scan.sockets.get(*at) else { return false };
-        match endpoint {
-            Endpoint::Tcp { .. } => {
-                Some(socket.network_namespace) == own
-                    && socket.local.inet().is_some_and(|local| {
-                        addresses.iter().any(|(ip, port)| {
-                            local.port() == *port
-                                && (canonical(local.ip()) == *ip || local.ip().is_unspecified())
-                        })
-                    })
+/// Why no service is taken for the server at an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unserved {
+    /// Nobody listens.
+    #[error("nobody listens at {0}")]
+    Nobody(Endpoint),
+    /// Two that have nothing to do with each other do.
+    #[error("different programs answer at {endpoint}: {}", who.join("; "))]
+    Several {
+        /// Where.
+        endpoint: Endpoint,
+        /// Who, each with its process, user and program.
+        who: Vec<String>,
+    },
+    /// Somebody does who may be anybody.
+    #[error("{who} listens at {endpoint} and is not taken for its server: {why}")]
+    Implausible {
+        /// Where.
+        endpoint: Endpoint,
+        /// Who, with process, user and program.
+        who: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Unserved {
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Unserved::Nobody(_) => {
+                "Start the service first; samehost scan lists what listens. A switch is only made where both can be tried"
             }
-            // /var/run is a link to /run, and the kernel knows the name that the server bound.
-            Endpoint::Unix(path) => socket.local.path().is_some_and(|local| {
-                local == path
-                    || local
-                        .canonicalize()
-                        .is_ok_and(|local| path.canonicalize().is_ok_and(|path| path == local))
-            }),
-            _ => false,
+            Unserved::Several { .. } => {
+                "Stop the one that does not belong there; where the name stands for two addresses, write the address that is meant"
+            }
+            Unserved::Implausible { .. } => {
+                "Find out who that is (samehost scan). If it is the server, name the user that it runs as: --server-user NAME"
+            }
         }
+    }
+}
+
+/// The service that a connection to an endpoint reaches from this program's network namespace, by the kernel's choice among
+/// the listeners; its index in the scan.
+///
+/// # Errors
+/// When nobody listens there, several do, or one that may be anybody.
+pub fn service_at(
+    scan: &Scan,
+    endpoint: &Endpoint,
+    protocol: Protocol,
+    trusted: &Trusted,
+) -> Result<usize, Unserved> {
+    let all = services_at(scan, endpoint);
+    let of = |at: &usize| scan.services.get(*at);
+    let services: Vec<&Service> = all.iter().filter_map(of).collect();
+    let (Some(at), Some((first, others))) = (all.first(), services.split_first()) else {
+        return Err(Unserved::Nobody(endpoint.clone()));
     };
-    scan.services.iter().position(|service| service.listeners.iter().any(fits))
+    if others.iter().any(|other| !are_alike(scan, first, other)) {
+        let who = services.iter().map(|service| described(scan, service)).collect();
+        return Err(Unserved::Several { endpoint: endpoint.clone(), who });
+    }
+    match plausible(scan, first, protocol, trusted) {
+        Ok(()) => Ok(*at),
+        Err(why) => {
+            Err(Unserved::Implausible { endpoint: endpoint.clone(), who: described(scan, first), why })
+        }
+    }
 }
 
-fn canonical(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
-}
-
-fn addresses(endpoint: &Endpoint) -> Vec<(IpAddr, u16)> {
-    let Endpoint::Tcp { host, port } = endpoint else { return Vec::new() };
-    let found = (host.as_str(), *port).to_socket_addrs().into_iter().flatten();
-    found.map(|address| (canonical(address.ip()), address.port())).collect()
-}
-
-/// The path of the Unix socket that stands for a service's port: none where it listens on none.
+/// Every service that a connection to an endpoint may reach from this program's network namespace, whoever that is.
 #[must_use]
-pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Option<PathBuf> {
-    let pair = Pair::ahead(scan, scan.services.get(service)?, &[], Vec::new(), port);
-    pair.path()
+pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
+    let listeners = match endpoint {
+        Endpoint::Tcp { .. } => at_port(scan, endpoint),
+        Endpoint::Unix(path) => at_path(scan, path),
+        _ => Vec::new(),
+    };
+    let mut found = Vec::new();
+    for at in listeners {
+        let service = scan.services.iter().position(|service| service.listeners.contains(&at));
+        found.extend(service.filter(|service| !found.contains(service)));
+    }
+    found
+}
+
+/// Two processes of one program and one user: a port shared among workers, or one forwarder for each family.
+fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
+    let process = |service: &Service| service.pid.and_then(|pid| scan.process(pid));
+    let (one, other) = match (process(one), process(other)) {
+        (Some(one), Some(other)) => (one, other),
+        // Who may not be seen is known by the user who made the sockets; only one can share an address among his.
+        (None, None) => return makers(scan, one) == makers(scan, other),
+        _ => return false,
+    };
+    let file = |pid| Executable::of(pid).map(|file| file.file);
+    one.uid == other.uid
+        && one.container == other.container
+        && one.executable == other.executable
+        && file(one.pid) == file(other.pid)
+}
+
+/// The users who made a service's sockets.
+fn makers(scan: &Scan, service: &Service) -> BTreeSet<Option<u32>> {
+    service.listeners.iter().filter_map(|at| scan.sockets.get(*at)).map(|socket| socket.uid).collect()
+}
+
+fn at_port(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
+    let own = scan.network_namespaces.iter().find(|space| space.own).map_or(0, |space| space.inode);
+    let listeners = Listeners::of(&scan.sockets);
+    let mut found: Vec<usize> = Vec::new();
+    for address in addresses(endpoint) {
+        let mut here = listeners.all(own, address);
+        // Who connects to no address in particular reaches loopback.
+        if here.is_empty() && address.ip() == Ipv4Addr::UNSPECIFIED {
+            here = listeners.all(own, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()));
+        }
+        found.extend(here);
+    }
+    found
+}
+
+fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
+    let Endpoint::Tcp { host, port } = endpoint else { return Vec::new() };
+    let ips = match host.parse::<IpAddr>() {
+        Ok(ip) => vec![ip],
+        Err(_) => hosts::addresses(host),
+    };
+    ips.into_iter().map(|ip| SocketAddr::new(ip.to_canonical(), *port)).collect()
+}
+
+/// The kernel's listing keeps the lower 32 bits of an inode number.
+const LISTED_BITS: u64 = 0xffff_ffff;
+
+/// The listeners of a path: by the file that it leads to now, where that tells; a name can be bound elsewhere as well.
+fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
+    let real = path.canonicalize().ok();
+    // /var/run is a link to /run, and the kernel knows the name that the server bound.
+    let is_called = |local: &Path| {
+        local == path || (real.is_some() && local.canonicalize().ok().as_ref() == real.as_ref())
+    };
+    let listening = scan.sockets.iter().enumerate().filter(|(_, socket)| {
+        socket.is_listening() && socket.kind.is_unix() && socket.local.path().is_some_and(is_called)
+    });
+    let called: Vec<(usize, Option<u64>)> =
+        listening.map(|(at, socket)| (at, socket.file.map(|file| file.inode))).collect();
+    let inode = stat(path).ok().map(|found| found.st_ino & LISTED_BITS);
+    let exact: Vec<usize> =
+        called.iter().filter(|(_, file)| file.is_some() && *file == inode).map(|(at, _)| *at).collect();
+    if exact.is_empty() { called.into_iter().map(|(at, _)| at).collect() } else { exact }
+}
+
+/// A service's Unix socket that is not to be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is a socket of {name}, and {why}", path.display())]
+pub struct UnsafeSocket {
+    path: PathBuf,
+    name: String,
+    why: String,
+}
+
+impl UnsafeSocket {
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        "Have the server listen in a directory that only root or the server's own user writes, below /run: then nobody else can put a socket in its place"
+    }
+}
+
+/// The path of the Unix socket that stands for a service's port; none where it listens on none. Where it has several of one
+/// name (`/run/postgresql`, `/tmp`), one that nobody else can take the place of.
+///
+/// # Errors
+/// When somebody else made the socket, or can put another one in its place.
+pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Option<PathBuf>, UnsafeSocket> {
+    let Some(found) = scan.services.get(service) else { return Ok(None) };
+    let pair = Pair::ahead(scan, found, &[], Vec::new(), port);
+    let (Some(listener), Some(path)) = (pair.listener, pair.path()) else { return Ok(None) };
+    let Some(why) = unsafe_because(scan, found, listener.uid, &path) else { return Ok(Some(path)) };
+    let sockets = found.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let mut others = sockets.filter(|socket| socket.kind == listener.kind).filter_map(|socket| {
+        let other = socket.local.path().filter(|other| other.is_absolute() && **other != path)?;
+        (other.file_name() == path.file_name()).then_some((socket.uid, other))
+    });
+    match others.find(|(maker, other)| unsafe_because(scan, found, *maker, other).is_none()) {
+        Some((_, other)) => Ok(Some(other.to_owned())),
+        None => Err(UnsafeSocket { path, name: described(scan, found), why }),
+    }
+}
+
+/// Why a service's socket is not to be used; none where it may be.
+fn unsafe_because(scan: &Scan, service: &Service, maker: Option<u32>, path: &Path) -> Option<String> {
+    let (users, groups) = users(scan, service);
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let mut makers = sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.uid);
+    if let Some(maker) = maker
+        && !users.contains(&maker)
+        && !makers.any(|uid| uid == maker)
+    {
+        return Some(format!("user {maker} made it, who has nothing else of the server"));
+    }
+    let view = ownership::View { root: ownership::root_of(service.pid), users, groups };
+    if let Ok(Some(foreign)) = view.foreign_writer(path) {
+        return Some(format!("{foreign}, who can put another one there"));
+    }
+    let is_open = view.is_open_to_all(path.parent().unwrap_or(Path::new("/")));
+    is_open.then(|| "anyone can put another one there while the server does not run".to_owned())
 }
 
 /// What is in the way of these processes reaching that service over its Unix socket, heaviest first. `now` is where they

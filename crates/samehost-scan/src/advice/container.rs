@@ -1,4 +1,4 @@
-//! FIELD 7: client and service in different containers: what is mounted, and whether it is still the same file.
+//! FIELD 7: client and service in different containers: what is mounted.
 
 use samehost_model::scan::{Process, Weight};
 
@@ -15,17 +15,9 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     }
     let (client, server) = (pair.client()?, pair.server()?);
     let folder = path.parent().map_or_else(|| "/".to_owned(), show);
+    // What it sees there in its place is `another-socket`.
     if pair.client_root()?.find(&path).is_some() {
-        return Some((
-            Weight::Setting,
-            format!(
-                "{} exists for {} ({}), but it is another file than the service's: the file was mounted by itself, and the service made a new one since",
-                show(&path),
-                client.name,
-                place(client)
-            ),
-            format!("Mount the folder instead of the file: -v {folder}:{folder}"),
-        ));
+        return None;
     }
     Some((
         Weight::Setting,
@@ -43,7 +35,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     ))
 }
 
-fn place(process: &Process) -> String {
+pub(super) fn place(process: &Process) -> String {
     match &process.container {
         Some(container) => {
             let short: String = container.id.chars().take(12).collect();

@@ -5,6 +5,7 @@ mod accounts;
 mod acl;
 mod address_lost;
 mod ahead;
+mod another_socket;
 mod backlog;
 mod confinement;
 mod container;
@@ -23,8 +24,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
 
+use samehost_system::interrupt;
+
 use crate::known::UnixSocket;
-pub use ahead::{Identity, identity, obstacles, service_at, socket_of};
+pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
 
 /// Something that may be in the way of a switch.
@@ -60,6 +63,11 @@ pub const BLOCKERS: &[Blocker] = &[
     Blocker { code: "driver", about: "the client's driver knows no Unix sockets", check: driver::check },
     Blocker { code: "stale", about: "a socket file that nobody answers", check: stale::check },
     Blocker {
+        code: "another-socket",
+        about: "the path leads to another socket than the service's",
+        check: another_socket::check,
+    },
+    Blocker {
         code: "client-address",
         about: "the service no longer sees its client's address",
         check: address_lost::check,
@@ -93,6 +101,7 @@ pub fn advise(scan: &mut Scan) {
     }
     let mut advice: Vec<Advice> = pairs
         .into_iter()
+        .take_while(|_| !interrupt::is_requested())
         .filter_map(|(program, connections)| advise_pair(scan, program, connections))
         .collect();
     advice.sort_by_key(|advice| (advice.possible, std::cmp::Reverse(advice.connections)));

@@ -1,13 +1,17 @@
-//! Who will connect: the processes that read a configuration, or the user they run as.
+//! Who will connect: the processes that read a configuration and talk to its service, or the user they run as. What a
+//! process is called decides nothing: the program that it runs does, and whether it may read the file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use samehost_model::scan::{Process, Scan};
-use samehost_scan::{Identity, identity};
+use samehost_scan::{Identity, talkers};
+use samehost_system::{Account, Identity as Present, open, start_time};
 
-use super::server_files;
+use super::client::{Reader, unfit};
 use super::subject::Subject;
+use super::{Plan, server_files};
 use crate::setting::Uptake;
 
 /// A user that will connect, and a process of theirs where one runs.
@@ -17,6 +21,8 @@ pub(crate) struct Applicant {
     pub(crate) pid: Option<u32>,
     /// The one that started it, which has the same view, and outlives a reload.
     pub(crate) parent: Option<u32>,
+    /// When those two started: numbers are used again.
+    started: [Option<u64>; 2],
     /// Who it is.
     pub(crate) identity: Identity,
     /// For people: `php-fpm (www-data)`.
@@ -24,35 +30,124 @@ pub(crate) struct Applicant {
 }
 
 impl Applicant {
-    /// A process of it that is there now.
+    /// A process of it that is there now: that one, and not another that was given its number since.
     pub(crate) fn present(&self) -> Option<u32> {
-        let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-        self.pid.filter(is_there).or(self.parent.filter(is_there))
+        let both = [self.pid, self.parent].into_iter().zip(self.started);
+        let is_there = |(pid, start): &(u32, u64)| start_time(*pid) == Some(*start);
+        both.filter_map(|(pid, start)| pid.zip(start)).find(is_there).map(|(pid, _)| pid)
+    }
+
+    /// An account, of which no process is known.
+    pub(crate) fn account(name: &str, account: &Account) -> Self {
+        let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
+        Applicant { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
     }
 
     /// This program itself, where nobody else is known.
     pub(crate) fn ourselves() -> Self {
-        let identity =
-            identity(std::process::id()).unwrap_or(Identity { uid: 0, gid: 0, groups: Vec::new() });
+        let identity = samehost_scan::identity(std::process::id()).unwrap_or(Identity {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+        });
         Applicant {
             pid: None,
             parent: None,
+            started: [None; 2],
             identity,
             name: "this user (no process of the application was seen; --user NAME tries as another)".into(),
         }
     }
+
+    fn of(scan: &Scan, process: &Process) -> Option<Self> {
+        let found = Present::of(process.pid)?;
+        let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
+        let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
+        let parent = scan.process(process.parent).map(|parent| parent.pid);
+        Some(Applicant {
+            pid: Some(found.pid),
+            parent,
+            started: [Some(found.start), parent.and_then(start_time)],
+            identity,
+            name: format!("{} ({user})", process.name),
+        })
+    }
 }
 
 /// Programs that run PHP at each request.
-const PHP: &[&str] = &["php-fpm", "apache", "litespeed", "frankenphp", "php-cgi"];
+const PHP: &[&str] = &["php-fpm", "php-cgi", "lsphp", "frankenphp"];
+/// Web servers that do where they have PHP loaded; else they hand requests to one of those.
+const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
+/// What PHP is called when it is loaded.
+const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
+/// Of the names that a process has loaded so much is looked through.
+const MOST_MAPS: u64 = 4 << 20;
+
+/// How long is watched who connects to a service, where nobody is connected that could be its client.
+const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect because of a configuration; one for each user and view of the file system. `holders` hold a
-/// connection to the service now.
-pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec<Applicant> {
-    let processes: Vec<&Process> = match subject.editor.uptake() {
-        Uptake::AtOnce => of_kinds(scan, PHP),
+/// connection to the service now. Who was passed over, and why, is noted in the plan.
+pub(crate) fn applicants(
+    scan: &Scan,
+    subject: &Subject,
+    service: Option<usize>,
+    holders: &[u32],
+    plan: &mut Plan,
+) -> Vec<Applicant> {
+    let (candidates, reader) = candidates(scan, subject, holders);
+    let found = fitting(scan, subject, candidates, reader, plan);
+    if !found.is_empty() {
+        return found;
+    }
+    let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid)).collect();
+    let found = fitting(scan, subject, talking, reader, plan);
+    if !found.is_empty() {
+        return found;
+    }
+    // Connections that come and go.
+    let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
+    fitting(scan, subject, talking.iter().collect(), reader, plan)
+}
+
+fn fitting(
+    scan: &Scan,
+    subject: &Subject,
+    candidates: Vec<&Process>,
+    reader: Reader,
+    plan: &mut Plan,
+) -> Vec<Applicant> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for process in candidates {
+        if let Some(why) = unfit(process, &subject.file, reader) {
+            let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+            let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
+            if !plan.notes.contains(&note) {
+                plan.notes.push(note);
+            }
+            continue;
+        }
+        let Some(applicant) = Applicant::of(scan, process) else { continue };
+        let Identity { uid, gid, groups } = applicant.identity.clone();
+        if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
+            found.push(applicant);
+        }
+    }
+    found
+}
+
+/// The processes that may read a configuration, and how they come to read it.
+fn candidates<'a>(scan: &'a Scan, subject: &Subject, holders: &[u32]) -> (Vec<&'a Process>, Reader) {
+    let uptake = subject.editor.uptake();
+    let reader = match uptake {
+        Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
+        Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
+    };
+    let processes = match uptake {
+        Uptake::AtOnce => php(scan, holders),
         Uptake::Reload(kind, _) | Uptake::Restart(kind) => {
-            let all = of_kinds(scan, &[kind]);
+            let all = of_programs(scan, &[kind]);
             // Of several such services, the one that this configuration is for.
             let main = server_files::process_of(scan, subject);
             let is_its =
@@ -76,38 +171,56 @@ pub(crate) fn applicants(scan: &Scan, subject: &Subject, holders: &[u32]) -> Vec
             };
             let inside: Vec<&Process> = scan.processes.iter().filter(is_its).collect();
             if inside.is_empty() && folder.join("composer.json").exists() {
-                of_kinds(scan, PHP)
+                php(scan, holders)
             } else {
                 inside
             }
         }
     };
-    let candidates = if processes.is_empty() {
-        scan.processes.iter().filter(|process| holders.contains(&process.pid)).collect()
-    } else {
-        processes
-    };
-    let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
-    for process in candidates {
-        let Some(identity) = identity(process.pid) else { continue };
-        if !seen.insert((identity.uid, identity.gid, identity.groups.clone(), process.mount_namespace)) {
-            continue;
-        }
-        let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
-        let name = format!("{} ({user})", process.name);
-        let parent = Some(process.parent).filter(|pid| scan.process(*pid).is_some());
-        found.push(Applicant { pid: Some(process.pid), parent, identity, name });
+    (processes, reader)
+}
+
+/// The processes that run PHP: those of its servers, web servers that have it loaded, and other programs of PHP that talk
+/// to the service now.
+fn php<'a>(scan: &'a Scan, holders: &[u32]) -> Vec<&'a Process> {
+    let mut found = of_programs(scan, PHP);
+    found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
+    let talks = |process: &&Process| holders.contains(&process.pid) && program(process).starts_with("php");
+    found.extend(scan.processes.iter().filter(talks));
+    found.sort_by_key(|process| process.pid);
+    found.dedup_by_key(|process| process.pid);
+    // A master of root's that has no worker at this moment runs no PHP itself.
+    if found.iter().any(|process| process.uid != 0) {
+        found.retain(|process| process.uid != 0);
     }
     found
 }
 
+/// Whether a web server has PHP loaded.
+fn has_php(pid: u32) -> bool {
+    let maps = open::proc_file(&format!("/proc/{pid}/maps"), MOST_MAPS).unwrap_or_default();
+    let text = String::from_utf8_lossy(&maps);
+    let mut names = text.lines().filter_map(|line| line.rsplit_once('/')).map(|(_, name)| name);
+    names.any(|name| PHP_LIBRARIES.iter().any(|library| name.starts_with(library)))
+}
+
 /// The processes of these programs that do the work: not those that others of them descend from.
-fn of_kinds<'a>(scan: &'a Scan, kinds: &[&str]) -> Vec<&'a Process> {
-    let is_one = |process: &&Process| kinds.iter().any(|kind| is_program(&process.name, kind));
+fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
+    // One file may be several programs (Redis is its own checker): then what it is called tells which.
+    let is = |process: &Process, name: &str| {
+        let file = program(process);
+        is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name))
+    };
+    let is_one = |process: &&Process| programs.iter().any(|name| is(process, name));
     let all: Vec<&Process> = scan.processes.iter().filter(is_one).collect();
     let parents: BTreeSet<u32> = all.iter().map(|process| process.parent).collect();
     all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
+}
+
+/// The name of the file that a process runs; where that cannot be seen, what it is called.
+fn program(process: &Process) -> &str {
+    let path = process.executable.as_deref().map(|path| path.trim_end_matches(" (deleted)"));
+    path.and_then(|path| path.rsplit('/').next()).unwrap_or(&process.name)
 }
 
 /// Whether a name is a program's, a version (`php-fpm8.2`, `apache2`) or `d` and `-server` behind it allowed.
@@ -121,4 +234,41 @@ fn is_program(name: &str, program: &str) -> bool {
 fn works_in(process: &Process, folder: &Path) -> bool {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     std::fs::read_link(format!("/proc/{}/cwd", process.pid)).is_ok_and(|cwd| cwd.starts_with(&real))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_to_another_process_is_not_taken() {
+        let own = std::process::id();
+        let applicant = |started| Applicant {
+            pid: Some(own),
+            parent: None,
+            started: [started, None],
+            ..Applicant::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
+        };
+        assert_eq!(applicant(start_time(own)).present(), Some(own));
+        assert_eq!(applicant(Some(1)).present(), None, "another one has its number now");
+        assert_eq!(applicant(None).present(), None);
+    }
+
+    #[test]
+    fn programs_are_known_by_their_files() {
+        let process = |file: &str, name: &str| Process {
+            pid: 7,
+            name: name.into(),
+            executable: Some(file.into()),
+            ..Process::default()
+        };
+        let is = |file: &str, name: &str, kind: &str| {
+            let scan = Scan { processes: vec![process(file, name)], ..Scan::default() };
+            !of_programs(&scan, &[kind]).is_empty()
+        };
+        assert!(is("/usr/sbin/php-fpm8.2 (deleted)", "php-fpm8.2", "php-fpm"));
+        assert!(is("/usr/bin/redis-check-rdb", "redis-server", "redis"));
+        assert!(!is("/usr/bin/perl", "php-fpm8.2", "php-fpm"), "what it calls itself");
+        assert!(!is("/usr/bin/redis-check-rdb", "x", "redis"));
+    }
 }

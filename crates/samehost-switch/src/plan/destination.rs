@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service};
-use samehost_scan::{UnixSocket, known_service, service_at, socket_of};
+use samehost_scan::{UnixSocket, accounts_of, known_service, services_at, socket_of};
 
 use super::place::{same_port, unfit};
 use super::subject::Subject;
@@ -32,7 +32,15 @@ pub(crate) fn unix_place(
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
     };
-    let present = service.and_then(|at| socket_of(scan, at, port));
+    let present = match service.map(|at| socket_of(scan, at, port)).transpose() {
+        Ok(present) => present.flatten(),
+        // Another one may be asked for.
+        Err(unsafe_socket) if wish.socket.is_none() => {
+            plan.bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy());
+            return None;
+        }
+        Err(_) => None,
+    };
     if let Some(path) = present.filter(|path| wish.socket.as_ref().is_none_or(|wanted| wanted == path)) {
         return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
@@ -64,7 +72,11 @@ pub(crate) fn unix_place(
     } else {
         path
     };
-    if let Some((found, remedy)) = unfit(&path) {
+    let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
+        Some(service) => samehost_scan::users(scan, service),
+        None => (known.map_or_else(Vec::new, |known| accounts_of(known.kind)), Vec::new()),
+    };
+    if let Some((found, remedy)) = unfit(&path, &users, &groups) {
         plan.bar("socket-path", found, remedy);
         return None;
     }
@@ -112,7 +124,7 @@ fn new_port(
     let usual = known.and_then(|known| known.ports.first().copied());
     let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
     let found = match wish.address.clone().or(usual) {
-        Some(endpoint) if service_at(scan, &endpoint).is_none() => {
+        Some(endpoint) if services_at(scan, &endpoint).is_empty() => {
             return Some(Place { endpoint, listens: false });
         }
         Some(endpoint) => format!("another program listens at {endpoint}"),

@@ -1,14 +1,18 @@
 //! The connections that move: each setting of a client with the service that it reaches, where that listens or could
 //! listen, and who will connect.
 
+use std::path::Path;
+
+use samehost_login::Expected;
 use samehost_model::scan::{Scan, Service, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{Identity, obstacles, service_at};
+use samehost_scan::{Trusted, Unserved, described, expected_of, obstacles, service_at};
+use samehost_system::accounts;
 
 use super::application::{Applicant, applicants};
 use super::destination::{tcp_place, unix_place};
-use super::place::{is_local, is_loopback, said, same_port};
+use super::place::{is_local, is_loopback, said, same_port, trusted};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
 use crate::{Role, Setting};
@@ -30,6 +34,10 @@ pub(crate) struct Hop {
     pub(crate) service: Option<usize>,
     /// For people.
     pub(crate) service_name: Option<String>,
+    /// Who may be at the other end of a login.
+    pub(crate) expected: Expected,
+    /// Whom the server may run as, beside root and the account that its package made.
+    pub(crate) trusted: Trusted,
     /// Who connects.
     pub(crate) applicants: Vec<Applicant>,
     /// The server's side, where it has to change first.
@@ -100,23 +108,17 @@ fn hop(
     setting: Setting,
     plan: &mut Plan,
 ) -> Option<Hop> {
-    let service = service_at(scan, &setting.endpoint);
-    let found = service.and_then(|at| scan.services.get(at));
     let named = server_side(configurations, &setting.endpoint);
-    if service.is_none() && named.is_none() {
-        plan.bar(
-            "nobody-listens",
-            format!(
-                "nobody listens at {}, which {} names ({}:{})",
-                setting.endpoint,
-                setting.name,
-                setting.file.display(),
-                setting.line
-            ),
-            "Start the service first; samehost scan lists what listens. A switch is only made where both can be tried",
-        );
-        return None;
-    }
+    let named_file = named.as_ref().map(|(subject, _)| subject.file.clone());
+    let service = match server(wish, scan, &setting, named_file.as_deref(), plan) {
+        Ok(at) => Some(at),
+        Err(Unserved::Nobody(_)) if named.is_some() => None,
+        Err(unserved) => {
+            unserved_bars(&unserved, &setting, plan);
+            return None;
+        }
+    };
+    let found = service.and_then(|at| scan.services.get(at));
     let place = match wish.to {
         Direction::Unix => unix_place(wish, scan, service, &setting, named.as_ref(), plan)?,
         Direction::Tcp => tcp_place(wish, scan, service, plan, &setting)?,
@@ -129,14 +131,22 @@ fn hop(
         .connections
         .iter()
         .filter(|connection| connection.service == service && service.is_some())
-        .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
+        .filter_map(|connection| scan.sockets.get(connection.client))
+        .flat_map(|socket| socket.pids.iter().copied())
         .collect();
     let applicants = match &wish.user {
         Some(user) => named_applicant(user, plan)?,
-        None => applicants(scan, &subject, &holders),
+        None => applicants(scan, &subject, service, &holders, plan),
+    };
+    let trusted = trusted(wish, &setting, named_file.as_deref(), plan);
+    let expected = match service {
+        Some(at) => expected_of(scan, at, setting.protocol, &trusted),
+        None => samehost_scan::expected(setting.protocol, &trusted),
     };
     let hop = Hop {
-        service_name: found.map(name_of),
+        expected,
+        trusted,
+        service_name: found.map(|service| described(scan, service)),
         subject,
         setting,
         to: place.endpoint,
@@ -175,11 +185,21 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
             ));
             continue;
         }
-        let service = service_at(scan, &setting.endpoint);
         let side = Some((subject.clone(), setting.clone()));
+        let service = match server(wish, scan, setting, Some(&subject.file), plan) {
+            Ok(at) => Some(at),
+            Err(Unserved::Nobody(_)) => None,
+            Err(unserved) => {
+                unserved_bars(&unserved, setting, plan);
+                continue;
+            }
+        };
         let Some(place) = unix_place(wish, scan, service, setting, side.as_ref(), plan) else { continue };
+        let trusted = trusted(wish, setting, Some(&subject.file), plan);
         plan.hops.push(Hop {
-            service_name: service.and_then(|at| scan.services.get(at)).map(name_of),
+            expected: samehost_scan::expected(setting.protocol, &trusted),
+            trusted,
+            service_name: service.and_then(|at| scan.services.get(at)).map(|found| described(scan, found)),
             subject: subject.clone(),
             setting: setting.clone(),
             to: place.endpoint,
@@ -191,8 +211,22 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
     }
 }
 
-fn name_of(service: &Service) -> String {
-    service.pid.map_or_else(|| service.name.clone(), |pid| format!("{} {pid}", service.name))
+/// The service that a setting reaches: one that may be taken for its server.
+fn server(
+    wish: &Wish,
+    scan: &Scan,
+    setting: &Setting,
+    named: Option<&Path>,
+    plan: &mut Plan,
+) -> Result<usize, Unserved> {
+    let trusted = trusted(wish, setting, named, plan);
+    service_at(scan, &setting.endpoint, setting.protocol, &trusted)
+}
+
+fn unserved_bars(unserved: &Unserved, setting: &Setting, plan: &mut Plan) {
+    let code = if matches!(unserved, Unserved::Nobody(_)) { "nobody-listens" } else { "server-identity" };
+    let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
+    plan.bar(code, format!("{unserved}; {place} names it"), unserved.remedy());
 }
 
 /// The listener of a configuration that stands for an endpoint.
@@ -231,8 +265,12 @@ fn found_side(
         }
     }
     let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-    let looked =
-        if looked.is_empty() { "nothing is known of its files".to_owned() } else { looked.join(", ") };
+    let elsewhere = server_files::elsewhere(scan, service);
+    let looked = match elsewhere {
+        Some(why) => why,
+        None if looked.is_empty() => "nothing is known of its files".to_owned(),
+        None => looked.join(", "),
+    };
     plan.bar(
         "server",
         format!(
@@ -240,7 +278,7 @@ fn found_side(
             service.name
         ),
         format!(
-            "Name its file as well: samehost switch FILE SERVERS-FILE; or have it listen on a socket first: samehost how {}",
+            "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",
             service.kind.unwrap_or("SERVICE")
         ),
     );
@@ -248,8 +286,8 @@ fn found_side(
 }
 
 fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
-    match account(user) {
-        Some(identity) => Some(vec![Applicant { pid: None, parent: None, identity, name: user.to_owned() }]),
+    match accounts::account(user) {
+        Some(account) => Some(vec![Applicant::account(user, &account)]),
         None => {
             plan.bar(
                 "user",
@@ -261,27 +299,10 @@ fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
     }
 }
 
-/// A user of /etc/passwd with the groups of /etc/group.
-fn account(name: &str) -> Option<Identity> {
-    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    let fields: Vec<&str> = passwd
-        .lines()
-        .map(|line| line.split(':').collect())
-        .find(|fields: &Vec<&str>| fields.first() == Some(&name))?;
-    let (uid, gid) = (fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?);
-    let group = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    let groups = group.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let id = fields.nth(2)?.parse().ok()?;
-        fields.next()?.split(',').any(|member| member == name).then_some(id)
-    });
-    Some(Identity { uid, gid, groups: groups.chain([gid]).collect() })
-}
-
 /// What scan's blockers say of a hop before anything is tried.
 fn blockers(wish: &Wish, scan: &Scan, hop: &Hop, plan: &mut Plan) {
     let Some(service) = hop.service else { return };
-    let pids: Vec<u32> = hop.applicants.iter().filter_map(|applicant| applicant.pid).collect();
+    let pids: Vec<u32> = hop.applicants.iter().filter_map(Applicant::present).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
         // Its own socket is what this switch gives it.
         let is_ours = obstacle.code == "server" || obstacle.code == "localhost";

@@ -63,6 +63,9 @@ struct LaterHop {
     to: String,
     /// Whether a client must be seen at the new place first, for it takes the change by a restart that nobody makes.
     is_restarted: bool,
+    /// Whom its server may run as, beside root and the account that its package made.
+    #[serde(default)]
+    trusted: Vec<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -94,6 +97,7 @@ pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), Transacti
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
         is_restarted: restarted(hop),
+        trusted: hop.trusted.users().collect(),
     };
     let stage = |stage: &PlannedStage| LaterStage {
         title: stage.title.to_owned(),
@@ -148,7 +152,8 @@ pub fn finishing(
     let later = later.ok_or_else(|| FinishError::Nothing(id.to_owned()))?;
     let mut plan = Plan::default();
     for hop in &later.hops {
-        plan.hops.extend(again(hop, scan, &mut plan.secrets));
+        let found = again(hop, scan, &mut plan);
+        plan.hops.extend(found);
     }
     stages(&later, wish, scan, &mut plan);
     if plan.stages.is_empty() || plan.is_barred() {
@@ -166,18 +171,18 @@ pub fn finishing(
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
-    let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Vec::new()));
+    let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Plan::default()));
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
     let (error, hop) = failed.next()?;
     Some(format!("{} over {} as {}: {}", hop.setting.name, hop.to, error.0.name, error.1))
 }
 
 /// A connection that moved, as its configuration has it now.
-fn again(hop: &LaterHop, scan: &Scan, secrets: &mut Vec<samehost_model::Secret>) -> Option<Hop> {
+fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
     let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)? };
     let reading = subject.editor.read(&subject.file, &subject.files()).ok()?;
-    secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
+    plan.secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
     let is_it = |setting: &&crate::Setting| {
         setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
     };
@@ -185,7 +190,13 @@ fn again(hop: &LaterHop, scan: &Scan, secrets: &mut Vec<samehost_model::Secret>)
     let found = found.or_else(|| reading.settings.iter().find(|setting| setting.endpoint == to))?;
     let mut setting = found.clone();
     setting.endpoint = from;
-    let service = samehost_scan::service_at(scan, &to);
+    let trusted =
+        hop.trusted.iter().copied().fold(samehost_scan::Trusted::default(), samehost_scan::Trusted::or);
+    let service = samehost_scan::service_at(scan, &to, setting.protocol, &trusted).ok();
+    let expected = match service {
+        Some(at) => samehost_scan::expected_of(scan, at, setting.protocol, &trusted),
+        None => samehost_scan::expected(setting.protocol, &trusted),
+    };
     let holders: Vec<u32> = scan
         .connections
         .iter()
@@ -193,8 +204,19 @@ fn again(hop: &LaterHop, scan: &Scan, secrets: &mut Vec<samehost_model::Secret>)
         .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
         .collect();
     let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
-    let applicants = applicants(scan, &subject, &holders);
-    Some(Hop { subject, setting, to, service, service_name: name, applicants, server: None, login: None })
+    let applicants = applicants(scan, &subject, service, &holders, plan);
+    Some(Hop {
+        subject,
+        setting,
+        to,
+        service,
+        service_name: name,
+        expected,
+        trusted,
+        applicants,
+        server: None,
+        login: None,
+    })
 }
 
 /// The stages that were kept, held against the files as they are.
@@ -238,7 +260,7 @@ fn stages(later: &Later, wish: &Wish, scan: &Scan, plan: &mut Plan) {
             // Of several such servers, the one that listens there.
             let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
             let there = places
-                .filter_map(|to: Endpoint| samehost_scan::service_at(scan, &to))
+                .flat_map(|to: Endpoint| samehost_scan::services_at(scan, &to))
                 .find_map(|at| scan.services.get(at).filter(|service| service.kind == subject.kind())?.pid);
             let pid = there.or_else(|| server_files::process_of(scan, &subject));
             match way(scan, editor.uptake(), file, pid, &wish.reloads) {

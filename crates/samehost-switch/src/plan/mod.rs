@@ -2,6 +2,7 @@
 //! machine, and changes nothing.
 
 mod application;
+mod client;
 mod destination;
 mod discover;
 mod elsewhere;
@@ -71,6 +72,9 @@ pub struct Wish {
     pub close_tcp: bool,
     /// The application's user, where it cannot be seen.
     pub user: Option<String>,
+    /// A user that its servers may run as, beside root, the owner of the configuration and the account that their package
+    /// made.
+    pub server_user: Option<String>,
     /// How services are reloaded that cannot be otherwise.
     pub reloads: Vec<ReloadWords>,
     /// Whether a server that could leave its TCP port stays there for now.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
-use samehost_scan::service_at;
+use samehost_scan::services_at;
 use samehost_system::diag::{Diag, Endings};
 
 use super::Hop;
@@ -100,9 +100,11 @@ pub(crate) fn quiet(
 /// Who holds a connection to an address in a scan.
 pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen {
     let mut seen = Seen::default();
-    let Some(service) = service_at(scan, endpoint) else { return seen };
+    let services = services_at(scan, endpoint);
     for connection in &scan.connections {
-        if connection.service != Some(service) || !is_at(scan, connection.server, endpoint) {
+        if !connection.service.is_some_and(|at| services.contains(&at))
+            || !is_at(scan, connection.server, endpoint)
+        {
             continue;
         }
         // What nobody holds is about to end, and is heard of then.

@@ -1,11 +1,16 @@
 //! Where a socket may be: words on paths and hosts.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
+use samehost_scan::Trusted;
+use samehost_system::ownership::View;
+use samehost_system::{accounts, hosts};
 
-use crate::Refusal;
+use super::{Plan, Wish};
+use crate::{Refusal, Setting};
 
 /// A refusal in one line; what to do by hand is told beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {
@@ -15,12 +20,11 @@ pub(crate) fn said(refusal: &Refusal) -> String {
 
 /// Whether a TCP endpoint is this machine's loopback.
 pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
-    let Endpoint::Tcp { host, port } = endpoint else { return false };
+    let Endpoint::Tcp { host, .. } = endpoint else { return false };
     if let Ok(ip) = host.parse::<IpAddr>() {
         return ip.to_canonical().is_loopback() || ip.is_unspecified();
     }
-    let found: Vec<IpAddr> =
-        (host.as_str(), *port).to_socket_addrs().into_iter().flatten().map(|address| address.ip()).collect();
+    let found = hosts::addresses(host);
     !found.is_empty() && found.iter().all(|ip| ip.to_canonical().is_loopback())
 }
 
@@ -38,8 +42,31 @@ pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
     }
 }
 
-/// Why a path should not be a server's new socket; none where it may be.
-pub(crate) fn unfit(path: &Path) -> Option<(String, String)> {
+/// Whom the server of a setting may run as: who owns the file that the setting stands in, or the server's own file that the
+/// operator named, and whom the operator names.
+pub(crate) fn trusted(wish: &Wish, setting: &Setting, named: Option<&Path>, plan: &mut Plan) -> Trusted {
+    let mut trusted = Trusted::default();
+    for file in [Some(setting.file.as_path()), named].into_iter().flatten() {
+        if let Ok(metadata) = std::fs::metadata(file) {
+            trusted = trusted.or(metadata.uid());
+        }
+    }
+    let Some(name) = &wish.server_user else { return trusted };
+    match accounts::account(name) {
+        Some(account) => trusted.or(account.uid),
+        None => {
+            plan.bar(
+                "server-user",
+                format!("there is no user {name}"),
+                "Name the one that the server runs as: --server-user NAME",
+            );
+            trusted
+        }
+    }
+}
+
+/// Why a path should not be a new socket of a server that runs as these users and groups; none where it may be.
+pub(crate) fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(String, String)> {
     let text = path.display();
     let length = path.as_os_str().len();
     if !path.is_absolute() {
@@ -72,6 +99,14 @@ pub(crate) fn unfit(path: &Path) -> Option<(String, String)> {
             ),
         ));
     }
+    let view = View { root: "/".into(), users: users.to_vec(), groups: groups.to_vec() };
+    if let Ok(Some(foreign)) = view.foreign_writer(folder) {
+        return Some((
+            format!("{text}: {foreign}, who could put a socket of his own there"),
+            "Choose a directory that only root or the server's user writes: --socket /run/NAME/NAME.sock"
+                .into(),
+        ));
+    }
     None
 }
 
@@ -100,9 +135,9 @@ mod tests {
     fn unfit_paths_say_what_to_do() {
         let long = format!("/run/{}", "x".repeat(120));
         for path in ["x.sock", "/tmp/x.sock", "/no/such/folder/x.sock", &long] {
-            let (found, remedy) = unfit(Path::new(path)).unwrap();
+            let (found, remedy) = unfit(Path::new(path), &[], &[]).unwrap();
             assert!(!found.is_empty() && !remedy.is_empty(), "{path}");
         }
-        assert!(unfit(Path::new("/run/x.sock")).is_none());
+        assert!(unfit(Path::new("/run/x.sock"), &[], &[]).is_none());
     }
 }

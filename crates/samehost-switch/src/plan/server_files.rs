@@ -1,11 +1,16 @@
 //! Where a running server has its configuration: as its command line says, else where distributions put it. Pure but for
 //! a look at /proc.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
+use samehost_scan::{Trusted, plausible};
+use samehost_system::{open, ownership};
 
 use super::subject::Subject;
+use crate::reload::is_kind;
 
 /// Usual places, the first that is there counts.
 const USUAL: &[(&str, &[&str])] = &[
@@ -19,15 +24,56 @@ const USUAL: &[(&str, &[&str])] = &[
     ("php-fpm", &["/etc/php-fpm.conf"]),
 ];
 
-/// Files in which a service may have its configuration, the surest first.
+/// Servers of applications.
+const APPLICATIONS: &[&str] = &["thin", "puma", "gunicorn", "uvicorn", "unicorn", "uwsgi"];
+
+/// Files in which a service may have its configuration, the surest first. A name in a command line is the process' own
+/// word: it counts for root's processes, for those of the service's account or unit, and for the owner of that file. The
+/// files of this system are only those of a process that sees the same ones.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
     let kind = service.kind.unwrap_or_default();
     let process = service.pid.and_then(|pid| scan.process(pid));
-    let mut files: Vec<PathBuf> = process.and_then(|process| told(kind, process)).into_iter().collect();
+    let told = process.and_then(|process| told(kind, process));
+    let mut files: Vec<PathBuf> = told.into_iter().filter(|path| is_for(scan, service, path)).collect();
     if let Some((_, usual)) = USUAL.iter().find(|(name, _)| *name == kind) {
-        files.extend(usual.iter().map(PathBuf::from));
+        files.extend(usual.iter().map(PathBuf::from).filter(|path| is_for(scan, service, path)));
     }
     files
+}
+
+/// Why no file of this system can be a service's; none where it can.
+pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
+    let process = service.pid.and_then(|pid| scan.process(pid))?;
+    let container = process.container.as_ref()?;
+    let short: String = container.id.chars().take(12).collect();
+    Some(format!("it runs in the {} container {short}, and has files of its own", container.runtime))
+}
+
+/// Whether a file of this system may be the configuration of a service.
+fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
+    let owner = std::fs::metadata(path).map(|found| found.uid());
+    let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
+    let Some(pid) = service.pid else { return true };
+    // These run as the application's account by the administrator's own file; the others' masters are root's.
+    let is_applications = service.kind.is_some_and(|kind| APPLICATIONS.contains(&kind));
+    let protocol = if is_applications { Protocol::Http } else { Protocol::Plain };
+    plausible(scan, service, protocol, &trusted).is_ok() && is_same_file(pid, path)
+}
+
+/// Whether a path leads a process to the file that it leads us to. A mount namespace of its own says nothing: most services
+/// have one, with the files of the system in it.
+fn is_same_file(pid: u32, path: &Path) -> bool {
+    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let ours = std::fs::metadata(path).map(identity);
+    if ownership::root_of(Some(pid)) == Path::new("/") {
+        return true;
+    }
+    match (ours, open::regular_in_root(pid, path).and_then(|file| file.metadata())) {
+        (Ok(ours), Ok(theirs)) => ours == identity(theirs),
+        // Neither sees it: it is no candidate of anybody's.
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
 }
 
 /// The file that a command line names.
@@ -66,12 +112,26 @@ fn told(kind: &str, process: &Process) -> Option<PathBuf> {
     if found.is_absolute() { Some(found) } else { Some(directory()?.join(found)) }
 }
 
-/// The process that runs by a configuration.
+/// The process that runs by a configuration: of that program, and told this file; else one whose own file lies above it,
+/// for a part; else the only one there is. Which of several comes first says nothing.
 pub(crate) fn process_of(scan: &Scan, subject: &Subject) -> Option<u32> {
     let kind = subject.kind()?;
-    let services = || scan.services.iter().filter(|service| service.kind == Some(kind));
-    let by_file = services().find(|service| of(scan, service).first() == Some(&subject.file));
-    by_file.or_else(|| services().next()).and_then(|service| service.pid)
+    let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
+    let sound: Vec<&Service> =
+        services.into_iter().filter(|service| is_for(scan, service, &subject.file)).collect();
+    let main = |service: &&&Service| of(scan, service).into_iter().next();
+    let told = || sound.iter().find(|service| main(service).as_ref() == Some(&subject.file));
+    let is_below =
+        |service: &&&Service| main(service).is_some_and(|file| subject.file.starts_with(folder(&file)));
+    let below = || Some(sound.iter().filter(is_below).collect::<Vec<_>>());
+    let only = |found: Vec<&&Service>| match found[..] {
+        [one] => one.pid,
+        _ => None,
+    };
+    told()
+        .and_then(|service| service.pid)
+        .or_else(|| below().and_then(only))
+        .or_else(|| only(sound.iter().collect()))
 }
 
 /// The directory that a file's program would take relative names from.

@@ -288,6 +288,7 @@ fn wish(file: &Path, to: Direction, root: &Path) -> Wish {
         address: None,
         close_tcp: false,
         user: None,
+        server_user: None,
         reloads: Vec::new(),
         keep_tcp: false,
         observe: Duration::ZERO,
@@ -301,6 +302,7 @@ fn machine(reading: &Reading, root: &Path) -> Scan {
         network_namespaces: vec![NetworkNamespace {
             inode: 1,
             own: true,
+            foreign: false,
             name: None,
             pid: None,
             read_by: ReadBy::SockDiag,
@@ -349,6 +351,7 @@ fn listener(kind: SocketKind, local: Address, inode: u64) -> Socket {
         queues: Queues::Listening { waiting: 0, backlog: None },
         uid: Some(0),
         kernel_tls: false,
+        v6only: None,
         pids: Vec::new(),
     }
 }

@@ -35,6 +35,10 @@ pub struct VerifyOptions {
     /// Exit with 1 unless this transport is in use
     #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
     pub expect: Option<String>,
+    /// The user that the server runs as, where that is neither root, the owner of the configuration, nor the account that
+    /// its package made: nobody else is told a password
+    #[arg(long, value_name = "USER")]
+    pub server_user: Option<String>,
     /// Ask on the terminal for the password to log in with
     #[arg(long)]
     pub ask_password: bool,

@@ -37,6 +37,10 @@ pub struct SwitchOptions {
     /// The user that the application runs as, where no process of it can be seen
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
+    /// The user that the server runs as, where that is neither root, the owner of the configuration, nor the account that
+    /// its package made: nobody else's process is taken for it
+    #[arg(long, value_name = "USER")]
+    pub server_user: Option<String>,
     /// How a service takes a change that neither systemd nor a signal can tell it: COMMAND, or SERVICE=COMMAND
     #[arg(long, value_name = "COMMAND")]
     pub reload: Vec<String>,

@@ -169,6 +169,7 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
         socket: options.socket.clone(),
         close_tcp: options.close_tcp,
         user: options.user.clone(),
+        server_user: options.server_user.clone(),
         reloads: options.reload.iter().map(|text| ReloadWords::parse(text)).collect(),
         keep_tcp: options.keep_tcp,
         observe: options.observe.unwrap_or(OBSERVE),

@@ -12,7 +12,7 @@ use anyhow::Context;
 use rustix::process::{getppid, setsid};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
-use samehost_scan::service_at;
+use samehost_scan::services_at;
 use samehost_switch::transaction::{Entry, State, Store, confirm, recover};
 use samehost_switch::{refused_since, reload};
 use samehost_transport::{ConnectOptions, connect};
@@ -212,8 +212,9 @@ fn unanswered(text: &str) -> Option<String> {
 
 /// Who holds a TCP connection to an address.
 fn speaking(scan: &Scan, endpoint: &Endpoint) -> BTreeSet<String> {
-    let Some(service) = service_at(scan, endpoint) else { return BTreeSet::new() };
-    let over_tcp = scan.connections.iter().filter(|one| one.service == Some(service) && one.kind.is_tcp());
+    let services = services_at(scan, endpoint);
+    let is_its = |at: usize| services.contains(&at);
+    let over_tcp = scan.connections.iter().filter(|one| one.service.is_some_and(is_its) && one.kind.is_tcp());
     let holders = over_tcp.filter_map(|one| scan.holder(one.client));
     holders.map(|process| format!("{} {}", process.name, process.pid)).collect()
 }

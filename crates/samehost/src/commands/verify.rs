@@ -8,7 +8,8 @@ use anyhow::{Context, anyhow};
 use samehost_login::{Credentials, Expected};
 use samehost_model::scan::Verification;
 use samehost_model::{Redactor, Secret};
-use samehost_scan::{Target, TargetError};
+use samehost_scan::{Target, TargetError, Trusted};
+use samehost_system::accounts;
 
 use crate::cli::VerifyOptions;
 use crate::exit::{Ending, WrongUse};
@@ -41,7 +42,7 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
 fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     let target: Target = options.target.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
     let (credentials, note) = credentials(&target, options)?;
-    let mut found = look(&target, &options.target, &credentials, None)?;
+    let mut found = look(&target, &options.target, &credentials, None, options)?;
     found.notes.extend(note);
     if let Some(expected) = &options.expect {
         samehost_scan::expect(&mut found, expected);
@@ -63,7 +64,7 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
             Credentials { user: setting.user, password: setting.password, database: setting.database };
         let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
         let owner = setting.file.metadata().ok().map(|found| found.uid());
-        let mut found = look(&target, &name, &credentials, owner)?;
+        let mut found = look(&target, &name, &credentials, owner, options)?;
         if let Some(expected) = &options.expect {
             samehost_scan::expect(&mut found, expected);
         }
@@ -82,9 +83,15 @@ fn look(
     name: &str,
     credentials: &Credentials,
     owner: Option<u32>,
+    options: &VerifyOptions,
 ) -> anyhow::Result<Verification> {
+    let mut trusted = owner.into_iter().fold(Trusted::default(), Trusted::or);
+    if let Some(name) = &options.server_user {
+        let account = accounts::account(name).ok_or_else(|| WrongUse(format!("there is no user {name}")))?;
+        trusted = trusted.or(account.uid);
+    }
     let expected = match target {
-        Target::Address { protocol, .. } => samehost_scan::expected(*protocol, owner),
+        Target::Address { protocol, .. } => samehost_scan::expected(*protocol, &trusted),
         Target::Process(_) => Expected::default(),
     };
     // A server may say anything, the password that it was told as well: it is not repeated.

@@ -211,7 +211,7 @@ fn blocker_7_a_container_that_mounts_nothing() {
     let pid = stale.pid();
     connection_of(&home, pid);
     let told = of_client(&scan(&home), pid);
-    assert_told(&told, "container", &["another file", "Mount the folder instead"]);
+    assert_told(&told, "another-socket", &["another file", "Mount the folder instead"]);
     drop((inside, stale));
 }
 
@@ -251,7 +251,7 @@ fn blocker_9_a_socket_file_that_is_gone_or_taken() {
     fs::remove_file(&path).unwrap();
     assert_told(&advice(&home, &client), "stale", &["the file was removed", "echo.sock"]);
     let _thief = UnixListener::bind(&path).unwrap();
-    assert_told(&advice(&home, &client), "stale", &["another file", "second server"]);
+    assert_told(&advice(&home, &client), "another-socket", &["another file", "second server"]);
 }
 
 #[test]

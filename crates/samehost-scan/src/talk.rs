@@ -1,0 +1,96 @@
+//! Who talks to a service in short connections: none is there at the moment of a look, so the kernel's list of connections is
+//! read again and again for a while, and who holds the clients' ends of those that reach the service is looked up.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use samehost_model::scan::{Process, Scan};
+use samehost_system::interrupt;
+
+use crate::diag::Diag;
+use crate::join::Listeners;
+use crate::proc::descriptors::{pids, sockets_of};
+use crate::proc::{status, users::Names};
+
+/// Time from one look to the next: a page of PHP keeps its connection for longer.
+const NAP: Duration = Duration::from_millis(2);
+
+/// The processes that connect to a service over TCP while it is watched, in this program's network namespace. Ends early
+/// when somebody was seen, or wants it stopped.
+#[must_use]
+pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
+    let own = scan.network_namespaces.iter().find(|space| space.own).map_or(0, |space| space.inode);
+    let listeners = Listeners::of(&scan.sockets);
+    let Some(found) = scan.services.get(service) else { return Vec::new() };
+    let is_its = |at: &usize| found.listeners.contains(at);
+    let Ok(mut diag) = Diag::open() else { return Vec::new() };
+    let (begun, mut known) = (Instant::now(), BTreeSet::new());
+    while begun.elapsed() < period && !interrupt::is_requested() {
+        let mut ends = Vec::new();
+        for socket in diag.connected(own).unwrap_or_default() {
+            let reaches = socket.peer.inet().is_some_and(|peer| listeners.all(own, peer).iter().any(is_its));
+            if reaches && socket.inode != 0 && known.insert(socket.inode) {
+                ends.push((socket.inode, socket.uid));
+            }
+        }
+        let talking = if ends.is_empty() { Vec::new() } else { holders(&ends) };
+        if !talking.is_empty() {
+            return talking;
+        }
+        std::thread::sleep(NAP);
+    }
+    Vec::new()
+}
+
+/// The processes that hold one of these sockets now.
+fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
+    let users = Names::read("/etc/passwd");
+    let is_held = |pid: &u32| {
+        // Only the makers' own processes are looked into: the connection does not last.
+        let uid = status::read(*pid).map(|status| status.uid);
+        let is_makers = ends.iter().any(|(_, maker)| maker.is_none() || *maker == uid);
+        is_makers && sockets_of(*pid).iter().any(|inode| ends.iter().any(|(end, _)| end == inode))
+    };
+    let all = pids(proc.as_fd()).unwrap_or_default();
+    all.into_iter().filter(is_held).filter_map(|pid| crate::process(pid, &users)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn who_connects_for_a_moment_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let scan = crate::collect("0").unwrap();
+        let service = scan.services.iter().position(|service| {
+            service.listeners.iter().any(|at| scan.sockets[*at].local.inet() == Some(address))
+        });
+        let stop = AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            // Each lasts as long as a page of PHP.
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _stream = TcpStream::connect(address);
+                    std::thread::sleep(Duration::from_millis(30));
+                }
+            });
+            let found = talkers(&scan, service.unwrap(), Duration::from_secs(20));
+            stop.store(true, Ordering::Relaxed);
+            found
+        });
+        assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [std::process::id()]);
+        assert!(
+            talkers(&scan, service.unwrap(), Duration::from_millis(20)).is_empty(),
+            "nobody talks any more"
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! Whether a process may be taken for the server that a configuration means. Its name and its command line are its own
+//! word; its user, its executable and its control group are the kernel's. It says who is plausible and why not; whoever
+//! sends a secret ties the very connection to that process.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use samehost_model::Protocol;
+use samehost_model::scan::{Process, Scan, Service};
+use samehost_system::proc::users::Names;
+use samehost_system::{Executable, accounts};
+
+use crate::known::{Known, known_service};
+
+/// Whom a configuration's server may run as, beside root and the account that its package made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted {
+    users: BTreeSet<u32>,
+}
+
+impl Trusted {
+    /// Also a process of this user: the owner of the configuration, or whom the operator names.
+    #[must_use]
+    pub fn or(mut self, user: u32) -> Self {
+        self.users.insert(user);
+        self
+    }
+
+    /// Those users.
+    pub fn users(&self) -> impl Iterator<Item = u32> + '_ {
+        self.users.iter().copied()
+    }
+
+    /// Whether a user counts: these, and where root is not asking, whoever asks.
+    fn has(&self, user: u32) -> bool {
+        let own = rustix::process::geteuid();
+        user == 0 || self.users.contains(&user) || (!own.is_root() && own.as_raw() == user)
+    }
+}
+
+/// Whether a secret may be sent in a protocol.
+fn has_login(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::Http | Protocol::Grpc | Protocol::FastCgi | Protocol::Uwsgi)
+}
+
+/// The accounts, and the beginnings of units, of what speaks a protocol or stands before a server that does.
+fn names(protocol: Protocol, known: Option<&Known>) -> Vec<&'static str> {
+    let spoken: &[&str] = match protocol {
+        Protocol::Mysql => &["mysql", "mariadb", "maxscale", "proxysql", "haproxy"],
+        Protocol::Postgres => &["postgres", "pgbouncer", "pgpool", "pgcat", "odyssey", "haproxy"],
+        Protocol::Redis => &["redis", "valkey", "keydb", "dragonfly", "dfly", "haproxy"],
+        Protocol::Memcached => &["memcache", "memcached"],
+        _ => &[],
+    };
+    let its = known.map_or(&[][..], |known| known.accounts);
+    spoken.iter().chain(its).copied().collect()
+}
+
+/// Whether a service may be taken for the server of a configuration; why not, in words that follow its name.
+///
+/// # Errors
+/// Why it may not.
+pub fn plausible(
+    scan: &Scan,
+    service: &Service,
+    protocol: Protocol,
+    trusted: &Trusted,
+) -> Result<(), String> {
+    let known = service.kind.and_then(known_service);
+    let names = names(protocol, known);
+    let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
+        return unseen(scan, service, &names, trusted);
+    };
+    match &process.container {
+        // Its own users and files say nothing here; it is named, and its administrator is asked.
+        Some(container) if !container.foreign && !is_ours(container) => return Ok(()),
+        _ => {}
+    }
+    let is_account = process.user.as_deref().is_some_and(|user| names.contains(&user));
+    if !trusted.has(process.uid) && !is_account && !is_in_its_unit(process, known, protocol, &names) {
+        let user = in_words(process);
+        return Err(format!(
+            "it runs as {user}, which is neither root, nor the owner of this configuration, nor an account made for such a server, nor in a unit of its name"
+        ));
+    }
+    executable(process, trusted)
+}
+
+/// Its executable must be one that nobody else could have put there.
+fn executable(process: &Process, trusted: &Trusted) -> Result<(), String> {
+    // Where that may not be seen, its user says enough.
+    let Some(found) = Executable::of(process.pid) else { return Ok(()) };
+    let is_known = found.owner == process.uid || trusted.has(found.owner);
+    if is_known && found.mode & 0o002 == 0 {
+        return Ok(());
+    }
+    let by = if is_known { "everyone".to_owned() } else { format!("user {}", found.owner) };
+    Err(format!("its program {} can be changed by {by}", found.path.display()))
+}
+
+/// Of a process that cannot be seen the kernel still tells who made its socket.
+fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) -> Result<(), String> {
+    let makers: BTreeSet<u32> = service
+        .listeners
+        .iter()
+        .filter_map(|at| scan.sockets.get(*at))
+        .filter_map(|socket| socket.uid)
+        .collect();
+    let names = Names::read("/etc/passwd");
+    let is_account = |uid: u32| names.name(uid).is_some_and(|name| accounts.contains(&name));
+    match makers.iter().find(|uid| !trusted.has(**uid) && !is_account(**uid)) {
+        None if !makers.is_empty() => Ok(()),
+        None => Err("nobody can be seen who listens there".into()),
+        Some(uid) => Err(format!("its process cannot be seen, and user {uid} made its socket")),
+    }
+}
+
+/// Whether a unit of the system, which only root can make and put a process into, is this service's.
+fn is_in_its_unit(process: &Process, known: Option<&Known>, protocol: Protocol, names: &[&str]) -> bool {
+    let unit = process.unit.as_deref().and_then(|unit| unit.strip_suffix(".service"));
+    // Application servers run in units of the application's name, as its account; and where no systemd runs, nothing
+    // vouches for any of them.
+    if !has_login(protocol) {
+        return unit.is_some() || !Path::new("/run/systemd/system").exists();
+    }
+    let Some(unit) = unit.map(str::to_ascii_lowercase) else { return false };
+    let program = process.executable.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or("-");
+    match known {
+        None => {
+            unit.starts_with(&program.to_ascii_lowercase()) || names.iter().any(|name| unit.starts_with(name))
+        }
+        Some(known) if known.kind == "php-fpm" => unit.starts_with("php"),
+        Some(known) => {
+            let mut words = names.iter().chain(known.programs).chain([&known.kind]);
+            words.any(|word| unit.contains(word))
+        }
+    }
+}
+
+/// Whether it is the container that this program runs in.
+fn is_ours(container: &samehost_model::scan::Container) -> bool {
+    let own = crate::process(std::process::id(), &Names::default());
+    own.is_some_and(|own| own.container.as_ref() == Some(container))
+}
+
+fn in_words(process: &Process) -> String {
+    match &process.user {
+        Some(user) => format!("user {user} ({})", process.uid),
+        None => format!("user {}", process.uid),
+    }
+}
+
+/// A service for people: what it is, its process, whose that is and what it runs.
+#[must_use]
+pub fn described(scan: &Scan, service: &Service) -> String {
+    let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
+        return format!("{} (process not visible)", service.name);
+    };
+    let mut parts = vec![in_words(process)];
+    parts.extend(process.executable.clone());
+    if let Some(container) = &process.container {
+        let short: String = container.id.chars().take(12).collect();
+        parts.push(format!("{} container {short}", container.runtime));
+    }
+    format!("{} {} ({})", service.name, process.pid, parts.join(", "))
+}
+
+/// The users that a service's sockets are held by: its master and its workers. What only they can write is its own.
+#[must_use]
+pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
+    let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+    let pids: BTreeSet<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
+    let statuses = pids.into_iter().filter_map(crate::proc::status::read);
+    let (users, groups): (BTreeSet<u32>, BTreeSet<u32>) =
+        statuses.map(|status| (status.uid, status.gid)).unzip();
+    (users.into_iter().collect(), groups.into_iter().collect())
+}
+
+/// The users of the accounts that packages make for a kind of service.
+#[must_use]
+pub fn accounts_of(kind: &str) -> Vec<u32> {
+    known_service(kind)
+        .map_or(&[][..], |known| known.accounts)
+        .iter()
+        .filter_map(|name| accounts::number(name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::scan::Container;
+
+    use super::*;
+
+    fn judged(process: Process, protocol: Protocol, kind: Option<&'static str>) -> Result<(), String> {
+        let service = Service {
+            kind,
+            recognised_by: None,
+            name: "it".into(),
+            // A process that is not there: only what the scan says of it counts.
+            pid: Some(u32::MAX),
+            processes: 1,
+            network_namespace: 1,
+            listeners: Vec::new(),
+            connections: 0,
+        };
+        let process = Process { pid: u32::MAX, ..process };
+        let scan = Scan { processes: vec![process], services: vec![service.clone()], ..Scan::default() };
+        plausible(&scan, &service, protocol, &Trusted::default().or(1000))
+    }
+
+    fn of(uid: u32, user: &str, unit: Option<&str>) -> Process {
+        Process { uid, user: Some(user.into()), unit: unit.map(str::to_owned), ..Process::default() }
+    }
+
+    #[test]
+    fn a_server_is_whom_its_user_or_its_unit_makes_it() {
+        let mysql = |process| judged(process, Protocol::Mysql, Some("mariadb"));
+        for sound in [
+            of(0, "root", None),
+            of(110, "mysql", None),
+            of(1000, "alice", None),
+            of(65_000, "dbrun", Some("mariadb@shop.service")),
+            of(65_000, "dbrun", Some("mysqld.service")),
+        ] {
+            assert_eq!(mysql(sound.clone()), Ok(()), "{sound:?}");
+        }
+        for other in [
+            of(33, "www-data", None),
+            of(2000, "bob", None),
+            of(2000, "bob", Some("bob-app.service")),
+            of(111, "redis", Some("redis-server.service")),
+        ] {
+            assert!(mysql(other.clone()).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_applications_unit_is_enough_where_nobody_logs_in() {
+        let app = of(65_000, "deploy", Some("shop.service"));
+        assert_eq!(judged(app.clone(), Protocol::Http, Some("puma")), Ok(()));
+        assert_eq!(judged(app.clone(), Protocol::Http, None), Ok(()));
+        assert!(judged(app, Protocol::Redis, None).is_err());
+        assert_eq!(judged(of(65_000, "keydb", None), Protocol::Redis, None), Ok(()));
+    }
+
+    #[test]
+    fn a_container_of_the_system_is_named_and_one_of_a_user_is_his() {
+        let inside = |foreign| Process {
+            container: Some(Container { runtime: "docker".into(), id: "ab".into(), foreign }),
+            ..of(65_000, "x", None)
+        };
+        assert_eq!(judged(inside(false), Protocol::Mysql, Some("mariadb")), Ok(()));
+        assert!(judged(inside(true), Protocol::Mysql, Some("mariadb")).is_err());
+    }
+}

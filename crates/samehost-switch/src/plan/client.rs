@@ -1,0 +1,76 @@
+//! Whether a process may be taken for the client that a configuration is for. What it is called is its own word; its user,
+//! its program and its namespaces are the kernel's. Nobody is asked who could not read the configuration, so that
+//! another customer's process neither learns what stands in it nor has a say in it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use samehost_model::scan::Process;
+use samehost_system::identity::is_of_the_system;
+use samehost_system::proc::status::{self, Status};
+use samehost_system::{Account, Executable, as_user, open, ownership};
+
+/// Who has to be able to read the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// The process.
+    Itself,
+    /// The process, or the one that started it and hands it on: a master its workers, the system manager its units.
+    OrItsMaster,
+}
+
+/// Readers of a file that has no special reader: an account without any group.
+const ANYONE: u32 = 65_534;
+
+/// Why a process is not taken for a client; none where it is.
+pub(super) fn unfit(process: &Process, file: &Path, reader: Reader) -> Option<String> {
+    let Some(status) = status::read(process.pid) else { return Some("it has ended".into()) };
+    let of_container = process.container.as_ref().is_some_and(|container| !container.foreign);
+    // Whoever is not root sees and becomes nobody else.
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    if !is_of_the_system(process.pid) {
+        return Some("an ordinary user made its namespaces, and what it sees in there".into());
+    }
+    if !may_read(process.pid, &status, file) {
+        let is_handed = reader == Reader::OrItsMaster
+            && (process.unit.is_some() || status::read(process.parent).is_some_and(|master| master.uid == 0));
+        if !is_handed {
+            return Some(format!("its user may not read {}", file.display()));
+        }
+    }
+    // What runs in a container of the system, or cannot be seen, is not judged by its file.
+    let program = Executable::of(process.pid).filter(|_| !of_container)?;
+    let owner = std::fs::metadata(file).map_or(0, |found| found.uid());
+    // His own program, for a file that was given to him, is his own affair; a file for everyone was given to nobody.
+    let is_own = program.owner == status.uid && (owner == status.uid || !may_anyone_read(file));
+    if (program.owner == 0 || program.owner == owner || is_own) && program.mode & 0o002 == 0 {
+        return None;
+    }
+    let path = program.path.display();
+    Some(format!(
+        "its program {path} belongs to user {}, and anyone may read {}",
+        program.owner,
+        file.display()
+    ))
+}
+
+fn may_anyone_read(file: &Path) -> bool {
+    can_open(&Account { uid: ANYONE, gid: ANYONE, groups: Vec::new() }, file)
+}
+
+fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
+    let account = Account { uid: status.uid, gid: status.gid, groups: status.groups.clone() };
+    if can_open(&account, file) {
+        return true;
+    }
+    // With another root directory it takes another way to the file: the file's own permissions decide.
+    let has_own_root = ownership::root_of(Some(pid)) != Path::new("/");
+    let found = std::fs::metadata(file);
+    has_own_root && found.is_ok_and(|found| status.may(4, found.mode(), found.uid(), found.gid()))
+}
+
+fn can_open(account: &Account, file: &Path) -> bool {
+    as_user(account, || open::regular(file).is_ok()).unwrap_or(false)
+}
