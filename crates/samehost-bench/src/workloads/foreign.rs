@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Endpoint, Redactor, Transport};
 
-use super::{Parameters, Start};
+use super::{Parameters, Start, link_to};
 use crate::BenchError;
 use crate::impact::Impact;
 use crate::machine::{listener_pids, queue};
@@ -65,7 +65,10 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
 }
 
 /// What bursts and connections made anew do to whoever else uses servers that run; the queue is a listener's.
-pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Vec<Impact> {
+///
+/// # Errors
+/// When an address is none, or nobody answers there: that is the first thing to know.
+pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, BenchError> {
     let each = look.servers.iter().map(|(transport, address)| {
         let mut impact = Impact::of(format!("the server at {}", Redactor::default().word(address)));
         impact.does.push(if is_burst {
@@ -77,10 +80,12 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Vec<Impact> {
         } else {
             format!("makes new connections as fast as it takes them, {} at a time", look.connections)
         });
-        if let Some(queue) = address.parse().ok().and_then(|endpoint| queue(&endpoint)) {
+        let endpoint: Endpoint = address.parse()?;
+        link_to(&endpoint)?;
+        if let Some(queue) = queue(&endpoint) {
             impact.found.push(format!("{} connections may wait to be accepted there (its backlog), {} do now", queue.most, queue.waiting));
         }
-        impact
+        Ok(impact)
     });
     each.collect()
 }

@@ -125,7 +125,7 @@ impl Workload for Connect {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        Ok(crowding(look, is_burst(look.parameters)))
+        crowding(look, is_burst(look.parameters))
     }
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {

@@ -216,7 +216,7 @@ impl Workload for FastCgi {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        Ok(if is_burst(look.parameters) { crowding(look, true) } else { Vec::new() })
+        if is_burst(look.parameters) { crowding(look, true) } else { Ok(Vec::new()) }
     }
 
     /// Who reaches a pool's port has it run any code; what compares a port with a socket does so in one network.
