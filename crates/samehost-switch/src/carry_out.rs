@@ -8,10 +8,11 @@ use samehost_model::switch::{SwitchObstacle, SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
+use crate::check::Verdict;
 use crate::plan::{Plan, PlannedStage, Wish, keep, listen, shown};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
-use crate::reload::{reload, run};
+use crate::reload::{reload, reload_now};
 use crate::transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
 };
@@ -103,7 +104,8 @@ fn attempt(
             report.confirm_until = until;
             report.outcome = SwitchOutcome::Committed;
             report.proofs = proofs;
-            report.hops = plan.report(wish).hops;
+            let now = plan.report(wish);
+            (report.hops, report.notes) = (now.hops, now.notes);
             report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
         }
         Err(reason) => {
@@ -190,15 +192,18 @@ fn proceed(
         }
         (around.telling)(stage.title);
         transaction.write(index).map_err(|error| error.to_string())?;
-        for words in &stage.checks {
-            let [program, words @ ..] = words.as_slice() else { continue };
-            run(program, words).map_err(|error| format!("the check says no: {error}"))?;
+        for check in &stage.checks {
+            match check.run(&plan.secrets) {
+                Verdict::Sound => {}
+                Verdict::NotChecked(why) => plan.notes.push(why),
+                Verdict::Wrong(why) => return Err(format!("the check says no: {why}")),
+            }
         }
         not_interrupted(around)?;
         transaction.reloading(index).map_err(|error| error.to_string())?;
         for (what, command) in &stage.reloads {
             (around.telling)(what);
-            reload(command)?;
+            reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
         }
         for endpoint in &stage.awaits {
             answers(endpoint, around)?;

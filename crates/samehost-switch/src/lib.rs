@@ -5,6 +5,7 @@ pub mod editors;
 pub mod transaction;
 
 mod carry_out;
+mod check;
 mod drift;
 mod edit;
 mod files;
@@ -22,10 +23,11 @@ mod setting;
 mod told;
 
 pub use carry_out::{Around, Confirm, Page, carry_out, left};
+pub use check::{Check, Program};
 pub use drift::{Held, drift};
 pub use edit::{Edit, EditError, apply};
 pub use editors::{EDITORS, Editor, editor, recognise};
-pub use files::{Disk, Files, Overlay};
+pub use files::{Disk, Files, Overlay, Reads};
 pub use foretold::foretold;
 pub use goal::{Access, Goal};
 pub use plan::{

@@ -2,18 +2,24 @@
 //! the user gave.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use samehost_model::scan::{Scan, Service};
 use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
+use samehost_system::identity::stat_field;
+use samehost_system::{Identity, Run, interrupt, open, start_time};
 
 use crate::Uptake;
 
 /// How long workers are waited for that finish what they have begun.
 const SETTLING: Duration = Duration::from_secs(10);
+
+/// How long a reload may take: systemd's own limit for a start.
+const LIMIT: Duration = Duration::from_secs(90);
+/// How much of a worker's title is of interest, in bytes.
+const LONGEST_TITLE: u64 = 4096;
 
 /// A command of the user's for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +48,7 @@ impl ReloadWords {
 pub(crate) enum Way {
     /// Nothing need be done, or can be: this is told.
     Nothing(Option<String>),
-    /// These words: `systemctl …`, `sh -c …`, or `signal NAME PID START`.
+    /// These words: `systemctl …`, `sh -c …` (the operator's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE`.
     Words { what: String, command: Vec<String> },
     /// There is no way without the user's command.
     Missing { found: String, remedy: String },
@@ -86,8 +92,16 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
             Way::Nothing(Some(format!("{kind} does not run here; it takes the change when it starts")))
         }
         (_, Some(signal), Some(pid)) => {
-            let start = start_time(pid).unwrap_or_default();
-            let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start.to_string()];
+            let Some(identity) = Identity::of(pid).filter(|identity| is_program(identity, kind)) else {
+                return Way::Missing {
+                    found: format!(
+                        "process {pid} is called {kind}, but runs no program of that name that is root's or its user's"
+                    ),
+                    remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
+                };
+            };
+            let (start, file) = (identity.start.to_string(), path_of(&identity));
+            let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
             Way::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
         }
         (_, None, Some(pid)) => Way::Missing {
@@ -110,17 +124,38 @@ const UNITS: &[&str] =
 
 fn restart_unit(file: &Path) -> Way {
     let unit = file.file_name().unwrap_or_default().to_string_lossy();
-    let words = format!("systemctl daemon-reload && systemctl restart -- '{unit}'");
+    let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
     if !UNITS.iter().any(|folder| file.starts_with(folder)) {
         return Way::Nothing(Some(format!(
             "{} is no unit of this system: it takes effect where that root is booted",
             file.display()
         )));
     }
-    if !systemd_runs() || unit.contains('\'') {
+    if !systemd_runs() {
         return Way::Nothing(Some(format!("it takes effect after {words}")));
     }
-    Way::Words { what: words.clone(), command: vec!["sh".into(), "-c".into(), words] }
+    Way::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
+}
+
+/// Whether a process runs a program of a kind, put there by root or by its own user. Names of programs differ by version
+/// and relative: the registry of services knows them.
+fn is_program(identity: &Identity, kind: &str) -> bool {
+    let alike: &[&str] = match kind {
+        "nginx" => &["nginx", "openresty", "angie", "tengine"],
+        other => &[other],
+    };
+    let file = identity
+        .executable
+        .as_ref()
+        .and_then(|file| file.path.file_name())
+        .map(|name| name.to_string_lossy());
+    identity.runs_trusted_file() && file.is_some_and(|name| alike.iter().any(|start| name.starts_with(start)))
+}
+
+/// The path of what a process runs, without the note that it was replaced since.
+fn path_of(identity: &Identity) -> String {
+    let path = identity.executable.as_ref().map(|file| file.path.display().to_string()).unwrap_or_default();
+    path.trim_end_matches(" (deleted)").to_owned()
 }
 
 /// Whether a service of a kind runs here that may be this system's own.
@@ -138,44 +173,70 @@ pub(crate) fn is_kind(service: &Service, kind: &str) -> bool {
     service.kind.is_some_and(|found| found == kind || alike.contains(&(found, kind)))
 }
 
-/// When a process started, in clock ticks since boot (proc(5), field 22 of stat).
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+/// Whether a person's wish to stop ends what is being done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stops {
+    Yes,
+    No,
 }
 
-/// Does what [`way`] said.
+/// Does what [`way`] said, to put something back: a person's wish to stop does not end it, its time limit does.
 ///
 /// # Errors
 /// Why it failed, for people.
 pub fn reload(command: &[String]) -> Result<(), String> {
+    take(command, Stops::No)
+}
+
+/// Does what [`way`] said, until a person wants it stopped.
+///
+/// # Errors
+/// As [`reload`].
+pub(crate) fn reload_now(command: &[String]) -> Result<(), String> {
+    take(command, Stops::Yes)
+}
+
+fn take(command: &[String], stops: Stops) -> Result<(), String> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match command {
-        [word, name, pid, start] if word == "signal" => {
-            let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is no process"))?;
-            // A number may be another process's by now.
-            if start_time(number.unsigned_abs()).map(|start| start.to_string()).as_ref() != Some(start) {
-                return Err(format!(
-                    "process {pid} is gone; start the service, it then takes the files as they are"
-                ));
-            }
-            let signal = match name.as_str() {
-                "HUP" => Signal::HUP,
-                "USR2" => Signal::USR2,
-                "USR1" => Signal::USR1,
-                "TERM" => Signal::TERM,
-                other => return Err(format!("`{other}` is no signal that is sent here")),
-            };
-            let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is no process"))?;
-            let own = number.unsigned_abs();
-            let before = Before { workers: children(own), stack: stack(own) };
-            kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
-            settle(own, signal, &before);
-            Ok(())
+        [word, name, pid, start] if word == "signal" => signal(name, pid, start, None, stops),
+        [word, name, pid, start, file] if word == "signal" => signal(name, pid, start, Some(file), stops),
+        [word, unit] if word == "restart-unit" => {
+            run("systemctl", &words(&["daemon-reload"]), stops)?;
+            run("systemctl", &words(&["restart", "--", unit]), stops)
         }
-        [program, words @ ..] => run(program, words),
+        [program, words @ ..] => run(program, words, stops),
         [] => Ok(()),
     }
+}
+
+/// Sends a signal to a process, and waits until it was followed.
+fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stops) -> Result<(), String> {
+    let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is no process"))?;
+    let own = number.unsigned_abs();
+    // A number may be another process's by now.
+    let identity = Identity::of(own).filter(|identity| identity.start.to_string() == start);
+    let Some(identity) = identity else {
+        return Err(format!("process {pid} is gone; start the service, it then takes the files as they are"));
+    };
+    if let Some(file) = file.filter(|file| **file != path_of(&identity)) {
+        return Err(format!(
+            "process {pid} runs {} by now, and not {file}: reload it yourself",
+            path_of(&identity)
+        ));
+    }
+    let signal = match name {
+        "HUP" => Signal::HUP,
+        "USR2" => Signal::USR2,
+        "USR1" => Signal::USR1,
+        "TERM" => Signal::TERM,
+        other => return Err(format!("`{other}` is no signal that is sent here")),
+    };
+    let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is no process"))?;
+    let before = Before { workers: children(own), stack: stack(own) };
+    kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
+    settle(own, signal, &before, stops);
+    Ok(())
 }
 
 /// The processes that a process started, with when they started.
@@ -191,10 +252,10 @@ fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
 /// Waits until the signal was followed: a signal is only a request, and whoever goes on at once takes away what is still
 /// in use. nginx has new workers, and the old ones are gone or say in their title that they are about to go; PHP-FPM,
 /// which starts itself anew, has another stack and new workers.
-fn settle(pid: u32, signal: Signal, before: &Before) {
+fn settle(pid: u32, signal: Signal, before: &Before, stops: Stops) {
     let begun = Instant::now();
     let works = |(worker, start): &(u32, Option<u64>)| {
-        let title = std::fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+        let title = open::proc_file(&format!("/proc/{worker}/cmdline"), LONGEST_TITLE).unwrap_or_default();
         start_time(*worker) == *start && !String::from_utf8_lossy(&title).contains("shutting down")
     };
     let is_settled = || {
@@ -203,7 +264,8 @@ fn settle(pid: u32, signal: Signal, before: &Before) {
             before.workers.is_empty() || children(pid).iter().any(|child| !before.workers.contains(child));
         is_anew && has_new && !before.workers.iter().any(works)
     };
-    while begun.elapsed() < SETTLING && start_time(pid).is_some() && !is_settled() {
+    let is_stopped = || stops == Stops::Yes && interrupt::is_requested();
+    while begun.elapsed() < SETTLING && start_time(pid).is_some() && !is_settled() && !is_stopped() {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -216,39 +278,25 @@ struct Before {
 
 /// Where a process' stack begins (proc(5), field 28 of stat): another place after each execve(2).
 fn stack(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(25).map(str::to_owned)
+    stat_field(pid, 28)
 }
 
 /// Runs a command whose failure matters; what it says is told when it fails.
-pub(crate) fn run(program: &str, words: &[String]) -> Result<(), String> {
-    // A server that the command starts in the background may keep its output open: a file does not mind.
-    let output = tempfile::tempfile().map_err(|error| error.to_string())?;
-    let (out, err) = (output.try_clone(), output.try_clone());
-    let (Ok(out), Ok(err)) = (out, err) else { return Err("no file for its output".into()) };
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/local/sbin:/usr/sbin:/sbin";
-    let status = Command::new(program)
-        .args(words)
-        .env("PATH", path)
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err)
-        .status()
-        .map_err(|error| format!("{program}: {error}"))?;
-    if status.success() {
+fn run(program: &str, words: &[String], stops: Stops) -> Result<(), String> {
+    let mut run = Run::new(program, words, LIMIT);
+    if program == "sh" {
+        run = run.of_the_operator();
+    }
+    if stops == Stops::No {
+        run = run.to_the_end();
+    }
+    let ended = run.run().map_err(|error| error.to_string())?;
+    if ended.status.success() {
         return Ok(());
     }
-    let said = tail(&output);
-    Err(Redactor::default().message(&format!("`{program} {}` failed ({status}): {said}", words.join(" "))))
-}
-
-fn tail(file: &std::fs::File) -> String {
-    use std::os::unix::fs::FileExt;
-    let length = file.metadata().map_or(0, |metadata| metadata.len());
-    let mut bytes = vec![0; length.min(2000) as usize];
-    let _ = file.read_at(&mut bytes, length.saturating_sub(2000));
-    String::from_utf8_lossy(&bytes).trim().to_owned()
+    let words = words.join(" ");
+    let said = format!("`{program} {words}` failed ({}): {}", ended.status, ended.output);
+    Err(Redactor::default().message(&said))
 }
 
 #[cfg(test)]
@@ -268,7 +316,7 @@ mod tests {
         let Way::Nothing(Some(note)) = way else { panic!("{way:?}") };
         assert!(note.contains("no unit of this system") && !note.contains("systemctl"), "{note}");
         let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
-        assert!(format!("{way:?}").contains("systemctl restart -- 'app.service'"), "{way:?}");
+        assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
     }
 
     #[test]
@@ -279,5 +327,16 @@ mod tests {
         assert!(reload(&words("exit 0")).is_ok());
         let gone = ["signal", "HUP", "1", "0"].map(str::to_owned);
         assert!(reload(&gone).unwrap_err().contains("is gone"));
+    }
+
+    #[test]
+    fn a_process_is_reloaded_that_still_runs_the_same_program() {
+        let own = Identity::of(std::process::id()).unwrap();
+        let words = ["signal", "USR1", &own.pid.to_string(), &own.start.to_string(), "/usr/sbin/nginx"];
+        let error = reload(&words.map(str::to_owned)).unwrap_err();
+        assert!(error.contains("and not /usr/sbin/nginx"), "{error}");
+        assert!(!is_program(&own, "nginx"));
+        let name = path_of(&own).rsplit('/').next().unwrap().to_owned();
+        assert!(is_program(&own, &name));
     }
 }

@@ -1,25 +1,29 @@
 //! Runs a program whose answer matters, so that nothing of this program's surroundings reaches it and it cannot go on for
-//! ever: a fixed environment, `/` as its directory, no new privileges (no setuid program gains any), a process group of
-//! its own that is ended at the time limit and when a person stops us, and no more of its output than its end.
+//! ever: a fixed environment, `/` as its directory, no new privileges (no setuid program gains any), a session of its own
+//! (our terminal is out of its reach) that is ended at the time limit and when a person stops us, and no more of its output
+//! than its end.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{Account, interrupt};
+use crate::{Account, User, interrupt};
 
 /// Where programs are looked for.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How much of its output is kept: the end.
 const KEPT: usize = 16 << 10;
 /// How long a program that is told to end may take.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_millis(500);
 /// How often it is looked after.
 const STEP: Duration = Duration::from_millis(5);
 
@@ -31,6 +35,12 @@ pub struct Run {
     environment: BTreeMap<OsString, OsString>,
     account: Option<Account>,
     limit: Duration,
+    /// Whether a person's wish to stop ends it.
+    heeds: bool,
+    /// Whether what it starts in the background goes on with its output.
+    leaves: bool,
+    /// Whether setuid programs have their effect in it.
+    gains: bool,
 }
 
 /// How a program ended.
@@ -79,14 +89,19 @@ impl Run {
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
         limit: Duration,
     ) -> Self {
-        let fixed = [("PATH", PATH), ("LANG", "C"), ("HOME", "/")];
+        let fixed = [("PATH", PATH), ("LANG", "C")];
+        let own = User::of(rustix::process::geteuid().as_raw());
         Run {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: fixed.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             account: None,
             limit,
+            heeds: true,
+            leaves: false,
+            gains: false,
         }
+        .variable("HOME", own.home)
     }
 
     /// Sets a variable of its environment.
@@ -103,6 +118,27 @@ impl Run {
         self
     }
 
+    /// Has it run as a user, with that user's home.
+    #[must_use]
+    pub fn user(self, user: &User) -> Self {
+        self.variable("HOME", &user.home).account(user.account.clone())
+    }
+
+    /// Has it come to its end, or to its time limit, although a person wants us to stop: for what puts things back.
+    #[must_use]
+    pub fn to_the_end(mut self) -> Self {
+        self.heeds = false;
+        self
+    }
+
+    /// For a command of the person who runs us: what it starts in the background goes on, with its output, and setuid
+    /// programs (sudo) have their effect.
+    #[must_use]
+    pub fn of_the_operator(mut self) -> Self {
+        (self.leaves, self.gains) = (true, true);
+        self
+    }
+
     /// Runs it to its end.
     ///
     /// # Errors
@@ -110,46 +146,59 @@ impl Run {
     pub fn run(&self) -> Result<Ended, RunError> {
         let program = self.program.to_string_lossy().into_owned();
         let failed = |source| RunError::Start { program: program.clone(), source };
-        let (mut reader, child) = self.start().map_err(failed)?;
-        let mut output = Vec::new();
+        let (mut output, child) = self.start().map_err(failed)?;
         let begun = Instant::now();
         let mut child = Group(child);
         loop {
-            take(&mut reader, &mut output);
+            output.take();
             if let Some(status) = child.0.try_wait().map_err(failed)? {
                 // What it started in the background may keep the pipe open: only what is there is taken.
-                take(&mut reader, &mut output);
-                return Ok(Ended { status, output: text(&output) });
+                output.take();
+                return Ok(Ended { status, output: output.text() });
             }
-            if interrupt::is_requested() {
+            if self.heeds && interrupt::is_requested() {
                 return Err(RunError::Interrupted { program });
             }
             if begun.elapsed() > self.limit {
-                return Err(RunError::TimedOut { program, limit: self.limit, output: text(&output) });
+                return Err(RunError::TimedOut { program, limit: self.limit, output: output.text() });
             }
             std::thread::sleep(STEP);
         }
     }
 
-    fn start(&self) -> io::Result<(PipeReader, Child)> {
-        let (reader, writer) = io::pipe()?;
-        fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
+    fn start(&self) -> io::Result<(Output, Child)> {
+        let (output, out, err) = Output::new(self.leaves)?;
+        let program = found(&self.program)?;
+        // A session of its own: a program of somebody else's must not reach our terminal, where it could type.
+        let mut command = match found("setsid".as_ref()) {
+            Ok(setsid) => {
+                let mut command = Command::new(setsid);
+                command.arg(program);
+                command
+            }
+            Err(error) if self.account.is_some() => return Err(error),
+            Err(_) => {
+                let mut command = Command::new(program);
+                command.process_group(0);
+                command
+            }
+        };
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err);
+        if let Some(account) = &self.account {
+            // As root this also leaves all other groups.
+            command.gid(account.gid).uid(account.uid);
+        }
         let spawn = || {
-            // Of this thread, and of what is started from it.
-            rustix::thread::set_no_new_privs(true)?;
-            let mut command = Command::new(&self.program);
-            command
-                .args(&self.arguments)
-                .env_clear()
-                .envs(&self.environment)
-                .current_dir("/")
-                .process_group(0)
-                .stdin(Stdio::null())
-                .stdout(writer.try_clone()?)
-                .stderr(writer);
-            if let Some(account) = &self.account {
-                // As root this also leaves all other groups.
-                command.gid(account.gid).uid(account.uid);
+            if !self.gains {
+                // Of this thread, and of what is started from it.
+                rustix::thread::set_no_new_privs(true)?;
             }
             command.spawn()
         };
@@ -157,7 +206,71 @@ impl Run {
             let thread = std::thread::Builder::new().spawn_scoped(scope, spawn)?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        Ok((reader, child))
+        Ok((output, child))
+    }
+}
+
+/// The file of a program: its path, or the first of that name in [`PATH`].
+///
+/// # Errors
+/// When there is none.
+pub fn found(program: &OsStr) -> io::Result<PathBuf> {
+    let path = Path::new(program);
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+    };
+    let candidates: Vec<PathBuf> = if path.is_absolute() {
+        vec![path.to_owned()]
+    } else {
+        PATH.split(':').map(|directory| Path::new(directory).join(path)).collect()
+    };
+    let none = || io::Error::new(io::ErrorKind::NotFound, format!("there is no such program in {PATH}"));
+    candidates.into_iter().find(is_program).ok_or_else(none)
+}
+
+/// Where the output of a program goes: a pipe, of which the end is kept, or a file, which what stays in the background
+/// can go on to write to when nobody reads any more.
+enum Output {
+    Pipe(PipeReader, Vec<u8>),
+    File(File),
+}
+
+impl Output {
+    fn new(leaves: bool) -> io::Result<(Self, Stdio, Stdio)> {
+        if leaves {
+            let file = tempfile::tempfile()?;
+            return Ok((Output::File(file.try_clone()?), file.try_clone()?.into(), file.into()));
+        }
+        let (reader, writer) = io::pipe()?;
+        fcntl_setfl(&reader, fcntl_getfl(&reader)? | OFlags::NONBLOCK)?;
+        Ok((Output::Pipe(reader, Vec::new()), writer.try_clone()?.into(), writer.into()))
+    }
+
+    /// Takes what there is, and keeps its end.
+    fn take(&mut self) {
+        let Output::Pipe(reader, output) = self else { return };
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = reader.read(&mut buffer) {
+            output.extend_from_slice(&buffer[..length]);
+            let over = output.len().saturating_sub(KEPT);
+            output.drain(..over);
+            if length < buffer.len() {
+                break;
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Output::Pipe(_, output) => text(output),
+            Output::File(file) => {
+                let length = file.metadata().map_or(0, |metadata| metadata.len());
+                let kept = length.min(KEPT as u64);
+                let mut bytes = vec![0; kept as usize];
+                let read = file.read_at(&mut bytes, length - kept).unwrap_or(0);
+                text(&bytes[..read])
+            }
+        }
     }
 }
 
@@ -176,20 +289,8 @@ impl Drop for Group {
             std::thread::sleep(STEP);
         }
         let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Takes what there is, and keeps its end.
-fn take(reader: &mut PipeReader, output: &mut Vec<u8>) {
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = reader.read(&mut buffer) {
-        output.extend_from_slice(&buffer[..length]);
-        let over = output.len().saturating_sub(KEPT);
-        output.drain(..over);
-        if length < buffer.len() {
-            break;
-        }
     }
 }
 
@@ -213,7 +314,7 @@ mod tests {
         let lines: Vec<&str> = ended.output.lines().filter(|line| !line.starts_with("PWD=")).collect();
         assert_eq!(lines[0], "/");
         let known = |line: &&str| {
-            ["HOME=/", "LANG=C", "PATH=", "OLDPWD", "SHLVL", "_="].iter().any(|name| line.starts_with(name))
+            ["HOME=", "LANG=C", "PATH=", "OLDPWD", "SHLVL", "_="].iter().any(|name| line.starts_with(name))
         };
         assert!(lines[1..lines.len() - 2].iter().all(known), "{lines:?}");
         assert_eq!(lines[lines.len() - 2..], ["NoNewPrivs:\t1", "no"]);
@@ -238,6 +339,31 @@ mod tests {
         let ended = sh("sleep 5 & echo started").run().unwrap();
         assert_eq!(ended.output, "started");
         assert!(begun.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_server_that_the_operators_command_leaves_behind_keeps_its_output() {
+        let script =
+            "(sleep 0.3; echo late; echo still there >&2; touch $DONE) & grep NoNewPrivs /proc/self/status";
+        let directory = tempfile::tempdir().unwrap();
+        let done = directory.path().join("done");
+        let ended = sh(script).variable("DONE", &done).of_the_operator().to_the_end().run().unwrap();
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(own.contains(&ended.output) && ended.output.starts_with("NoNewPrivs"), "{ended:?}");
+        let begun = Instant::now();
+        while !done.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it ended with us");
+            std::thread::sleep(STEP);
+        }
+    }
+
+    #[test]
+    fn our_terminal_is_out_of_its_reach() {
+        // Session, process group and process are one number: field 6, 5 and 1 of proc(5)'s stat.
+        let ended = Run::new("cat", ["/proc/self/stat"], GRACE * 20).run().unwrap();
+        let fields: Vec<&str> = ended.output.split(' ').collect();
+        assert_eq!((fields[0], fields[0]), (fields[4], fields[5]), "{ended:?}");
+        assert_eq!(fields[6], "0", "it has a terminal");
     }
 
     #[test]

@@ -16,8 +16,10 @@ pub mod open;
 pub mod ownership;
 pub mod peer;
 pub mod proc;
+pub mod user;
 
 pub use as_user::{Account, as_user};
 pub use command::{Run, RunError};
 pub use identity::{Executable, Identity, start_time};
-pub use ownership::{ForeignWriter, foreign_writer};
+pub use ownership::{Decider, ForeignWriter, decider, foreign_writer};
+pub use user::User;

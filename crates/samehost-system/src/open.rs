@@ -34,7 +34,15 @@ impl Budget {
     /// # Errors
     /// As [`read`]; `FileTooLarge` as well when all files together are too long.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let bytes = read(path, LONGEST.min(self.left.load(Ordering::Relaxed)))?;
+        self.read_opened(&regular(path)?)
+    }
+
+    /// The same of a file that [`regular`] opened.
+    ///
+    /// # Errors
+    /// As [`Budget::read`].
+    pub fn read_opened(&self, file: &File) -> io::Result<Vec<u8>> {
+        let bytes = bytes(file, LONGEST.min(self.left.load(Ordering::Relaxed)))?;
         let less = |left: u64| Some(left.saturating_sub(bytes.len() as u64));
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         Ok(bytes)

@@ -15,10 +15,71 @@ const MOST_LINKS: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} can be changed by {by}", path.display())]
 pub struct ForeignWriter {
-    /// The file or the directory on the way.
+    /// The file, link or directory on the way.
     pub path: PathBuf,
     /// Who, in words: `user 33`, `group 1000`, `everyone`.
     pub by: String,
+    /// Who.
+    pub who: Who,
+    /// Whether it is a symbolic link: its owner decided where the path leads.
+    pub is_link: bool,
+}
+
+/// Users, as permissions have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// One of them.
+    User(u32),
+    /// The members of a group.
+    Group(u32),
+    /// All.
+    Everyone,
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Who::User(uid) => write!(f, "user {uid}"),
+            Who::Group(gid) => write!(f, "group {gid}"),
+            Who::Everyone => f.write_str("everyone"),
+        }
+    }
+}
+
+/// Who decides what a path says, besides root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decider {
+    /// Who.
+    pub who: Who,
+    /// What gives them the say: the file, a link or a directory on the way.
+    pub path: PathBuf,
+    /// The owner and the group of the file, where root made it and a directory alone gives them the say.
+    pub group_of_roots_file: Option<u32>,
+    /// The device and inode of what the path leads to.
+    pub file: (u64, u64),
+}
+
+/// Who decides what a path says; none where root alone does. The owner of a symbolic link decides where it leads; else the
+/// file's owner decides; else whoever may replace it, the nearest directory first.
+///
+/// # Errors
+/// As [`foreign_writer`].
+pub fn decider(path: &Path) -> io::Result<Option<Decider>> {
+    let mut writers = Vec::new();
+    foreign_writers(path, &mut writers)?;
+    let metadata = fs::metadata(path)?;
+    let file = (metadata.dev(), metadata.ino());
+    let owner = Some(metadata.uid()).filter(|uid| *uid != 0);
+    let decider =
+        |who, path: &Path, group| Decider { who, path: path.to_owned(), group_of_roots_file: group, file };
+    if let Some(link) = writers.iter().find(|writer| writer.is_link) {
+        return Ok(Some(decider(link.who, &link.path, None)));
+    }
+    if let Some(uid) = owner {
+        return Ok(Some(decider(Who::User(uid), path, None)));
+    }
+    let group = Some(metadata.gid()).filter(|gid| *gid != 0 && metadata.mode() & 0o040 != 0);
+    Ok(writers.last().map(|writer| decider(writer.who, &writer.path, group)))
 }
 
 /// The first who may change what a path leads to, besides root and the `trusted` users; none where nobody else can.
@@ -30,6 +91,11 @@ pub struct ForeignWriter {
 /// The kernel's, when a component is not there or cannot be seen.
 pub fn foreign_writer(path: &Path, trusted: &[u32]) -> io::Result<Option<ForeignWriter>> {
     View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }.foreign_writer(path)
+}
+
+/// All of them, from the root directory to what the path leads to.
+fn foreign_writers(path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
+    View { root: PathBuf::from("/"), users: Vec::new(), groups: Vec::new() }.foreign_writers(path, all)
 }
 
 /// The root directory of a process as it can be looked into from here: `/` where it is ours, or may not be seen.
@@ -62,11 +128,17 @@ impl View {
     /// # Errors
     /// The kernel's, when a component is not there or cannot be seen.
     pub fn foreign_writer(&self, path: &Path) -> io::Result<Option<ForeignWriter>> {
+        let mut all = Vec::new();
+        // The first is the answer, whatever is behind it.
+        let seen = self.foreign_writers(path, &mut all);
+        all.into_iter().next().map_or_else(|| seen.map(|()| None), |first| Ok(Some(first)))
+    }
+
+    /// All of them, from the root directory to what the path leads to.
+    fn foreign_writers(&self, path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
         let mut at = PathBuf::from("/");
         let mut above = self.look(&at)?;
-        if let Some(found) = self.writer(&at, &above) {
-            return Ok(Some(found));
-        }
+        all.extend(self.writer(&at, &above));
         let mut rest = components(&std::path::absolute(path)?);
         let mut links = 0;
         while let Some(name) = rest.pop_front() {
@@ -78,16 +150,16 @@ impl View {
             let next = at.join(&name);
             let metadata = self.look(&next)?;
             let is_sticky = above.mode() & 0o1000 != 0 && is_open(&above);
-            if is_sticky && let Some(found) = self.owner(&next, &metadata) {
-                return Ok(Some(found));
+            let is_link = metadata.file_type().is_symlink();
+            if (is_sticky || is_link)
+                && let Some(found) = self.owner(&next, &metadata)
+            {
+                all.push(ForeignWriter { is_link, ..found });
             }
-            if metadata.file_type().is_symlink() {
+            if is_link {
                 links += 1;
                 if links > MOST_LINKS {
                     return Err(io::Error::from_raw_os_error(rustix::io::Errno::LOOP.raw_os_error()));
-                }
-                if let Some(found) = self.owner(&next, &metadata) {
-                    return Ok(Some(found));
                 }
                 let target = fs::read_link(self.inside(&next))?;
                 if target.is_absolute() {
@@ -103,14 +175,11 @@ impl View {
             let is_passed = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && !rest.is_empty();
             // Writing to a socket is connecting to it.
             let is_owners = is_passed || metadata.file_type().is_socket();
-            let found = if is_owners { self.owner(&next, &metadata) } else { self.writer(&next, &metadata) };
-            if found.is_some() {
-                return Ok(found);
-            }
+            all.extend(if is_owners { self.owner(&next, &metadata) } else { self.writer(&next, &metadata) });
             at = next;
             above = metadata;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Whether anyone may put a file into a directory, be it a sticky one.
@@ -134,22 +203,25 @@ impl View {
 
     fn owner(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
         let uid = metadata.uid();
-        (!self.is_trusted(uid)).then(|| ForeignWriter { path: path.to_owned(), by: format!("user {uid}") })
+        (!self.is_trusted(uid)).then(|| foreign(path, Who::User(uid)))
     }
 
     /// Who may write a file or a directory itself.
     fn writer(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
-        let by = |by: String| Some(ForeignWriter { path: path.to_owned(), by });
         if let Some(found) = self.owner(path, metadata) {
             return Some(found);
         }
         let is_groups = metadata.gid() == 0 || self.groups.contains(&metadata.gid());
         match metadata.mode() {
-            mode if mode & 0o002 != 0 => by("everyone".into()),
-            mode if mode & 0o020 != 0 && !is_groups => by(format!("group {}", metadata.gid())),
+            mode if mode & 0o002 != 0 => Some(foreign(path, Who::Everyone)),
+            mode if mode & 0o020 != 0 && !is_groups => Some(foreign(path, Who::Group(metadata.gid()))),
             _ => None,
         }
     }
+}
+
+fn foreign(path: &Path, who: Who) -> ForeignWriter {
+    ForeignWriter { path: path.to_owned(), by: who.to_string(), who, is_link: false }
 }
 
 fn components(path: &Path) -> VecDeque<OsString> {
@@ -234,5 +306,30 @@ mod tests {
         mode(&file, 0o664);
         chown(&file, None, Some(33)).unwrap();
         assert_eq!(foreign_writer(&file, &[]).unwrap().unwrap().by, "group 33");
+        assert_eq!(decider(&file).unwrap().unwrap().who, Who::Group(33));
+    }
+
+    #[test]
+    fn whoever_made_the_link_the_file_or_the_directory_decides() {
+        assert!(rustix::process::geteuid().is_root(), "this test gives files away: run it as root");
+        let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        mode(directory.path(), 0o755);
+        let (folder, file) = (directory.path().join("a"), directory.path().join("a/b"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&file, "").unwrap();
+        mode(&file, 0o640);
+        assert_eq!(decider(&file).unwrap(), None);
+        chown(&folder, Some(1001), None).unwrap();
+        chown(&file, None, Some(33)).unwrap();
+        let found = decider(&file).unwrap().unwrap();
+        assert_eq!((found.who, found.group_of_roots_file), (Who::User(1001), Some(33)));
+        chown(&file, Some(1002), None).unwrap();
+        let found = decider(&file).unwrap().unwrap();
+        assert_eq!((found.who, found.group_of_roots_file), (Who::User(1002), None));
+        let link = directory.path().join("link");
+        symlink(&file, &link).unwrap();
+        assert_eq!(decider(&link).unwrap().unwrap().who, Who::User(1002));
+        std::os::unix::fs::lchown(&link, Some(1003), None).unwrap();
+        assert_eq!(decider(&link).unwrap().unwrap().who, Who::User(1003));
     }
 }

@@ -23,6 +23,12 @@ use cli::{Cli, Verb};
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     let cli = Cli::parse();
+    // Servers, and what we start ourselves, have ends of their own.
+    let has_own_end =
+        matches!(cli.verb, Some(Verb::Serve(_) | Verb::Supervise(_) | Verb::BecomeServer(_) | Verb::LogInAs));
+    if !has_own_end && let Err(error) = signals::end_at_once() {
+        return exit::status(Err(error.into()));
+    }
     let result = match cli.verb {
         None => commands::checkup(&cli.checkup),
         Some(Verb::Checkup(options)) => commands::checkup(&options),
@@ -45,5 +51,6 @@ fn main() -> ExitCode {
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };
-    exit::status(result)
+    // Whatever it says of being stopped, the person knows.
+    exit::status(if signals::is_stopped() { Ok(exit::Ending::Interrupted) } else { result })
 }

@@ -1,18 +1,59 @@
-//! Ctrl-C and termination: the first asks to stop cleanly, a second one stops at once.
+//! Ctrl-C and termination. Where nothing has to be put right, they end this program at once, wherever it stands; where
+//! something has (measurements with private servers, a switch that has begun), they ask for a clean end, and a second one
+//! ends it at once.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use samehost_system::interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
-/// A flag that a signal sets.
-pub fn watch() -> std::io::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// What shells give a command that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+/// How long a command may take to end by itself where nothing has to be put right: the loops that look at the flag end
+/// the programs that they started.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// Whether something has to be put right first.
+static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
+
+/// From now on a signal ends this program at once; to be called first, by every command that a person runs.
+pub fn end_at_once() -> std::io::Result<()> {
+    let flag = interrupt::flag();
+    for signal in SIGNALS {
         // Registered first, so that it acts only on the signal after the one that sets the flag.
         flag::register_conditional_default(signal, Arc::clone(&flag))?;
         flag::register(signal, Arc::clone(&flag))?;
     }
-    Ok(flag)
+    let mut signals = Signals::new(SIGNALS)?;
+    let wait = move || {
+        for _ in signals.forever() {
+            std::thread::sleep(GRACE);
+            if !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst) {
+                low_level::exit(INTERRUPTED);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+/// From now on a signal sets this flag, and whoever looks at it ends cleanly.
+pub fn watch() -> Arc<AtomicBool> {
+    IS_CLEAN_END_NEEDED.store(true, Ordering::SeqCst);
+    interrupt::flag()
+}
+
+/// Nothing has to be put right any more.
+pub fn done() {
+    IS_CLEAN_END_NEEDED.store(false, Ordering::SeqCst);
+}
+
+/// Whether a person stopped a command that has nothing to put right.
+pub fn is_stopped() -> bool {
+    interrupt::is_requested() && !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst)
 }

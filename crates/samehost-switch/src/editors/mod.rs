@@ -16,7 +16,7 @@ mod wp_config;
 
 use std::path::{Path, PathBuf};
 
-use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
+use crate::{Check, Edit, Files, Goal, Reading, Refusal, Setting, Uptake};
 
 mod compose;
 mod database_yml;
@@ -95,10 +95,10 @@ pub trait Editor: Sync {
         Ok(None)
     }
 
-    /// The command, program first, that says whether the file on disk is well formed; none where there is none, and none
+    /// The command that says whether the file on disk is well formed; none where there is none, and none
     /// that would run or import what the file names: a configuration that is a program (ERB, Python) has been read by
     /// the editor, before and after, and that is its check.
-    fn check(&self, _file: &Path, _files: &dyn Files) -> Option<Vec<String>> {
+    fn check(&self, _file: &Path, _files: &dyn Files) -> Option<Check> {
         None
     }
 

@@ -9,7 +9,7 @@ use samehost_model::scan::{Process, Scan};
 use super::server_files;
 use super::subject::subjects;
 use crate::editors::EDITORS;
-use crate::{Disk, Files};
+use crate::{Disk, Files, Reads};
 
 /// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
 const ABOVE: usize = 2;
@@ -31,7 +31,7 @@ pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
         }
     }
     // What cannot be read as a configuration is none.
-    found.retain(|path| subjects(&path.display().to_string(), scan).is_ok());
+    found.retain(|path| subjects(&path.display().to_string(), scan, None).is_ok());
     found.into_iter().collect()
 }
 
@@ -58,7 +58,7 @@ fn roots(scan: &Scan) -> Vec<PathBuf> {
         let included =
             ["conf.d", "sites-enabled", "http.d"].iter().flat_map(|name| entries(&folder.join(name)));
         for path in included.chain([file.clone()]) {
-            let text = disk.read(&path).unwrap_or_default();
+            let text = Disk::of(&path, Reads::Application, None).read(&path).unwrap_or_default();
             for line in String::from_utf8_lossy(&text).lines() {
                 let Some(root) = line.trim().strip_prefix("root ") else { continue };
                 let root = PathBuf::from(root.trim().trim_end_matches(';').trim_matches(['"', '\'']));

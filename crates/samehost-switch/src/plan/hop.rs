@@ -248,7 +248,7 @@ fn found_side(
 ) -> Option<(Subject, Setting)> {
     let candidates = server_files::of(scan, service);
     for path in &candidates {
-        let Ok(Some(subject)) = Subject::at(path) else { continue };
+        let Ok(Some(subject)) = Subject::at(path, None) else { continue };
         match subject.editor.read(path, &subject.files()) {
             Ok(reading) => {
                 let read = Read { subject, reading };

@@ -180,7 +180,7 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
 /// A connection that moved, as its configuration has it now.
 fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
-    let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)? };
+    let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
     let reading = subject.editor.read(&subject.file, &subject.files()).ok()?;
     plan.secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
     let is_it = |setting: &&crate::Setting| {
@@ -254,8 +254,8 @@ fn stages(later: &Later, wish: &Wish, scan: &Scan, plan: &mut Plan) {
             .collect();
         for (file, name) in &kept.of {
             let Some(editor) = editor(name) else { continue };
-            let subject = Subject { file: file.clone(), editor };
-            stage.checks.extend(editor.check(file, &subject.files()));
+            let subject = Subject { file: file.clone(), editor, reader: None };
+            stage.check(&subject, &mut plan.notes);
             stage.of.push((file.clone(), editor.name()));
             // Of several such servers, the one that listens there.
             let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());

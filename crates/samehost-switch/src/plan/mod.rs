@@ -16,12 +16,14 @@ mod server_files;
 mod stages;
 mod subject;
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Redactor, Secret};
+use samehost_system::User;
 
 pub(crate) use application::Applicant;
 pub use discover::configurations;
@@ -34,7 +36,7 @@ pub use subject::SubjectError;
 
 use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;
-use crate::{Reading, Role, Setting};
+use crate::{Reading, Refusal, Role, Setting};
 use subject::Subject;
 
 /// Which way connections move.
@@ -139,16 +141,21 @@ pub(crate) struct Read {
 /// # Errors
 /// When it is no configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
-    let mut settings = Vec::new();
-    for subject in subject::subjects(path, &Scan::default())? {
+    let (mut settings, mut refused) = (Vec::new(), Vec::new());
+    for subject in subject::subjects(path, &Scan::default(), None)? {
         let files = subject.files();
-        let reading = subject.editor.read(&subject.file, &files).map_err(|refusal| {
+        let said = |refusal: Refusal| {
             let redactor = Redactor::new(&in_file(&files, &subject.file));
             SubjectError::Refused(refusal.redacted(&redactor))
-        })?;
+        };
+        let reading = subject.editor.read(&subject.file, &files).map_err(said)?;
+        refused.extend(reading.refused.into_iter().map(said));
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
-    Ok(settings)
+    match refused.into_iter().next() {
+        Some(refusal) if settings.is_empty() => Err(refusal),
+        _ => Ok(settings),
+    }
 }
 
 /// Plans a switch.
@@ -157,9 +164,11 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
 pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
     let mut plan = Plan::default();
+    // Where there is no such user, that is an obstacle later.
+    let reader = wish.user.as_deref().and_then(User::named);
     let mut subjects: Vec<Subject> = Vec::new();
     for target in &wish.targets {
-        for subject in subject::subjects(target, scan)? {
+        for subject in subject::subjects(target, scan, reader.as_ref())? {
             if subjects.iter().all(|other| other.file != subject.file) {
                 subjects.push(subject);
             }
@@ -179,9 +188,38 @@ pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
     plan.secrets.extend(secrets(&configurations));
     if !plan.is_barred() {
         stages::build(wish, scan, &configurations, &mut plan);
+        only_own_files(&configurations, &mut plan);
     }
     if !plan.is_barred() && !plan.is_empty() {
         host::look(scan, &mut plan);
     }
     Ok(plan)
+}
+
+/// A configuration may include files of other users: it is read as its program reads it, and then nothing of theirs is
+/// changed because somebody else's file says so.
+fn only_own_files(configurations: &[Read], plan: &mut Plan) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
+    let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.subject.file)).collect();
+    owners.extend(configurations.iter().filter_map(|read| Some(read.subject.files().user()?.account.uid)));
+    owners.push(0);
+    let changes = plan.stages.iter().flat_map(|stage| &stage.changes);
+    let found: Vec<(PathBuf, u32)> = changes
+        .filter_map(|change| Some((change.path.clone(), owner(&change.path)?)))
+        .filter(|(_, uid)| !owners.contains(uid))
+        .collect();
+    for (path, uid) in found {
+        plan.bar(
+            "other-owner",
+            format!(
+                "{} belongs to {}, and only another user's configuration includes it",
+                shown(&path),
+                User::of(uid)
+            ),
+            format!("Where it is to change, name it: samehost switch {}", shown(&path)),
+        );
+    }
 }

@@ -18,10 +18,11 @@ use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_cli
 use super::place::{said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
+use crate::check::Planned;
 use crate::proposal::{Move, ProposalError, propose};
 use crate::reload::{Way, way};
 use crate::transaction::resolve;
-use crate::{Access, Files, Goal, Role, Setting, apply};
+use crate::{Access, Check, Files, Goal, Role, Setting, apply};
 
 /// Files as they would be; none: not there.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
@@ -47,7 +48,7 @@ pub(crate) struct PlannedStage {
     /// The files that change.
     pub(crate) changes: Vec<Replacement>,
     /// Commands that say whether they are well formed.
-    pub(crate) checks: Vec<Vec<String>>,
+    pub(crate) checks: Vec<Planned>,
     /// What makes programs take them: in words, and as a command.
     pub(crate) reloads: Vec<(String, Vec<String>)>,
     /// Endpoints that must answer afterwards.
@@ -56,6 +57,17 @@ pub(crate) struct PlannedStage {
     pub(crate) leaves: Vec<Leaving>,
     /// The configurations that change in it, by file and editor.
     pub(crate) of: Vec<(PathBuf, &'static str)>,
+}
+
+impl PlannedStage {
+    /// Adds the check of a configuration that changes in it, or a note why it is not run.
+    pub(crate) fn check(&mut self, subject: &Subject, notes: &mut Vec<String>) {
+        match subject.editor.check(&subject.file, &subject.files()).map(Check::plan) {
+            Some(Ok(check)) => self.checks.push(check),
+            Some(Err(note)) if !notes.contains(&note) => notes.push(note),
+            _ => {}
+        }
+    }
 }
 
 /// How far a side has moved.
@@ -346,7 +358,7 @@ fn finish(
     stage: &mut PlannedStage,
     plan: &mut Plan,
 ) {
-    stage.checks.extend(subject.editor.check(&subject.file, &subject.files()));
+    stage.check(subject, &mut plan.notes);
     let pid = sides.iter().find_map(|side| side.pid);
     let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
     let taken = match client {

@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use samehost_model::scan::Scan;
+use samehost_system::User;
 
 use super::{discover, server_files};
 use crate::editors::{EDITORS, Editor, recognise};
-use crate::{Disk, Files, Uptake};
+use crate::{Disk, Files, Reads, Uptake};
 
 /// A configuration and its editor.
 #[derive(Clone)]
@@ -18,18 +19,22 @@ pub(crate) struct Subject {
     pub(crate) file: PathBuf,
     /// Its editor.
     pub(crate) editor: &'static dyn Editor,
+    /// The user that the application runs as, where the operator says so.
+    pub(crate) reader: Option<User>,
 }
 
 impl Subject {
     /// The configuration at a path; none where no editor knows it.
-    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
-        let text = Disk::default().read(path)?;
-        Ok(recognise(path, &text).map(|editor| Subject { file: path.to_owned(), editor }))
+    pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
+        let text = Disk::of(path, Reads::Application, reader).read(path)?;
+        let subject = |editor| Subject { file: path.to_owned(), editor, reader: reader.cloned() };
+        Ok(recognise(path, &text).map(subject))
     }
 
-    /// The files as this configuration's readers see them: one look, bounded in all.
+    /// The files as those see them who decide what this configuration says: one look, bounded in all.
     pub(crate) fn files(&self) -> Disk {
-        Disk::default()
+        let reads = if self.kind().is_some() { Reads::RootsServer } else { Reads::Application };
+        Disk::of(&self.file, reads, self.reader.as_ref())
     }
 
     /// The service that reads it, by its name in scan's registry.
@@ -96,20 +101,24 @@ pub enum SubjectError {
 }
 
 /// The configurations that a target stands for.
-pub(crate) fn subjects(target: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
+pub(crate) fn subjects(
+    target: &str,
+    scan: &Scan,
+    reader: Option<&User>,
+) -> Result<Vec<Subject>, SubjectError> {
     let path = Path::new(target);
     if !path.exists() && !target.contains('/') && path.extension().is_none() {
-        return service(target, scan);
+        return service(target, scan, reader);
     }
     let read = |source| SubjectError::Read { file: path.to_owned(), source };
     // Links stay in the path as they are: a program reads `…/current/.env`, whatever that leads to today.
     let path = std::path::absolute(path).map_err(read)?;
     let is_directory = fs::metadata(&path).map_err(read)?.is_dir();
-    if is_directory { directory(&path) } else { Ok(vec![file(path)?]) }
+    if is_directory { directory(&path, reader) } else { Ok(vec![file(path, reader)?]) }
 }
 
-fn file(path: PathBuf) -> Result<Subject, SubjectError> {
-    match Subject::at(&path).map_err(|source| SubjectError::Read { file: path.clone(), source })? {
+fn file(path: PathBuf, reader: Option<&User>) -> Result<Subject, SubjectError> {
+    match Subject::at(&path, reader).map_err(|source| SubjectError::Read { file: path.clone(), source })? {
         Some(subject) => Ok(subject),
         None => {
             let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
@@ -118,14 +127,14 @@ fn file(path: PathBuf) -> Result<Subject, SubjectError> {
     }
 }
 
-fn directory(directory: &Path) -> Result<Vec<Subject>, SubjectError> {
+fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<Subject>, SubjectError> {
     let mut found = Vec::new();
     // A name that is there and cannot be read is told when nothing else is there.
     let mut unread = None;
     for editor in EDITORS {
         for name in editor.names() {
             let path = directory.join(name);
-            match Subject::at(&path) {
+            match Subject::at(&path, reader) {
                 Ok(Some(subject)) if subject.editor.name() == editor.name() => found.push(subject),
                 Ok(_) => {}
                 Err(error) if is_absent(&error) => {}
@@ -139,7 +148,7 @@ fn directory(directory: &Path) -> Result<Vec<Subject>, SubjectError> {
         if let Some(path) =
             above.filter(|path| path.exists() && !path.with_file_name("wp-settings.php").exists())
         {
-            found.push(file(path)?);
+            found.push(file(path, reader)?);
         }
     }
     if found.is_empty() {
@@ -156,7 +165,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
+fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<Subject>, SubjectError> {
     let named = |service: &&samehost_model::scan::Service| {
         service.kind == Some(name) || service.name.eq_ignore_ascii_case(name)
     };
@@ -166,7 +175,7 @@ fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
     let candidates = server_files::of(scan, found);
     let mut subjects = Vec::new();
     if let Some(path) = candidates.iter().find(|path| path.exists()) {
-        subjects.push(file(path.clone())?);
+        subjects.push(file(path.clone(), None)?);
     }
     // Whoever talks to it over TCP has the address in a configuration of their own.
     let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
@@ -174,7 +183,7 @@ fn service(name: &str, scan: &Scan) -> Result<Vec<Subject>, SubjectError> {
     let pids: Vec<u32> =
         over_tcp.filter_map(|one| scan.sockets.get(one.client)?.pids.first().copied()).collect();
     for path in discover::configurations(scan, &pids) {
-        for subject in self::subjects(&path.display().to_string(), scan)? {
+        for subject in self::subjects(&path.display().to_string(), scan, reader)? {
             if subjects.iter().all(|other: &Subject| other.file != subject.file) {
                 subjects.push(subject);
             }
@@ -196,12 +205,12 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let scan = Scan::default();
-        assert!(matches!(subjects("nosuch", &scan), Err(SubjectError::Unknown(_))));
-        assert!(matches!(subjects("/no/such.conf", &scan), Err(SubjectError::Read { .. })));
+        assert!(matches!(subjects("nosuch", &scan, None), Err(SubjectError::Unknown(_))));
+        assert!(matches!(subjects("/no/such.conf", &scan, None), Err(SubjectError::Read { .. })));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
-        assert!(matches!(subjects(&path, &scan), Err(SubjectError::Nothing { .. })));
+        assert!(matches!(subjects(&path, &scan, None), Err(SubjectError::Nothing { .. })));
         fs::write(directory.path().join("x.bin"), "x").unwrap();
-        assert!(matches!(subjects(&format!("{path}/x.bin"), &scan), Err(SubjectError::Format { .. })));
+        assert!(matches!(subjects(&format!("{path}/x.bin"), &scan, None), Err(SubjectError::Format { .. })));
     }
 }

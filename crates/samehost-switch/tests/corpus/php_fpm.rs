@@ -97,7 +97,7 @@ fn php_fpm_is_registered_with_its_check() {
         root.path().display()
     ))
     .unwrap();
-    let command = editor.check(&file, &Disk::default()).unwrap();
+    let command = editor.check(&file, &Disk::default()).unwrap().words;
     let run = |command: &[String]| Command::new(&command[0]).args(&command[1..]).output().unwrap();
     assert!(run(&command).status.success(), "{command:?}");
     std::fs::write(&file, "[www]\nlisten 9000\nx = 1\n").unwrap();

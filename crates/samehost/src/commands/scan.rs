@@ -10,6 +10,7 @@ use samehost_model::Report;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
+use samehost_system::interrupt;
 
 use super::checkup::measure;
 use crate::checkup_parts::{Part, PartLine};
@@ -37,7 +38,7 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     if options.observe.is_some_and(|period| !PERIODS.contains(&period)) {
         return Err(WrongUse("--observe takes 1s to 24h".into()).into());
     }
-    let interrupted = signals::watch()?;
+    let interrupted = interrupt::flag();
     let scan = look(options.observe, options.greet, options.quiet, &interrupted)?;
     if options.json {
         output::print(&[serde_json::to_vec(&scan)?.as_slice(), b"\n"].concat())?;
@@ -62,6 +63,8 @@ pub(super) fn look(
     }
     samehost_scan::advise(&mut scan);
     if let Some(period) = observe {
+        // What was seen until then is shown, and private servers are ended.
+        let _ = signals::watch();
         samehost_scan::observe(&mut scan, period, interrupted);
         if !scan.advice.is_empty()
             && !interrupted.load(Ordering::Relaxed)

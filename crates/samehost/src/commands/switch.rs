@@ -11,6 +11,7 @@ use samehost_model::{Endpoint, Redactor};
 use samehost_switch::{
     Around, Confirm, Direction, Page, Plan, ReloadWords, Wish, carry_out, finishing, plan,
 };
+use samehost_system::interrupt;
 
 use super::switch_all;
 use super::switch_confirm::{self as confirm, Site};
@@ -69,7 +70,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     let wish = wish(options, targets)?;
     let scan = look()?;
     let mut plan = plan(&wish, &scan).map_err(|error| WrongUse(error.to_string()))?;
-    let interrupted = signals::watch()?;
+    let interrupted = interrupt::flag();
     if !plan.is_barred() {
         plan.look_who_stays(&wish, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
     }
@@ -80,7 +81,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
 fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     let wish = wish(options, &[id.to_owned()])?;
     let scan = look()?;
-    let interrupted = signals::watch()?;
+    let interrupted = interrupt::flag();
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
     let plan = finishing(&switches::store_of(id)?, id, &wish, &scan, &|| look().ok(), &is_interrupted)
         .map_err(|error| WrongUse(error.to_string()))?;
@@ -125,6 +126,10 @@ fn make(
             return Ok(Ending::Finding);
         }
     }
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
+    let _ = signals::watch();
     let store = switches::store()?;
     let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);

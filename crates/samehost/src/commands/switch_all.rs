@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use samehost_model::scan::{Advice, Possible, Scan};
+use samehost_system::interrupt;
 
 use super::scan;
 use super::switch::one;
@@ -15,9 +16,13 @@ use crate::{output, signals};
 const OBSERVE: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
-    let interrupted = signals::watch()?;
+    let interrupted = interrupt::flag();
     let observe = options.observe.unwrap_or(OBSERVE);
     let scan = scan::look(Some(observe), false, options.json, &interrupted)?;
+    signals::done();
+    if interrupt::is_requested() {
+        return Ok(Ending::Interrupted);
+    }
     let mut targets = BTreeSet::new();
     for advice in &scan.advice {
         let who = format!("{} → {}", advice.client, service(&scan, advice));
@@ -48,6 +53,10 @@ pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
     }
     let mut worst = Ending::Done;
     for target in targets {
+        signals::done();
+        if interrupt::is_requested() {
+            return Ok(Ending::Interrupted);
+        }
         let ending = one(options, &[path(&target)])?;
         if ending != Ending::Done {
             worst = ending;

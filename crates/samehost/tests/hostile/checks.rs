@@ -1,1 +1,249 @@
 //! What runs as root: nothing of the application's, nothing that another user can write.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Ended, LIMIT, MALLORY, Machine, free_port, is_there, wait_for};
+
+/// A server at a port and at a socket, which a configuration can be switched between.
+struct Service {
+    port: u16,
+    socket: String,
+}
+
+fn service(machine: &mut Machine) -> Service {
+    let (port, socket) = (free_port(), machine.path("http.sock").display().to_string());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
+    let (tcp, unix) = (format!("tcp:127.0.0.1:{port}"), format!("unix:{socket}"));
+    command.args(["serve", "http", "--listen", &tcp, "--listen", &unix, "--mode", "666"]);
+    machine.start(command);
+    wait_for("the server", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    Service { port, socket }
+}
+
+/// An nginx.conf that leads to a port, with one more line in `http`.
+fn nginx(machine: &Machine, name: &str, service: &Service, line: &str) -> PathBuf {
+    let (folder, port) = (machine.path("").display().to_string(), service.port);
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("    {kind}_temp_path {folder}/tmp;\n"))
+        .collect();
+    machine.write(
+        name,
+        format!(
+            "pid {folder}/{name}.pid;\nevents {{ }}\nhttp {{\n{temporary}    access_log off;\n    {line}\n    server {{\n        listen 127.0.0.1:{};\n        location / {{\n            proxy_pass http://127.0.0.1:{port};\n        }}\n    }}\n}}\n",
+            free_port()
+        ),
+    )
+}
+
+fn give(path: &std::path::Path) {
+    std::os::unix::fs::chown(path, Some(MALLORY), Some(MALLORY)).unwrap();
+}
+
+fn interrupted(mut child: Child, signal: Signal) -> (Ended, Duration) {
+    let begun = Instant::now();
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < LIMIT, "it goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (Ended::of(&child.wait_with_output().unwrap()), begun.elapsed())
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn ruby_in_a_users_file_is_not_run() {
+    let mut machine = Machine::new();
+    let port = free_port();
+    let (tcp, unix) = (format!("tcp:127.0.0.1:{port}"), machine.path("thin.0.sock"));
+    let listen = |at: &str| format!("{} serve http --mode 666 --listen {at}", env!("CARGO_BIN_EXE_samehost"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec {}", listen(&tcp))]);
+    machine.start(command);
+    wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    machine.folder_of("app", MALLORY);
+    let marker = machine.path("app/pwned");
+    let ruby = format!("<%= File.write({:?}, Process.uid.to_s) %>", marker.display().to_string());
+    let text = format!("---\n# {ruby}\nport: {port}\naddress: 127.0.0.1\nservers: 1\n");
+    let yml = machine.write_as(MALLORY, "app/thin.yml", &text).display().to_string();
+    let reload = format!("thin={} >/dev/null 2>&1 &", listen(&format!("unix:{}", unix.display())));
+    let socket = machine.path("thin.sock").display().to_string();
+    let arguments = ["switch", &yml, "--socket", &socket, "--reload", &reload, "--yes", "--no-confirm"];
+    let ended = machine.samehost(&arguments);
+    let _ = Command::new("fuser").args(["-k", &unix.display().to_string()]).output();
+    assert!(!is_there(&marker), "it ran as user {}", fs::read_to_string(&marker).unwrap());
+    assert!(!ended.both().contains("ruby"), "{}", ended.both());
+    assert!(ended.stdout.contains("thin.yml"), "{}", ended.both());
+}
+
+#[test]
+fn a_module_beside_the_settings_is_not_imported() {
+    let machine = Machine::new();
+    let marker = machine.path("app/pwned");
+    machine.folder_of("app", MALLORY);
+    let planted = format!("open({:?}, 'w').write('x')\n", marker.display().to_string());
+    machine.write_as(MALLORY, "app/ast.py", planted);
+    let port = free_port();
+    let _listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let settings = format!(
+        "DATABASES = {{\n    'default': {{\n        'ENGINE': 'django.db.backends.mysql',\n        'HOST': '127.0.0.1',\n        'PORT': '{port}',\n    }},\n}}\n"
+    );
+    machine.write_as(MALLORY, "app/settings.py", settings);
+    let mut command = machine.command(&["switch", ".", "--socket", "/run/no.sock", "--yes", "--no-confirm"]);
+    command.current_dir(machine.path("app"));
+    let ended = crate::support::bounded(command);
+    assert!(!is_there(&marker) && !ended.both().contains("python"), "{}", ended.both());
+}
+
+#[test]
+fn a_users_nginx_is_checked_as_that_user_and_roots_own_as_root() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    // Where only root can make a file: nginx -t opens its log for appending.
+    let log = |name: &str| machine.path("state").join(name);
+    let (hers, roots) = (log("hers.log"), log("roots.log"));
+    let theirs = nginx(&machine, "mallory/nginx.conf", &service, &format!("error_log {};", hers.display()));
+    give(&theirs);
+    give(theirs.parent().unwrap());
+    let own = nginx(&machine, "own/nginx.conf", &service, &format!("error_log {};", roots.display()));
+    let run = |file: &std::path::Path| {
+        let file = file.display().to_string();
+        let options = ["--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json"];
+        machine.samehost(&[&["switch", &file], &options[..]].concat())
+    };
+
+    let attack = run(&theirs);
+    assert!(!is_there(&hers), "nginx -t ran as root: {}", attack.both());
+    let shown = format!("-c {} (as user {MALLORY})", theirs.display());
+    assert!(attack.stdout.contains(&shown), "{}", attack.both());
+    // It may not open the log, so that it tells nothing of the configuration; that is said, and bars nothing.
+    assert!(attack.status == 0 && attack.stdout.contains("could not look"), "{}", attack.both());
+
+    let sound = run(&own);
+    assert!(sound.status == 0 && sound.stdout.contains("(as root)"), "{}", sound.both());
+    assert!(is_there(&roots) && !sound.stdout.contains("could not look"), "{}", sound.both());
+    assert!(fs::read_to_string(&own).unwrap().contains(&format!("unix:{}", service.socket)));
+}
+
+#[test]
+fn roots_nginx_is_not_checked_where_a_user_writes_a_part_of_it() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let log = machine.path("state/part.log");
+    let part = machine.write_as(MALLORY, "mallory/part.conf", format!("error_log {};\n", log.display()));
+    let file = nginx(&machine, "own/nginx.conf", &service, &format!("include {};", part.display()));
+    let file = file.display().to_string();
+    let ended = machine.samehost(&[
+        "switch",
+        &file,
+        "--socket",
+        &service.socket,
+        "--reload",
+        "true",
+        "--yes",
+        "--no-confirm",
+        "--json",
+    ]);
+    assert!(!is_there(&log), "nginx -t ran as root: {}", ended.both());
+    assert!(ended.status == 0 && ended.stdout.contains("is not run: it would run"), "{}", ended.both());
+}
+
+#[test]
+fn a_check_that_hangs_ends_with_ctrl_c_and_everything_is_put_back() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let pipe = machine.path("certificate");
+    mkfifoat(CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
+    // A certificate is read by nginx alone; on a pipe it waits for ever.
+    let lines = format!("ssl_certificate {0};\n    ssl_certificate_key {0};", pipe.display());
+    let file = nginx(&machine, "own/nginx.conf", &service, &lines);
+    let text = fs::read_to_string(&file).unwrap().replace("listen 127.0.0.1:", "listen 127.0.0.1:0 ssl; #");
+    let text = text.replace("listen 127.0.0.1:0 ssl", &format!("listen 127.0.0.1:{} ssl", free_port()));
+    fs::write(&file, &text).unwrap();
+    let name = file.display().to_string();
+    let child = piped(machine.command(&[
+        "switch",
+        &name,
+        "--socket",
+        &service.socket,
+        "--reload",
+        "true",
+        "--yes",
+        "--no-confirm",
+    ]));
+    wait_for("the check", || (fs::read_to_string(&file).unwrap() != text).then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    let (ended, took) = interrupted(child, Signal::INT);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!((ended.status, fs::read_to_string(&file).unwrap()), (4, text), "{}", ended.both());
+    assert!(ended.both().contains("interrupted"), "{}", ended.both());
+}
+
+#[test]
+fn a_reload_that_never_ends_ends_with_ctrl_c_and_sees_nothing_of_ours() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let file = nginx(&machine, "own/nginx.conf", &service, "");
+    let before = fs::read_to_string(&file).unwrap();
+    let (name, seen) = (file.display().to_string(), machine.path("seen"));
+    // It hangs the first time, and not when everything is put back.
+    let reload = format!(
+        "test -e {0} && exit 0; {{ env; pwd; }} > {0}.new; mv {0}.new {0}; sleep 600",
+        seen.display()
+    );
+    let mut command = machine.command(&[
+        "switch",
+        &name,
+        "--socket",
+        &service.socket,
+        "--reload",
+        &reload,
+        "--yes",
+        "--no-confirm",
+    ]);
+    command.env("PYTHONPATH", "/planted").env("LD_LIBRARY_PATH", "/planted").env("BASH_ENV", "/planted");
+    command.current_dir(machine.path(""));
+    let child = piped(command);
+    wait_for("the reload", || is_there(&seen).then_some(()));
+    let text = fs::read_to_string(&seen).unwrap();
+    assert!(!text.contains("planted") && text.ends_with("\n/\n") && text.contains("LANG=C\n"), "{text}");
+    let (ended, took) = interrupted(child, Signal::TERM);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!((ended.status, fs::read_to_string(&file).unwrap()), (4, before), "{}", ended.both());
+}
+
+#[test]
+fn a_server_that_never_answers_holds_nobody_up() {
+    let machine = Machine::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = format!("mysql://u:secret@127.0.0.1:{port}/d");
+    let config = format!(
+        "<?php\ndefine( 'DB_HOST', '127.0.0.1:{port}' );\ndefine( 'DB_USER', 'u' );\ndefine( 'DB_PASSWORD', 'secret' );\n"
+    );
+    let config = machine.write("site/wp-config.php", config).display().to_string();
+    for arguments in [["verify", &url], ["verify", &config]] {
+        let child = piped(machine.command(&arguments));
+        let (_held, _) = listener.accept().unwrap();
+        let (ended, took) = interrupted(child, Signal::INT);
+        assert!(ended.status == 130 && took < Duration::from_secs(3), "{took:?} {}", ended.both());
+    }
+    let child = piped(machine.command(&["scan", "--observe", "60s"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let (ended, took) = interrupted(child, Signal::TERM);
+    assert!(ended.status == 130 && took < Duration::from_secs(5), "{took:?} {}", ended.both());
+    let child = piped(machine.command(&["bench", "raw"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let (ended, took) = interrupted(child, Signal::INT);
+    assert!(ended.status == 130 && took < Duration::from_secs(10), "{took:?} {}", ended.both());
+}

@@ -11,6 +11,7 @@ mod identity;
 mod journal;
 mod login;
 mod opening;
+mod reading;
 mod secrets;
 mod serving;
 mod support;

@@ -3,13 +3,13 @@
 //! changes the variable. What is done is what is clear: the databases' official images, and variables whose reader is
 //! known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::url::{self, Url};
 use super::yaml::{Document, Node};
-use crate::{Edit, Editor, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
+use crate::{Check, Edit, Editor, Files, Goal, Program, Reading, Refusal, Role, Setting, Uptake};
 
 mod service;
 mod volume;
@@ -74,9 +74,28 @@ impl Editor for Compose {
         })
     }
 
-    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
-        let file = file.to_str()?;
-        Some(["docker", "compose", "-f", file, "config", "--quiet"].map(str::to_owned).to_vec())
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let name = file.to_str()?;
+        let project = Project::open(file, files).ok()?;
+        // Compose reads the variables of this one by itself.
+        let own = Some(file.with_file_name(".env")).filter(|path| path.exists());
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let named: Option<Vec<PathBuf>> = project
+            .services()
+            .iter()
+            .map(|service| {
+                Some(service.files()?.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>())
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(|files| files.concat());
+        Some(Check {
+            program: Program::Compose,
+            words: ["docker", "compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec(),
+            unknown: named
+                .is_none()
+                .then(|| "which other files it reads (env_file, extends) is not clear".into()),
+            reads: [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect(),
+        })
     }
 
     fn uptake(&self) -> Uptake {

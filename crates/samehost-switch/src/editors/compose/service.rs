@@ -124,6 +124,25 @@ impl<'a> Service<'a> {
         first.filter(|_| found.next().is_none())
     }
 
+    /// The files that Compose reads for it; none where that is not clear.
+    pub(super) fn files(&self) -> Option<Vec<String>> {
+        if self.get("extends").is_some() || self.get("label_file").is_some() {
+            return None;
+        }
+        let is_merged =
+            |(key, value): &(Node, Node)| key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_));
+        if self.map.pairs().iter().any(is_merged) {
+            return None;
+        }
+        let Some(named) = self.get("env_file") else { return Some(Vec::new()) };
+        let is_plain = |text: &&str| !text.contains('$');
+        let texts: Option<Vec<&str>> = match &named.kind {
+            Kind::List(items) => items.iter().map(|item| item.text().filter(is_plain)).collect(),
+            _ => named.text().filter(is_plain).map(|text| vec![text]),
+        };
+        Some(texts?.into_iter().map(str::to_owned).collect())
+    }
+
     /// What makes more of a service than stands in it.
     pub(super) fn unclear(&self) -> Option<&'static str> {
         if self.map.pairs().iter().any(|(key, value)| {

@@ -12,7 +12,7 @@ use self::connection::{Connection, connections};
 use self::splice::{add, change, remove};
 use super::Editor;
 use super::php::{self, Outcome, Setup, Trouble, Value};
-use crate::{Edit, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
+use crate::{Check, Edit, Files, Goal, Program, Reading, Refusal, Role, Setting, Uptake};
 
 /// The editor.
 pub struct Drupal;
@@ -68,8 +68,13 @@ impl Editor for Drupal {
         edits.map_err(|reason| connection.refusal(reason))
     }
 
-    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
-        Some(vec!["php".into(), "-l".into(), file.display().to_string()])
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
+        Some(Check {
+            program: Program::Php,
+            words: vec!["php".into(), "-l".into(), file.to_str()?.to_owned()],
+            reads: vec![file.to_owned()],
+            unknown: None,
+        })
     }
 
     fn uptake(&self) -> Uptake {

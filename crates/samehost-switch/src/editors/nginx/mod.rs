@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use samehost_model::Endpoint;
 
 use super::Editor;
-use crate::{Edit, Files, Goal, Reading, Refusal, Setting, Uptake, program};
+use crate::{Check, Edit, Files, Goal, Program, Reading, Refusal, Setting, Uptake, program};
 
 mod address;
 mod analysis;
@@ -113,13 +113,18 @@ impl Editor for Nginx {
         setting.name.starts_with("upstream ")
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         // A part of a configuration can only be checked with the rest.
         let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
         let main = if is_whole { file.to_owned() } else { tree::main_of(file, files)? };
         let main = std::path::absolute(main).ok()?;
         let nginx = program::find(|name| name == "nginx" || name == "openresty" || name == "angie")?;
-        Some(vec![nginx, "-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()])
+        let words = vec![nginx, "-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()];
+        let (reads, unknown) = match tree::Tree::read(&main, files) {
+            Ok(tree) => (tree.files(&main), None),
+            Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
+        };
+        Some(Check { program: Program::Nginx, words, reads, unknown })
     }
 
     fn uptake(&self) -> Uptake {

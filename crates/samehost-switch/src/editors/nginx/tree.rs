@@ -91,6 +91,27 @@ impl Tree {
         Ok(reader.tree)
     }
 
+    /// All that nginx reads or loads because of it, the main file first: its sources, and the files with code.
+    pub(super) fn files(&self, main: &Path) -> Vec<PathBuf> {
+        let folder = main.parent().unwrap_or(Path::new("/"));
+        let loads = |name: &[u8]| {
+            let name = String::from_utf8_lossy(name);
+            ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+                || name.contains("_by_lua")
+        };
+        let named = self.nodes.iter().filter(|node| loads(node.name())).flat_map(Node::arguments);
+        let code = named.flat_map(|word| {
+            let value = String::from_utf8_lossy(&word.value).into_owned();
+            // A search path of Lua or Perl: what stands before the pattern.
+            let parts: Vec<String> = value.split(';').map(str::to_owned).collect();
+            parts.into_iter().map(|part| folder.join(part.split('?').next().unwrap_or_default()))
+        });
+        let sources = self.sources.iter().map(|source| source.path.clone());
+        sources.chain(code.filter(|path| path != folder && path.exists())).collect()
+    }
+
     /// The directives of a block, or at the top.
     pub(super) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
         (0..self.nodes.len()).filter(move |index| self.nodes[*index].parent == parent)

@@ -6,7 +6,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
 
 use super::Editor;
-use crate::{Edit, Files, Goal, Reading, Refusal, Role, Setting, Uptake, program};
+use crate::{Check, Edit, Files, Goal, Program, Reading, Refusal, Role, Setting, Uptake, program};
 
 mod ini;
 mod pools;
@@ -102,7 +102,7 @@ impl Editor for PhpFpm {
         Ok(Some(vec![Edit::new(&path, 0..0, text)]))
     }
 
-    fn check(&self, file: &Path, files: &dyn Files) -> Option<Vec<String>> {
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
         let is_fpm = |name: &str| {
@@ -115,7 +115,12 @@ impl Editor for PhpFpm {
         let own = version.map(|version| format!("php-fpm{version}"));
         let program =
             own.and_then(|own| program::find(|name| name == own)).or_else(|| program::find(is_fpm))?;
-        Some(vec![program, "-t".into(), "-y".into(), main.to_str()?.to_owned()])
+        let words = vec![program, "-t".into(), "-y".into(), main.to_str()?.to_owned()];
+        let (reads, unknown) = match Pools::read(&main, files) {
+            Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
+            Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
+        };
+        Some(Check { program: Program::PhpFpm, words, reads, unknown })
     }
 
     fn uptake(&self) -> Uptake {

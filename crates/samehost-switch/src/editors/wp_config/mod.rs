@@ -11,7 +11,7 @@ use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::Editor;
 use super::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
-use crate::{Edit, Files, Goal, Reading, Refusal, Role, Setting, Uptake};
+use crate::{Check, Edit, Files, Goal, Program, Reading, Refusal, Role, Setting, Uptake};
 
 /// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
@@ -103,8 +103,13 @@ impl Editor for WpConfig {
         places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
     }
 
-    fn check(&self, file: &Path, _: &dyn Files) -> Option<Vec<String>> {
-        Some(vec!["php".into(), "-l".into(), file.display().to_string()])
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
+        Some(Check {
+            program: Program::Php,
+            words: vec!["php".into(), "-l".into(), file.to_str()?.to_owned()],
+            reads: vec![file.to_owned()],
+            unknown: None,
+        })
     }
 
     fn uptake(&self) -> Uptake {

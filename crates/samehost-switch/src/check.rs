@@ -1,0 +1,241 @@
+//! A second opinion on an edited configuration: the program's own check of the files that are written by then. Some of
+//! them load code that a configuration names, so one runs as root only on what root alone can write, else as the owner of
+//! the file; where neither can be, it is not run, and that is said.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use samehost_model::{Redactor, Secret};
+use samehost_system::{Run, RunError, User, command, foreign_writer};
+
+/// How long a check may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Whose words tell a wrong configuration from one that the program may not look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// nginx and its relatives.
+    Nginx,
+    /// PHP-FPM.
+    PhpFpm,
+    /// PHP itself.
+    Php,
+    /// Docker Compose.
+    Compose,
+}
+
+/// The check of an editor's format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Whose.
+    pub program: Program,
+    /// The command, program first.
+    pub words: Vec<String>,
+    /// All that the program would read or load because of it; the file that it is about first.
+    pub reads: Vec<PathBuf>,
+    /// Why that is not all, where it is not.
+    pub unknown: Option<String>,
+}
+
+/// A check, and with whose permissions it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    program: Program,
+    words: Vec<String>,
+    /// None: ours.
+    user: Option<User>,
+}
+
+/// What a check found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Sound,
+    /// It could not look, and why.
+    NotChecked(String),
+    Wrong(String),
+}
+
+impl Check {
+    /// With whose permissions it runs.
+    ///
+    /// # Errors
+    /// Why it is not run, in one sentence.
+    pub(crate) fn plan(self) -> Result<Planned, String> {
+        let user = self.user().map_err(|why| format!("`{}` is not run: {why}", self.words.join(" ")))?;
+        let mut words = self.words;
+        // The file that is shown is the one that runs.
+        if let Some(word) = words.first_mut()
+            && let Ok(found) = command::found(word.as_ref())
+        {
+            *word = found.display().to_string();
+        }
+        Ok(Planned { program: self.program, words, user })
+    }
+
+    fn user(&self) -> Result<Option<User>, String> {
+        let program = self.words.first().map_or("", String::as_str);
+        let program = command::found(program.as_ref()).map_err(|error| error.to_string())?;
+        if let Some(why) = &self.unknown {
+            return Err(why.clone());
+        }
+        let own = geteuid().as_raw();
+        let changed = |path: &Path, trusted: &[u32]| match foreign_writer(path, trusted) {
+            Ok(writer) => writer.map(|writer| writer.to_string()),
+            Err(error) => Some(format!("{}: {error}", path.display())),
+        };
+        if let Some(why) = changed(&program, &[own]) {
+            return Err(why);
+        }
+        let first = |trusted: &[u32]| self.reads.iter().find_map(|path| changed(path, trusted));
+        let Some(why) = first(&[own]) else { return Ok(None) };
+        if own != 0 {
+            return Err(why);
+        }
+        let owner = self.reads.first().and_then(|main| fs::metadata(main).ok()).map_or(0, |main| main.uid());
+        if owner == 0 {
+            return Err(format!("it would run as root, and {why}"));
+        }
+        match first(&[owner]) {
+            Some(why) => Err(format!("it would run as {}, and {why}", User::of(owner))),
+            None => Ok(Some(User::of(owner))),
+        }
+    }
+}
+
+impl std::fmt::Display for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.user.clone().unwrap_or_else(|| User::of(geteuid().as_raw()));
+        write!(f, "{} (as {user})", self.words.join(" "))
+    }
+}
+
+impl Planned {
+    /// Runs it.
+    pub(crate) fn run(&self, secrets: &[Secret]) -> Verdict {
+        let [program, words @ ..] = self.words.as_slice() else { return Verdict::Sound };
+        let mut run = Run::new(program, words, LIMIT);
+        if let Some(user) = &self.user {
+            run = run.user(user);
+        }
+        let redactor = Redactor::new(secrets);
+        let masked =
+            |text: &str| text.lines().map(|line| redactor.message(line)).collect::<Vec<_>>().join("\n");
+        match run.run() {
+            Ok(ended) if ended.status.success() => Verdict::Sound,
+            Ok(ended) => {
+                let output = masked(&ended.output);
+                match self.program.could_not_look(&ended.output) {
+                    true => Verdict::NotChecked(format!("`{self}` could not look: {output}")),
+                    false => Verdict::Wrong(format!("`{self}` failed ({}): {output}", ended.status)),
+                }
+            }
+            Err(error @ RunError::Start { .. }) => Verdict::NotChecked(error.to_string()),
+            Err(error) => Verdict::Wrong(masked(&error.to_string())),
+        }
+    }
+}
+
+impl Program {
+    /// Whether a failed check says only that it may not open something, or has not what it needs to look.
+    fn could_not_look(self, output: &str) -> bool {
+        let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
+        let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
+            !errors.is_empty() && errors.into_iter().all(is_denied)
+        };
+        match self {
+            Program::Nginx => only(lines().filter(|line| line.contains("[emerg]")).collect(), &|line| {
+                line.contains("(13: Permission denied)")
+                    || line.contains("(1: Operation not permitted)")
+                    || (line.contains("(SSL: ") && line.contains("Permission denied:"))
+            }),
+            Program::PhpFpm => {
+                // What follows from an error is one too.
+                let follows = |line: &&str| {
+                    line.ends_with("failed to post process the configuration")
+                        || line.ends_with("FPM initialization failed")
+                };
+                let errors = lines().filter(|line| line.contains("ERROR: ")).filter(|line| !follows(line));
+                only(errors.collect(), &|line| {
+                    line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
+                })
+            }
+            Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
+            Program::Compose => lines().next_back().is_some_and(|line| {
+                line.ends_with("permission denied")
+                    // The variables of the shell that usually runs it are not ours.
+                    || line.ends_with("is missing a value")
+                    || line.contains("is not a docker command")
+                    || line.contains("unknown shorthand flag: 'f'")
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_permissions_are_no_verdict() {
+        let looked = |program: Program, text: &str| !program.could_not_look(text);
+        let nginx = |text: &str| looked(Program::Nginx, text);
+        let log = "nginx: [alert] could not open error log file: open() \"/var/log/nginx/error.log\" failed (13: Permission denied)\n";
+        let key = "2026/01/01 00:00:00 [emerg] 1#1: cannot load certificate key \"/k\": BIO_new_file() failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/k, r) error:10080002:BIO routines::system lib)\n";
+        let pid = "nginx: [emerg] open() \"/run/nginx.pid\" failed (13: Permission denied)\nnginx: configuration file /n test failed\n";
+        let wrong = "nginx: [emerg] unknown directive \"Permission denied\" in /n:3\n";
+        assert!(!nginx(pid) && !nginx(key) && !nginx(&format!("{log}{pid}")));
+        assert!(
+            nginx(wrong)
+                && nginx(&format!("{log}{wrong}"))
+                && nginx(&format!("{wrong}{pid}"))
+                && nginx(log)
+                && nginx("")
+        );
+        let fpm = |text: &str| looked(Program::PhpFpm, text);
+        let end = "[01-Jan-2026 00:00:00] ERROR: FPM initialization failed\n";
+        let denied = "[01-Jan-2026 00:00:00] ERROR: failed to open error_log (/l): Permission denied (13)\n[01-Jan-2026 00:00:00] ERROR: failed to post process the configuration\n";
+        assert!(!fpm(&format!("{denied}{end}")));
+        assert!(fpm(end) && fpm(&format!("[x] ERROR: [/p:3] unknown entry 'y'\n{denied}{end}")));
+        assert!(looked(Program::Php, "PHP Parse error: x\nErrors parsing /x\n"));
+        assert!(!looked(Program::Php, "Could not open input file: /x\n"));
+        let compose = |text: &str| looked(Program::Compose, text);
+        assert!(!compose("open /x/.env: permission denied\n") && compose("yaml: line 3: did not find\n"));
+        assert!(!compose("error while interpolating x: required variable TAG is missing a value\n"));
+    }
+
+    #[test]
+    fn it_runs_as_root_on_roots_files_and_as_the_owner_on_the_owners() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        assert!(geteuid().is_root(), "this test gives files away: run it as root");
+        let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(directory.path(), 0o755);
+        let (main, part) = (directory.path().join("main"), directory.path().join("part"));
+        for path in [&main, &part] {
+            fs::write(path, "").unwrap();
+            mode(path, 0o644);
+        }
+        let plan = || {
+            let reads = vec![main.clone(), part.clone()];
+            Check { program: Program::Php, words: vec!["true".into()], reads, unknown: None }.plan()
+        };
+        assert_eq!(plan().unwrap().user, None);
+        assert!(plan().unwrap().to_string().ends_with("/true (as root)"));
+        chown(&part, Some(54_321), None).unwrap();
+        assert!(plan().unwrap_err().contains("part can be changed by user 54321"));
+        chown(&main, Some(54_321), None).unwrap();
+        assert_eq!(plan().unwrap().user, Some(User::of(54_321)));
+        chown(&part, Some(54_322), None).unwrap();
+        assert!(plan().unwrap_err().contains("it would run as user 54321"));
+        let missing = Check {
+            program: Program::Php,
+            words: vec!["no-such-program".into()],
+            reads: Vec::new(),
+            unknown: None,
+        };
+        assert!(missing.plan().unwrap_err().contains("no such program"));
+    }
+}
