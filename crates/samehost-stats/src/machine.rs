@@ -9,7 +9,7 @@ use crate::wording::reasons;
 /// Median steal above this, in percent of all CPUs' time.
 const STEAL_PERCENT: f64 = 2.0;
 /// Median foreign CPU time above this, in percent of one CPU.
-const FOREIGN_PERCENT: f64 = 10.0;
+pub(crate) const FOREIGN_PERCENT: f64 = 10.0;
 
 pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let steal = worst(arms, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
