@@ -7,6 +7,7 @@ mod postgres;
 mod predict;
 mod redis;
 mod scan;
+mod variogram;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -66,6 +67,16 @@ const YARDSTICKS: &[Yardstick] = &[
         name: "open-loop",
         about: "50,000 requests/s on 16 connections: rate achieved, lateness of the generator",
         run: open_loop,
+    },
+    Yardstick {
+        name: "variogram",
+        about: "slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error",
+        run: variogram::variogram,
+    },
+    Yardstick {
+        name: "known",
+        about: "a server that works 3 % longer in one of two arms that are the same, 20 s each: called slower in at least 9 of 10 runs",
+        run: known,
     },
     Yardstick {
         name: "noise",
@@ -252,6 +263,31 @@ fn open_loop(tools: &Tools) -> anyhow::Result<()> {
         .args(["bench", "raw", "--rate", "50k", "--connections", "16", "--trial-time", "1s"])
         .status()?;
     if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
+}
+
+fn known(tools: &Tools) -> anyhow::Result<()> {
+    let mut right = 0;
+    for seed in 1..=10 {
+        let output = Command::new(&tools.samehost)
+            .args(["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", "3%"])
+            .args(["--margin", "0.01%", "--until-decided", "--budget", "20s"])
+            .args(["--seed", &seed.to_string(), "--quiet", "--json", "-"])
+            .output()?;
+        ensure!(output.status.success(), "run {seed}: {}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+        let found = comparisons.iter().find(|found| found["metric"] == "latency_mean");
+        let found = found.context("no latency")?;
+        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
+        println!(
+            "run {seed}: {ratio:.4} ({low:.4}\u{2013}{high:.4}), {} rounds: {}",
+            found["blocks"], found["verdict"]
+        );
+        right += u32::from(found["verdict"] == "slower");
+    }
+    println!("{right} of 10 runs call the arm that works longer slower (at least 9 are to)");
+    Ok(())
 }
 
 fn noise(tools: &Tools) -> anyhow::Result<()> {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, WorkloadInfo};
+use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, Transport, WorkloadInfo};
 
 use crate::BenchError;
-use crate::machine::{CpuPlan, allowed_cpus, host};
+use crate::driving::Driving;
+use crate::machine::{Awake, CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, distinct, sweep};
 use crate::network::{Network, OwnNetwork};
 use crate::points::{self, FLOOR};
@@ -77,7 +78,8 @@ fn bench_here(
     if !request.servers.is_empty() {
         consented(workload, request, &matrix, &axes, observer)?;
     }
-    let mut stage = Stage::new(workload, request, &matrix, host.cpus, behind)?;
+    let driving = driving(workload, request, &matrix.transports);
+    let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, behind)?;
     if !request.rates.is_empty() {
         matrix.capacities = stage.measure_capacities(&matrix, observer)?;
     }
@@ -86,8 +88,11 @@ fn bench_here(
     } else {
         matrix.arms(workload, &request.parameters)?
     };
-    let plan = points::plan(&request.wishes, &axes, &arms)?;
-    stage.set_trial_time(&plan);
+    let mut plan = points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
+    // Until all is measured.
+    let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
+    plan.awake = awake.as_ref().map(Awake::by);
+    stage.follow(&plan);
     let open_loop = if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open };
     let metrics = workload.metrics(&request.parameters, open_loop);
     let floor = floor_arm(&axes, workload);
@@ -136,14 +141,16 @@ fn consented(
     // Rates of a capacity that is not measured yet are no arms; the time for them is what is asked for.
     let arms =
         if request.rates.is_empty() { matrix.arms(workload, &request.parameters)? } else { Vec::new() };
-    let seconds = points::plan(&request.wishes, axes, &arms)?.budget_s.unwrap_or(60.0);
+    let driving = driving(workload, request, &matrix.transports);
+    let plan = points::plan(&request.wishes, axes, &arms, driving.driven(&arms)?)?;
+    let seconds = plan.budget_s.unwrap_or(60.0);
     // A server may be known by more ways than are measured.
     let mut servers = request.servers.clone();
     servers.retain(|transport, _| matrix.transports.contains(transport));
     let look = Look {
         parameters: &request.parameters,
         servers: &servers,
-        connections: matrix.connections.iter().copied().max().unwrap_or(1),
+        connections: most_at_once(&driving, matrix),
         sizes: matrix.sizes.iter().flatten().sum(),
         seconds,
     };
@@ -161,8 +168,29 @@ pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<A
     let request = &Request { parameters, ..request.clone() };
     let matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let arms = matrix.arms(workload, &request.parameters)?;
-    points::plan(&request.wishes, &axes, &arms)?;
+    let driving = driving(workload, request, &matrix.transports);
+    points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
     Ok(arms)
+}
+
+/// How a request's arms are driven.
+fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
+    let has_control = transports.len() > 1 && !request.wishes.no_control;
+    Driving {
+        most: workload.most_sliced(&request.parameters, &request.servers),
+        threads: request.threads,
+        slicing: request.wishes.slicing,
+        lanes: transports.len() as u32 + u32::from(has_control),
+        allowed: allowed_cpus(),
+        places_server: request.servers.is_empty(),
+    }
+}
+
+/// The most connections that a server has at once.
+pub(crate) fn most_at_once(driving: &Driving, matrix: &Matrix) -> u32 {
+    let open_loop = !matrix.rates.is_empty();
+    let each = matrix.connections.iter().map(|connections| driving.at_once(*connections, open_loop));
+    each.max().unwrap_or(1)
 }
 
 fn floor_arm(axes: &Axes, workload: &dyn Workload) -> Option<Arm> {
@@ -244,8 +272,9 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
     } else {
         request.servers.keys().copied().collect()
     };
-    let placements =
-        if request.placements.is_empty() { vec![Placement::Free] } else { request.placements.clone() };
+    let placements = request.placements.clone();
+    let driving = driving(workload, request, &transports);
+    let alone = if request.rates.is_empty() { driving.alone() } else { Placement::Free };
     for placement in &placements {
         CpuPlan::new(*placement, &allowed_cpus())?;
     }
@@ -255,6 +284,7 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
         rates: distinct(request.rates.clone()),
         sizes: distinct(sizes),
         placements: distinct(placements),
+        alone,
         ..Matrix::default()
     })
 }

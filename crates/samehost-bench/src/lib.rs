@@ -1,11 +1,12 @@
 //! Schedules, drives and meters trials: from a request to raw samples and a report.
 //!
-//! `schedule` and `points` decide (pure), `measure` runs the blocks, `engine` drives a trial and is the only
+//! `schedule` and `points` decide (pure), `driving` between slices and trials, `measure` runs the blocks, `engine` drives a trial or a round and is the only
 //! reader of the clock, `workloads` know what is exchanged, `fixtures` start what they need, `servers` are the
 //! built-in ones, `machine` meters CPUs and judges whether they were ours. Nothing here prints or compares.
 
 mod bench;
 mod capacity;
+mod driving;
 pub mod engine;
 mod error;
 pub mod fixtures;
@@ -24,6 +25,7 @@ mod starts;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};
+pub use driving::Slicing;
 pub use error::{BenchError, Fault};
 pub use impact::Impact;
 pub use matrix::values as parameter_values;

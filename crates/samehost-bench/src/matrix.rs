@@ -16,8 +16,10 @@ pub struct Matrix {
     pub rates: Vec<RateSpec>,
     /// Sizes; one `None` for a workload without.
     pub sizes: Vec<Option<u64>>,
-    /// Placements.
+    /// Placements; empty for the usual one at each number of connections.
     pub placements: Vec<Placement>,
+    /// The usual placement of one connection; more than one are free.
+    pub alone: Placement,
     /// The workload's own parameters that have several values.
     pub swept: Vec<Swept>,
     /// What each transport can do at each level, once that was measured.
@@ -49,7 +51,11 @@ impl Matrix {
     #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
-        for placement in &self.placements {
+        let asked: Vec<Option<Placement>> = match self.placements.as_slice() {
+            [] => vec![None],
+            some => some.iter().copied().map(Some).collect(),
+        };
+        for placement in asked {
             for parameters in self.own_parameters() {
                 for size_bytes in &self.sizes {
                     for connections in &self.connections {
@@ -57,7 +63,7 @@ impl Matrix {
                             connections: *connections,
                             rate_per_s: None,
                             size_bytes: *size_bytes,
-                            placement: *placement,
+                            placement: placement.unwrap_or_else(|| self.usual(*connections)),
                             parameters: parameters.clone(),
                         });
                     }
@@ -65,6 +71,10 @@ impl Matrix {
             }
         }
         levels
+    }
+
+    fn usual(&self, connections: u32) -> Placement {
+        if connections == 1 { self.alone } else { Placement::Free }
     }
 
     /// Every combination of the workload's own parameters; one empty set where none is swept.
@@ -266,6 +276,18 @@ mod tests {
         assert_eq!(ids(&matrix(), "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
         let twins = Matrix { transports: vec![Transport::Unix; 2], connections: vec![1], ..matrix() };
         assert_eq!(ids(&twins, "raw"), ["unix", "unix#2"]);
+    }
+
+    #[test]
+    fn one_connection_has_a_usual_placement_of_its_own() {
+        let usual = Matrix { placements: Vec::new(), alone: Placement::CrossCore, ..matrix() };
+        let placements = |matrix: &Matrix| -> Vec<Placement> {
+            matrix.levels().iter().map(|level| level.placement).collect()
+        };
+        assert_eq!(placements(&usual), [Placement::CrossCore, Placement::Free]);
+        assert_eq!(ids(&usual, "raw"), ["tcp/c1", "unix/c1", "tcp/c64", "unix/c64"]);
+        let asked = Matrix { placements: vec![Placement::SameCore], ..usual };
+        assert_eq!(placements(&asked), [Placement::SameCore; 2], "what is asked for holds for all");
     }
 
     #[test]

@@ -16,7 +16,16 @@ const MOST_ATTEMPTS: u32 = 3;
 /// Repeats in all, as a part of the trials made so far, before we stop trying to outwait the machine.
 const MOST_REPEATED: f64 = 0.5;
 
-/// Makes single trials, and tells the time spent.
+/// An arm to be measured, and its place in the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a> {
+    /// The arm.
+    pub arm: &'a Arm,
+    /// Its place.
+    pub trial: &'a Trial,
+}
+
+/// Measures, and tells the time spent.
 pub trait Measurer {
     /// Called before each block; restarts servers when it is time to.
     ///
@@ -24,11 +33,17 @@ pub trait Measurer {
     /// When a server does not come back.
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError>;
 
-    /// Makes one trial.
+    /// Whether this arm and those of its point are measured together, in slices of a round.
+    fn takes_turns(&self, _arm: &Arm) -> bool {
+        false
+    }
+
+    /// Measures what has one slot: a trial of an arm, or a round of all arms of a point that take turns. Gives a sample for
+    /// each, in their order.
     ///
     /// # Errors
-    /// When it could not be made at all; failed operations are counted in the sample.
-    fn measure(&mut self, arm: &Arm, trial: &Trial) -> Result<Sample, BenchError>;
+    /// When it could not be done at all; failed operations are counted in the samples.
+    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError>;
 
     /// Names the process that disturbs the machine, where one stands out.
     fn name_stranger(&mut self) -> Option<String>;
@@ -103,7 +118,7 @@ struct Course<'a> {
     active: Vec<Group>,
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
     fn run(
         &mut self,
         seed: u64,
@@ -115,10 +130,14 @@ impl Course<'_> {
                 return Ok(Outcome::OutOfBudget);
             }
             measurer.begin_block(block)?;
-            for trial in
-                schedule::block(self.arms, &self.groups, &self.active, self.plan.control, seed, block)
-            {
-                self.trial(&trial, measurer, observer)?;
+            let trials =
+                schedule::block(self.arms, &self.groups, &self.active, self.plan.control, seed, block);
+            let slots: Vec<Slot<'_>> = trials.iter().filter_map(|trial| self.slot(trial)).collect();
+            let are_together =
+                |a: &Slot<'_>, b: &Slot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
+            let batches: Vec<&[Slot<'_>]> = slots.chunk_by(are_together).collect();
+            for batch in batches {
+                self.together(batch, measurer, observer)?;
             }
             match self.plan.stopping {
                 Stopping::Precision if self.plan.looks.contains(&(block + 1)) => self.look(),
@@ -156,37 +175,51 @@ impl Course<'_> {
         self.plan.budget_s.is_some_and(|budget| elapsed.as_secs_f64() > budget)
     }
 
-    fn trial(
+    fn slot<'t>(&self, trial: &'t Trial) -> Option<Slot<'t>>
+    where
+        'a: 't,
+    {
+        let arm = self.arms.iter().find(|arm| arm.id == trial.arm)?;
+        Some(Slot { arm, trial })
+    }
+
+    /// Measures a trial, or a round: one and the other is disturbed, and repeated, as a whole.
+    fn together(
         &mut self,
-        trial: &Trial,
+        slots: &[Slot<'_>],
         measurer: &mut dyn Measurer,
         observer: &mut dyn Observer,
     ) -> Result<(), BenchError> {
-        let Some(arm) = self.arms.iter().find(|arm| arm.id == trial.arm) else { return Ok(()) };
         for attempt in 0..MOST_ATTEMPTS {
-            let mut sample = measurer.measure(arm, trial)?;
-            sample.arm.clone_from(&trial.arm);
-            sample.block = trial.block;
-            sample.position = trial.position;
-            sample.control = trial.control;
-            sample.attempt = attempt;
-            let Pollution(mut reasons) = judge_pollution(&sample.machine);
-            let again = !reasons.is_empty()
+            let mut samples = measurer.measure(slots)?;
+            let is_polluted = |sample: &Sample| !judge_pollution(&sample.machine).0.is_empty();
+            let again = samples.iter().any(is_polluted)
                 && attempt + 1 < MOST_ATTEMPTS
                 && self.may_repeat()
                 && !self.is_spent(measurer.elapsed());
-            if sample.machine.foreign_percent > 0.0 && !reasons.is_empty() {
-                sample.machine.foreign_process = measurer.name_stranger();
-                Pollution(reasons) = judge_pollution(&sample.machine);
-            }
+            let has_strangers = |sample: &Sample| sample.machine.foreign_percent > 0.0;
+            let stranger = if samples.iter().any(|sample| is_polluted(sample) && has_strangers(sample)) {
+                measurer.name_stranger()
+            } else {
+                None
+            };
             if again {
                 measurer.wait_for_calm();
             }
-            sample.polluted = reasons;
-            sample.set_aside = again;
-            self.repeats += usize::from(again);
-            observer.sample(&sample);
-            self.samples.push(sample);
+            for (slot, sample) in slots.iter().zip(&mut samples) {
+                sample.arm.clone_from(&slot.trial.arm);
+                sample.block = slot.trial.block;
+                sample.position = slot.trial.position;
+                sample.control = slot.trial.control;
+                sample.attempt = attempt;
+                sample.machine.foreign_process.clone_from(&stranger);
+                let Pollution(reasons) = judge_pollution(&sample.machine);
+                sample.polluted = reasons;
+                sample.set_aside = again;
+                self.repeats += usize::from(again);
+                observer.sample(sample);
+            }
+            self.samples.extend(samples);
             if !again {
                 break;
             }
@@ -240,130 +273,4 @@ impl Course<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use samehost_model::{Point, Transport};
-    use std::collections::VecDeque;
-
-    /// A measurer whose clock is a counter and whose machine misbehaves on command.
-    #[derive(Default)]
-    struct Scripted {
-        trials: Vec<(String, bool)>,
-        steal: VecDeque<f64>,
-        noise: f64,
-        fail_at: Option<usize>,
-    }
-
-    impl Measurer for Scripted {
-        fn begin_block(&mut self, _: u32) -> Result<(), BenchError> {
-            Ok(())
-        }
-
-        fn measure(&mut self, arm: &Arm, trial: &Trial) -> Result<Sample, BenchError> {
-            if self.fail_at == Some(self.trials.len()) {
-                return Err(BenchError::Usage("the server died".into()));
-            }
-            self.trials.push((arm.id.clone(), trial.control));
-            let wobble = self.noise * ((self.trials.len() * 7919 % 100) as f64 / 50.0 - 1.0);
-            let speed = if arm.transport == Transport::Unix { 130.0 } else { 100.0 };
-            let mut sample = Sample {
-                seconds: 1.0,
-                operations: 1000,
-                throughput_per_s: Some(speed * (1.0 + wobble)),
-                ..Sample::default()
-            };
-            sample.machine.steal_percent = self.steal.pop_front().unwrap_or(0.0);
-            Ok(sample)
-        }
-
-        fn name_stranger(&mut self) -> Option<String> {
-            None
-        }
-
-        fn wait_for_calm(&mut self) {}
-
-        fn elapsed(&self) -> Duration {
-            Duration::from_secs(self.trials.len() as u64)
-        }
-    }
-
-    fn arms() -> Vec<Arm> {
-        [Transport::Tcp, Transport::Unix]
-            .into_iter()
-            .map(|transport| Arm {
-                id: transport.to_string(),
-                name: transport.to_string(),
-                transport,
-                endpoint: None,
-                tls: false,
-                capacity_per_s: None,
-                point: Point { connections: 1, ..Point::default() },
-            })
-            .collect()
-    }
-
-    fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
-        let metric = MetricInfo::built_in("throughput");
-        measure(&arms(), plan, Some(&metric), 3, measurer, &mut Silent)
-    }
-
-    #[test]
-    fn stops_at_the_first_look_that_confirms_precision() {
-        let plan = Plan { budget_s: None, ..Plan::default() };
-        let mut quiet = Scripted { noise: 0.001, ..Scripted::default() };
-        let measured = run(&mut quiet, &plan);
-        assert_eq!(measured.outcome, Outcome::Complete);
-        assert_eq!(measured.samples.len(), 36, "twelve blocks of two arms and a control");
-        let mut noisy = Scripted { noise: 0.4, ..Scripted::default() };
-        assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "forty blocks");
-    }
-
-    #[test]
-    fn a_point_stops_when_it_is_decided() {
-        let plan = Plan { budget_s: None, stopping: Stopping::Decision, ..Plan::default() };
-        let mut clear = Scripted { noise: 0.02, ..Scripted::default() };
-        let measured = run(&mut clear, &plan);
-        assert_eq!(measured.outcome, Outcome::Complete);
-        let blocks = measured.samples.len() / 3;
-        assert!((5..10).contains(&blocks), "+30 % at 2 % noise is seen at once: {blocks} blocks");
-        let mut noisy = Scripted { noise: 3.0, ..Scripted::default() };
-        assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "what is not decided gets all forty blocks");
-    }
-
-    #[test]
-    fn a_budget_ends_it() {
-        let plan = Plan { budget_s: Some(45.0), ..Plan::default() };
-        let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
-        assert_eq!(measured.outcome, Outcome::OutOfBudget);
-        assert_eq!(measured.samples.len(), 45);
-        let plan = Plan { budget_s: Some(6.0), ..Plan::default() };
-        let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
-        assert_eq!(measured.samples.len(), 15, "one comparison can be decided by five blocks, not by fewer");
-    }
-
-    #[test]
-    fn a_polluted_trial_is_measured_again_up_to_a_limit() {
-        let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
-        let mut stolen = Scripted { steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
-        let measured = run(&mut stolen, &plan);
-        let aside: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.set_aside).collect();
-        assert_eq!(aside.len(), 1);
-        assert!(aside[0].polluted[0].contains("50 %"));
-        assert_eq!(measured.samples.iter().filter(|sample| sample.counts()).count(), 30);
-        let mut always = Scripted { steal: [50.0; 1000].into(), ..Scripted::default() };
-        let measured = run(&mut always, &plan);
-        let counted: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.counts()).collect();
-        assert_eq!(counted.len(), 30);
-        assert!(counted.iter().all(|sample| !sample.polluted.is_empty()), "kept, and marked");
-        assert!(measured.samples.len() <= 30 * 3);
-    }
-
-    #[test]
-    fn a_failure_keeps_what_was_measured() {
-        let plan = Plan { budget_s: None, ..Plan::default() };
-        let measured = run(&mut Scripted { fail_at: Some(7), ..Scripted::default() }, &plan);
-        assert_eq!(measured.outcome, Outcome::Failed);
-        assert_eq!(measured.samples.len(), 7);
-        assert!(measured.failure.unwrap().to_string().contains("the server died"));
-    }
-}
+mod tests;

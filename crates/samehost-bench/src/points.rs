@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Plan, Point, Redactor, Stopping, Transport};
+use samehost_model::{Arm, Driven, Plan, Point, Redactor, Stopping, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
+use crate::driving::Slicing;
 use crate::workloads::Axes;
 
 /// Shortest trial that still shows a rate, and the longest that is worth it.
 const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
+/// Longest time of an arm in a round: its slices see the same moments as the others', so that more rounds, which sample
+/// the luck of connections and servers, are worth more than longer ones.
+const IN_A_ROUND: f64 = 0.2;
 /// Time around a trial: connecting, meters, restarts.
 const AROUND_TRIAL: f64 = 0.03;
 /// Part of the budget that the fewest blocks may use, so that repeats and more blocks find room.
@@ -79,13 +83,15 @@ pub struct Wishes {
     pub no_control: bool,
     /// What ends a point early.
     pub stopping: Stopping,
+    /// Slices or trials.
+    pub slicing: Slicing,
 }
 
 /// Decides how much to measure.
 ///
 /// # Errors
 /// When the wishes contradict each other.
-pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm]) -> Result<Plan, BenchError> {
+pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm], driven: Vec<Driven>) -> Result<Plan, BenchError> {
     let groups = crate::schedule::groups(arms);
     let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
     let control = !wishes.no_control && candidates > 0;
@@ -109,7 +115,11 @@ pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm]) -> Result<Plan, BenchErr
     let trial_s = if axes.timed {
         Some(match wishes.trial_time {
             Some(time) => time.as_secs_f64(),
-            None => trial_length(budget, least, wishes.budget.is_some())?,
+            None => {
+                let fits = trial_length(budget, least, wishes.budget.is_some())?;
+                let all_in_rounds = !driven.is_empty() && driven.iter().all(|one| one.slice_s.is_some());
+                if all_in_rounds { fits.min(IN_A_ROUND) } else { fits }
+            }
         })
     } else {
         None
@@ -126,6 +136,8 @@ pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm]) -> Result<Plan, BenchErr
         budget_s: Some(budget),
         control,
         stopping: wishes.stopping,
+        driven,
+        awake: None,
     })
 }
 
@@ -162,7 +174,9 @@ mod tests {
     }
 
     fn raw_parameters() -> Parameters {
-        [("pattern", "ping-pong"), ("server", "auto")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+        [("pattern", "ping-pong"), ("server", "auto"), ("work", ""), ("longer", "")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into()
     }
 
     #[test]
@@ -171,7 +185,7 @@ mod tests {
         let parameters = raw_parameters();
         let axes = raw.axes(&parameters);
         let arms = matrix().arms(raw, &parameters).unwrap();
-        let plan_of = |wishes: Wishes, arms: &[Arm]| plan(&wishes, &axes, arms);
+        let plan_of = |wishes: Wishes, arms: &[Arm]| plan(&wishes, &axes, arms, Vec::new());
         let default = plan_of(Wishes::default(), &arms).unwrap();
         assert_eq!(default.min_blocks, 10);
         assert_eq!(default.looks.last(), Some(&default.max_blocks));
@@ -185,5 +199,15 @@ mod tests {
         assert!(wide.min_blocks > 10, "Holm over 33 points needs smaller p-values");
         let wrong = Wishes { min_blocks: Some(9), max_blocks: Some(3), ..Wishes::default() };
         assert!(plan_of(wrong, &arms).is_err());
+        let driven = Driven {
+            connections: 1,
+            placement: Placement::Free,
+            slice_s: Some(0.003),
+            undivided: None,
+            client_cpus: Vec::new(),
+            server_cpus: Vec::new(),
+        };
+        let in_rounds = plan(&Wishes::default(), &axes, &arms, vec![driven]).unwrap();
+        assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");
     }
 }

@@ -32,8 +32,10 @@ pub struct Request {
     pub spacing: Spacing,
     /// Sizes; empty for the workload's default.
     pub sizes: Vec<u64>,
-    /// Placements; empty for free.
+    /// Placements; empty for the usual one.
     pub placements: Vec<Placement>,
+    /// Whether idle CPUs are kept from sleeping.
+    pub awake: bool,
     /// Client threads.
     pub threads: u32,
     /// How much to measure.
@@ -65,6 +67,7 @@ impl Request {
             spacing: Spacing::default(),
             sizes: Vec::new(),
             placements: Vec::new(),
+            awake: false,
             threads: 1,
             wishes: Wishes::default(),
             seed: 0,

@@ -2,19 +2,22 @@
 //! knows nothing of blocks or comparisons.
 
 mod profiled;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use samehost_model::{Arm, Code, Outcome, Plan, Report, Sample, ServerInfo, Trial, Warning};
+use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, Sample, ServerInfo, Warning};
 
 use crate::BenchError;
+use crate::bench::most_at_once;
+use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
-use crate::machine::{CpuPlan, MachineMeter, allowed_cpus, busiest_stranger, family, judge_pollution};
+use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
 use crate::matrix::Matrix;
-use crate::measure::{Measurer, measure};
+use crate::measure::{Measurer, Slot, measure};
 use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
@@ -42,7 +45,8 @@ pub(crate) struct Stage<'a> {
     /// Time that starting those took: set-up, and none of the budget's.
     starting: Duration,
     surroundings: Surroundings,
-    allowed: Vec<usize>,
+    driving: Driving,
+    driven: Vec<Driven>,
     trial_time: Duration,
     begun: Instant,
     trials: u64,
@@ -53,6 +57,7 @@ impl<'a> Stage<'a> {
         workload: &'static dyn Workload,
         request: &'a Request,
         matrix: &Matrix,
+        driving: Driving,
         cpus: u32,
         behind: Option<Arc<OwnNetwork>>,
     ) -> Result<Self, BenchError> {
@@ -68,7 +73,8 @@ impl<'a> Stage<'a> {
             program: request.program.clone(),
             transports,
             parameters: request.parameters.clone(),
-            most_connections: matrix.connections.iter().copied().max().unwrap_or(1),
+            connections_of_an_arm: matrix.connections.iter().copied().max().unwrap_or(1),
+            most_connections: most_at_once(&driving, matrix),
             servers: request.servers.clone(),
             commands: request.commands.clone(),
             behind,
@@ -91,7 +97,8 @@ impl<'a> Stage<'a> {
             idle: BTreeMap::new(),
             starting: Duration::ZERO,
             surroundings,
-            allowed: allowed_cpus(),
+            driving,
+            driven: Vec::new(),
             trial_time: Duration::from_millis(300),
             begun: Instant::now(),
             trials: 0,
@@ -102,10 +109,12 @@ impl<'a> Stage<'a> {
         self.running.server()
     }
 
-    pub(crate) fn set_trial_time(&mut self, plan: &Plan) {
+    /// Does as planned from now on.
+    pub(crate) fn follow(&mut self, plan: &Plan) {
         if let Some(seconds) = plan.trial_s {
             self.trial_time = Duration::from_secs_f64(seconds);
         }
+        self.driven.clone_from(&plan.driven);
     }
 
     /// Where each arm's server is, for the report's head.
@@ -124,25 +133,36 @@ impl<'a> Stage<'a> {
             open_loop,
             warm_up: (length / 10).clamp(Duration::from_millis(5), Duration::from_millis(100)),
             length,
-            cpus: CpuPlan::new(arm.point.placement, &self.allowed)?,
+            cpus: self.driving.cpus(&arm.point)?,
             places_server: self.running.server().managed,
         };
         let job = if is_floor { noop_job(1) } else { self.running.job(arm)? };
         if !is_floor {
-            self.surroundings.server_pids = self.running.server().pids;
-            self.surroundings.proxy_pids = self.running.proxy_pids();
+            self.look_around();
         }
         let result = engine::drive(job, &load, &self.surroundings);
-        let mut sample = result.map_err(|error| match error {
+        let mut sample = result.map_err(|error| self.with_last_words(error))?;
+        if !is_floor {
+            self.running.witness(&mut sample);
+            self.running.after(&mut sample);
+        }
+        Ok(sample)
+    }
+
+    /// Whose CPU time counts as the server's of the job at hand.
+    fn look_around(&mut self) {
+        self.surroundings.server_pids = self.running.server().pids;
+        self.surroundings.proxy_pids = self.running.proxy_pids();
+    }
+
+    /// The error, with what the server wrote last where it went away.
+    fn with_last_words(&self, error: BenchError) -> BenchError {
+        match error {
             BenchError::ServerLost { endpoint, reason, .. } => {
                 BenchError::ServerLost { endpoint, reason, server_said: self.running.said() }
             }
             other => other,
-        })?;
-        if !is_floor {
-            self.running.after(&mut sample);
         }
-        Ok(sample)
     }
 
     /// The open loop of the arm's next trial, where it has one.
@@ -153,7 +173,7 @@ impl<'a> Stage<'a> {
             rate_per_s,
             spacing: self.request.spacing,
             seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            spin: spin(&self.allowed, rate_per_s),
+            spin: spin(&self.driving.allowed, rate_per_s),
         })
     }
 
@@ -214,10 +234,25 @@ impl Measurer for Stage<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, arm: &Arm, _: &Trial) -> Result<Sample, BenchError> {
-        let open_loop = self.open_loop(arm);
-        let sample = self.trial(arm, open_loop)?;
-        Ok(Sample { server_start: Some(self.start_in_use), ..sample })
+    fn takes_turns(&self, arm: &Arm) -> bool {
+        self.slice(arm).is_some()
+    }
+
+    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError> {
+        let mut samples = Vec::with_capacity(slots.len());
+        match slots.first().and_then(|slot| self.slice(slot.arm)) {
+            Some(slice) => samples = self.round(slots, slice)?,
+            None => {
+                for slot in slots {
+                    let open_loop = self.open_loop(slot.arm);
+                    samples.push(self.trial(slot.arm, open_loop)?);
+                }
+            }
+        }
+        for sample in &mut samples {
+            sample.server_start = Some(self.start_in_use);
+        }
+        Ok(samples)
     }
 
     fn name_stranger(&mut self) -> Option<String> {

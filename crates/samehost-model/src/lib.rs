@@ -40,14 +40,14 @@ pub use quantity::{
 };
 pub use redact::Redactor;
 pub use report::{
-    Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping,
-    WorkloadInfo,
+    AwakeBy, Driven, Evidence, Host, LogLine, Outcome, Plan, Report, SAMPLES_SCHEMA, SCHEMA, ServerInfo,
+    Stopping, Undivided, WorkloadInfo,
 };
 pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,
     REPRODUCTION_SCHEMA, Reproduction,
 };
-pub use sample::{Latency, MachineUse, Sample, Trial};
+pub use sample::{Latency, MachineUse, Sample, Slices, Trial};
 pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
 pub use warning::{Code, Warning};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Prediction, Profile, ProfileDifference,
-    Sample, Warning,
+    Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Placement, Point, Prediction, Profile,
+    ProfileDifference, Sample, Warning,
 };
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
@@ -91,6 +91,57 @@ pub enum Stopping {
     Decision,
 }
 
+/// Why arms that are compared were measured in trials one after the other, and not in slices of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Undivided {
+    /// What the workload exchanges cannot be cut: a connection for each request, a stream, a program as the client.
+    Workload,
+    /// Requests come due by themselves.
+    OpenLoop,
+    /// Several client threads.
+    Threads,
+    /// More connections than are opened for all arms at once.
+    Connections,
+    /// It was asked for.
+    Asked,
+}
+
+/// How the arms of the points with so many connections and this placement were driven.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Driven {
+    /// Connections of an arm.
+    pub connections: u32,
+    /// The placement.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Length of a slice in seconds, where they took turns in rounds; slow requests make it longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_s: Option<f64>,
+    /// Why each had trials of its own instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undivided: Option<Undivided>,
+    /// The CPUs that the client was pinned to; empty where the scheduler placed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_cpus: Vec<u32>,
+    /// The CPUs that the server was pinned to; empty where the scheduler placed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_cpus: Vec<u32>,
+}
+
+/// What kept idle CPUs from sleeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AwakeBy {
+    /// A request for no wake-up latency, `/dev/cpu_dma_latency` held open.
+    LatencyRequest,
+    /// A thread for each CPU that spins at idle priority.
+    IdleThreads,
+}
+
 /// How it was decided how much to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -107,7 +158,8 @@ pub struct Plan {
     pub margin: f64,
     /// Confidence of the intervals.
     pub confidence: f64,
-    /// Length of one trial, in seconds; absent where the operation itself is the trial.
+    /// Length of one trial, or of all slices of an arm in a round, in seconds; absent where the operation itself is the
+    /// trial.
     pub trial_s: Option<f64>,
     /// Time after which no block is begun, in seconds.
     pub budget_s: Option<f64>,
@@ -116,6 +168,22 @@ pub struct Plan {
     /// What ended a point early.
     #[serde(default)]
     pub stopping: Stopping,
+    /// How arms that are compared were driven.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub driven: Vec<Driven>,
+    /// What kept idle CPUs from sleeping; absent where nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awake: Option<AwakeBy>,
+}
+
+impl Plan {
+    /// How the arms of a point were driven, where that is known.
+    #[must_use]
+    pub fn driven(&self, point: &Point) -> Option<&Driven> {
+        let is_it =
+            |driven: &&Driven| driven.connections == point.connections && driven.placement == point.placement;
+        self.driven.iter().find(is_it)
+    }
 }
 
 impl Default for Plan {
@@ -131,6 +199,8 @@ impl Default for Plan {
             budget_s: Some(60.0),
             control: true,
             stopping: Stopping::Precision,
+            driven: Vec::new(),
+            awake: None,
         }
     }
 }

@@ -62,6 +62,24 @@ pub struct MachineUse {
     pub foreign_process: Option<String>,
 }
 
+/// The slices that a sample is the sum of, where the arms of its point took turns in a round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Slices {
+    /// How many.
+    pub number: u32,
+    /// Mean length of what was counted of one, in milliseconds.
+    pub length_ms: f64,
+    /// What waiting for the last replies and reading clocks took in this round, in percent of all its arms' slices.
+    pub border_percent: f64,
+    /// Latency of the first request after a turn, as a multiple of the others'; it is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ratio: Option<f64>,
+    /// Standard deviation of ln(time per operation) from slice to slice, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scatter_percent: Option<f64>,
+}
+
 /// What one trial measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -160,6 +178,9 @@ pub struct Sample {
     /// Operations in each tenth of the window, for drift inside the trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenths: Vec<u64>,
+    /// The slices that it is the sum of; absent for a trial in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
     /// What the workload measured besides, by metric name (the unit stands in `workload.metrics`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub measurements: BTreeMap<String, f64>,

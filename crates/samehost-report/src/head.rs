@@ -1,8 +1,9 @@
 //! What was measured, and how, in a line each.
 
-use samehost_model::{Host, Outcome, Plan, Point, Transport};
+use samehost_model::{Host, Outcome, Placement, Plan, Point, Transport};
 use std::collections::BTreeSet;
 
+use crate::driving;
 use crate::number::{count, format_seconds};
 use samehost_model::printable::clean;
 
@@ -32,7 +33,7 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     }
     if let Some(placements) = varies(&Parameter::Placement) {
         parts.push(placements);
-    } else if first.placement != samehost_model::Placement::Free {
+    } else if first.placement != Placement::Free && points.iter().all(|p| p.placement == first.placement) {
         parts.push(first.placement.to_string());
     }
     // Capacities of several levels are too many for a head; every arm has its own in JSON.
@@ -86,6 +87,9 @@ fn range(parameter: &Parameter, points: &[&Point]) -> String {
 pub(crate) fn how(view: &View<'_>) -> Vec<String> {
     let report = view.report;
     let mut parts = vec![trials(view)];
+    parts.extend(driving::why_trials(&report.plan));
+    parts.extend(driving::cpus(&report.plan));
+    parts.extend(driving::awake(&report.plan));
     let server = &report.workload.server;
     let own = server.kind.starts_with("samehost") || server.kind.is_empty();
     if !own {
@@ -115,10 +119,16 @@ fn trials(view: &View<'_>) -> String {
     let (low, high) = (blocks.iter().min().copied().unwrap_or(0), blocks.iter().max().copied().unwrap_or(0));
     let number = if low == high { count(low as u64) } else { format!("{low}–{high}") };
     let plural = if high == 1 { "" } else { "s" };
-    let length =
-        report.plan.trial_s.map_or_else(String::new, |s| format!(" of {} trials", format_seconds(s)));
-    let kept = report.trials.iter().filter(|s| !s.set_aside).count() as u64;
-    format!("{number} block{plural}{length}, {} trials, seed {}", count(kept), report.seed)
+    let kept = count(report.trials.iter().filter(|s| !s.set_aside).count() as u64);
+    let length = |what: &str| {
+        report.plan.trial_s.map_or_else(String::new, |s| format!(" of {} {what}", format_seconds(s)))
+    };
+    match driving::slices(&report.plan) {
+        Some(slices) => {
+            format!("{number} round{plural}{} in {slices}, seed {}", length("an arm"), report.seed)
+        }
+        None => format!("{number} block{plural}{}, {kept} trials, seed {}", length("trials"), report.seed),
+    }
 }
 
 /// The machine: `2 × AMD EPYC, Linux 6.18, virtual machine`.

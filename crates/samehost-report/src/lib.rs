@@ -9,6 +9,7 @@ mod changes;
 mod checkup;
 mod conditions;
 mod csv;
+mod driving;
 mod effects;
 mod figures;
 mod grid;

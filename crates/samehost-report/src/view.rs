@@ -106,12 +106,16 @@ impl<'a> View<'a> {
         own.sort_unstable();
         own.dedup();
         parameters.extend(own.into_iter().cloned().map(Parameter::Own));
-        let varying = parameters
-            .into_iter()
-            .filter(|parameter| {
-                points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
-            })
-            .collect();
+        let varies = |parameter: &Parameter| {
+            points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
+        };
+        // Where the number of connections alone decides the placement, the head says so once.
+        let follows =
+            |a: &&Point| points.iter().all(|b| a.connections != b.connections || a.placement == b.placement);
+        let placement_follows = points.iter().all(follows);
+        let is_own = |parameter: &Parameter| *parameter != Parameter::Placement || !placement_follows;
+        let varying =
+            parameters.into_iter().filter(|parameter| varies(parameter) && is_own(parameter)).collect();
         View { report, groups, varying }
     }
 

@@ -261,7 +261,7 @@ impl<'a> Sides<'a> {
 }
 
 /// What must be alike for two reports to be compared: its name, and this report's.
-fn circumstances(report: &Report) -> [(&'static str, String); 10] {
+fn circumstances(report: &Report) -> [(&'static str, String); 11] {
     let host = &report.host;
     let parameters = report.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
     let server = &report.workload.server;
@@ -275,8 +275,23 @@ fn circumstances(report: &Report) -> [(&'static str, String); 10] {
         ("workload", report.workload.name.clone()),
         ("workload parameters", parameters.collect::<Vec<_>>().join(" ")),
         ("server", format!("{} {}", server.kind, server.version)),
+        ("way of driving", driven(report)),
         ("trial time", report.plan.trial_s.map_or_else(|| "none".into(), |s| format!("{s} s"))),
     ]
+}
+
+/// Slices or trials, where the report says it.
+fn driven(report: &Report) -> String {
+    let slice = |driven: &samehost_model::Driven| match driven.slice_s {
+        Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
+        None => "trials".to_owned(),
+    };
+    let mut all: Vec<String> = report.plan.driven.iter().map(slice).collect();
+    all.dedup();
+    if report.plan.awake.is_some() {
+        all.push("CPUs kept awake".to_owned());
+    }
+    all.join(", ")
 }
 
 /// What the reports were not measured alike in, a warning each.

@@ -3,6 +3,7 @@
 
 mod find;
 mod reproduce;
+mod serve;
 mod stored;
 mod switch;
 
@@ -14,11 +15,12 @@ use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
 use samehost_bench::fixtures::Account;
 use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
-use samehost_bench::{CallGraph, parameter_values};
-use samehost_model::{Endpoint, Placement, RateSpec, Transport};
+use samehost_bench::{CallGraph, Slicing, parameter_values};
+use samehost_model::{Placement, RateSpec, Transport};
 
 pub use find::{HowOptions, ScanOptions, TopOptions, VerifyOptions};
 pub use reproduce::ReproduceOptions;
+pub use serve::ServeOptions;
 pub use stored::{CompareOptions, HistoryOptions, ReportOptions};
 pub use switch::{SwitchOptions, WatchSwitchOptions};
 
@@ -142,9 +144,13 @@ pub struct BenchOptions {
     /// How due requests are spread
     #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "uniform"])]
     pub arrivals: String,
-    /// Where client and server run: free, same-core, cross-core
+    /// Where client and server run: free, same-core, cross-core [default: one connection to a server of ours: cross-core, a
+    /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub placement: Vec<Placement>,
+    /// Keep idle CPUs from sleeping, for all arms alike
+    #[arg(long)]
+    pub awake: bool,
     /// Client threads that share the connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
@@ -182,6 +188,10 @@ pub struct BenchOptions {
     /// Length of a trial [default: what fits the budget, 100ms to 1s]
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub trial_time: Option<Duration>,
+    /// Length of the slices in which the arms take turns [default: 3ms for one connection, more for more]; none: a trial of
+    /// its own for each arm
+    #[arg(long, value_parser = parse_slicing, value_name = "TIME", help_heading = "How much to measure")]
+    pub slice: Option<Slicing>,
     /// Stop each point as soon as its first metric is decided; its time goes to the others
     #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
     pub until_decided: bool,
@@ -202,11 +212,26 @@ pub struct BenchOptions {
     pub output: OutputOptions,
 }
 
+/// A slice has at least a request in it, and a round several slices.
+const SHORTEST_SLICE: Duration = Duration::from_micros(50);
+const LONGEST_SLICE: Duration = Duration::from_secs(1);
+
 /// Steps of a ladder, each a tenth of the baseline's capacity.
 const LADDER_TENTHS: u32 = 11;
 
 fn parse_claim(text: &str) -> Result<samehost_stats::Claim, String> {
     text.parse().map_err(|error: samehost_stats::ClaimError| error.to_string())
+}
+
+fn parse_slicing(text: &str) -> Result<Slicing, String> {
+    if text == "none" {
+        return Ok(Slicing::Never);
+    }
+    match samehost_model::parse_duration(text) {
+        Ok(length) if (SHORTEST_SLICE..=LONGEST_SLICE).contains(&length) => Ok(Slicing::Of(length)),
+        Ok(_) => Err("50us to 1s, or none".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn parse_arm(text: &str) -> Result<(String, String), String> {
@@ -286,6 +311,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
     let defaults: Parameters =
         workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
     let axes = workload.axes(&defaults);
+    let slices = workload.most_sliced(&defaults, &std::collections::BTreeMap::new()) > 0;
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
         .about(workload.about())
         .after_help(format!("Example: samehost bench {}", workload.example()));
@@ -298,6 +324,8 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("transports", axes.commands),
         ("threads", axes.commands),
         ("placement", axes.commands),
+        ("awake", axes.commands),
+        ("slice", !slices),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
         ("ask_password", !axes.foreign_servers),
@@ -329,44 +357,6 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
         Kind::Text => argument.value_name("TEXT"),
     };
     if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct ServeOptions {
-    /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::servers::SERVERS.iter().map(|server| server.name)))]
-    pub server: String,
-    /// Where to listen; may be given several times (tcp:127.0.0.1:7000, unix:/run/app.sock, abstract:name, …)
-    #[arg(long, value_name = "ENDPOINT", required_unless_present = "inherited")]
-    pub listen: Vec<Endpoint>,
-    /// A thread for each connection, or one for all by epoll that replies at once (epoll) or after each round (rounds, as
-    /// Redis does)
-    #[arg(long, default_value = "threads", value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::servers::Model::ALL.iter().map(|(name, _)| *name)))]
-    pub model: String,
-    /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
-    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
-    pub backlog: i32,
-    /// Rights of socket files, in octal
-    #[arg(long, default_value = "600", value_parser = parse_mode, value_name = "MODE")]
-    pub mode: u32,
-    /// Pause after each accept, to play a busy server
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
-    pub accept_delay: Option<Duration>,
-    /// CPU time that echo spends on all that it reads, to play a server with work to do
-    #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME")]
-    pub work: Option<Duration>,
-    /// Serve the one connection handed over on standard input
-    #[arg(long, hide = true)]
-    pub inherited: Option<Transport>,
-}
-
-fn parse_mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text.trim_start_matches("0o"), 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("rights in octal are needed, such as 600 or 660".into()),
-    }
 }
 
 #[derive(Args, Clone, Debug)]

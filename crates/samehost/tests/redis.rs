@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use caches::{Here, Server, TINY, assert_sound, kill, said};
+use caches::{Here, Server, TINY, assert_sound, kill, parsed, said};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -21,6 +21,27 @@ fn get_over_both_transports_of_one_process() {
     assert_eq!(server["managed"], true);
     assert_eq!(server["pids"].as_array().unwrap().len(), 1, "one process for both");
     assert!(!server["version"].as_str().unwrap().is_empty());
+}
+
+/// The arms' connections are open at once and take turns, on one process; so a few rounds tell.
+#[test]
+fn a_few_rounds_of_slices_decide_on_one_process() {
+    let here = Here::new();
+    let arguments =
+        ["redis", "--until-decided", "--max-blocks", "40", "--budget", "40s", "--quiet", "--json", "-"];
+    let report = parsed(&here.bench(&arguments).output().unwrap());
+    here.assert_nothing_left();
+    let trials = report["trials"].as_array().unwrap();
+    for sample in trials.iter().filter(|sample| sample["arm"] != "noop") {
+        assert!(sample["slices"]["number"].as_u64().unwrap() >= 6, "{sample}");
+        let (server, client) = (&sample["server_cpu_us_per_op"], &sample["client_cpu_us_per_op"]);
+        assert!(server.as_f64().unwrap() > 1.0 && client.as_f64().unwrap() > 1.0, "{sample}");
+    }
+    let found = report["comparisons"].as_array().unwrap();
+    let found = found.iter().find(|found| found["metric"] == "total_cpu_per_op").unwrap();
+    // Which transport wins is the machine's affair; how well it is known is ours, on a machine that others use, too.
+    let (low, high) = (&found["ci_low"], &found["ci_high"]);
+    assert!(high.as_f64().unwrap() / low.as_f64().unwrap() < 1.5, "{found}");
 }
 
 #[test]

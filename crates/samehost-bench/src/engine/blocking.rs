@@ -1,10 +1,12 @@
 //! One connection, closed loop, blocking: write, read, write, read. What a program with one connection does,
 //! and the cheapest way to see a transport: two system calls per operation and nothing else.
 
+use std::sync::Arc;
+
 use samehost_transport::Stream;
 
 use super::clock::now;
-use super::recorder::{Recorder, Tally};
+use super::count::Count;
 use super::session::{Connector, Progress, Session};
 use crate::BenchError;
 
@@ -18,97 +20,113 @@ enum Reply {
     Last(Option<&'static str>),
 }
 
-/// Drives one connection until the window is over.
-///
-/// # Errors
-/// When the server goes away and cannot be reached again.
-pub fn drive(
-    mut stream: Stream,
-    mut session: Box<dyn Session>,
-    connector: &dyn Connector,
-    mut recorder: Recorder,
-) -> Result<Tally, BenchError> {
-    let mut out = Vec::with_capacity(BUFFER);
-    let mut input = vec![0; BUFFER];
-    // Each operation begins where the one before ended, so that latencies add up to the window.
-    let mut begun = now();
-    loop {
-        let inside = match exchange(&mut stream, session.as_mut(), &mut out, &mut input) {
-            Ok(Reply::Right) => {
-                let done = now();
-                let inside = recorder.complete(done, done - begun);
-                begun = done;
-                inside
-            }
-            Ok(Reply::Rejected(kind)) => {
-                recorder.failed(kind);
-                begun = now();
-                recorder.advance(begun)
-            }
-            Ok(Reply::Last(rejected)) => {
-                let done = now();
-                let inside = match rejected {
-                    None => recorder.complete(done, done - begun),
-                    Some(kind) => {
-                        recorder.failed(kind);
-                        recorder.advance(done)
-                    }
-                };
-                if inside {
-                    (stream, session) =
-                        connector.connect().map_err(|e| connector.lost("connection closed", &e))?;
-                }
-                // Connecting again is the price of the next request.
-                begun = done;
-                inside
-            }
-            Err(kind) => {
-                recorder.failed(kind);
-                if !recorder.advance(now()) {
-                    return Ok(recorder.finish());
-                }
-                (stream, session) = connector.connect().map_err(|e| connector.lost(kind, &e))?;
-                begun = now();
-                true
-            }
-        };
-        if !inside {
-            return Ok(recorder.finish());
-        }
-    }
+/// One connection and its conversation.
+pub struct Single {
+    stream: Stream,
+    session: Box<dyn Session>,
+    connector: Arc<dyn Connector>,
+    out: Vec<u8>,
+    input: Vec<u8>,
 }
 
-/// One request and its reply. Errors are kinds for the count; the connection is then of no further use.
-#[inline]
-fn exchange(
-    stream: &mut Stream,
-    session: &mut dyn Session,
-    out: &mut Vec<u8>,
-    input: &mut [u8],
-) -> Result<Reply, &'static str> {
-    use std::io::{Read, Write};
+impl Single {
+    /// Takes over a connection that is past its handshake.
+    #[must_use]
+    pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
+        let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
+        Single { stream, session, connector, out, input }
+    }
 
-    out.clear();
-    session.request(out);
-    stream.write_all(out).map_err(|_| "write failed")?;
-    let mut filled = 0;
-    loop {
-        match stream.read(&mut input[filled..]) {
-            Ok(0) if filled == input.len() => return Err("reply too long"),
-            Ok(0) => return Err("connection closed"),
-            Ok(read) => filled += read,
-            Err(_) => return Err("read failed"),
-        }
-        match session.response(&input[..filled]).map_err(|bad| bad.kind)? {
-            Progress::Complete { consumed } if consumed == filled => return Ok(Reply::Right),
-            Progress::Rejected { consumed, kind } if consumed == filled => return Ok(Reply::Rejected(kind)),
-            Progress::More { consumed } => {
-                input.copy_within(consumed..filled, 0);
-                filled -= consumed;
+    /// Sends a request and waits for its reply until enough was counted. Nothing is under way then.
+    ///
+    /// # Errors
+    /// When the server goes away and cannot be reached again.
+    pub fn drive<C: Count>(&mut self, counter: &mut C) -> Result<(), BenchError> {
+        // Each operation begins where the one before ended, so that latencies add up to the window.
+        let mut begun = now();
+        loop {
+            let inside = match self.exchange() {
+                Ok(Reply::Right) => {
+                    let done = now();
+                    let inside = counter.done(done, begun, begun);
+                    begun = done;
+                    inside
+                }
+                Ok(Reply::Rejected(kind)) => {
+                    counter.failed(kind);
+                    begun = now();
+                    counter.advance(begun)
+                }
+                Ok(Reply::Last(rejected)) => {
+                    let done = now();
+                    let inside = match rejected {
+                        None => counter.done(done, begun, begun),
+                        Some(kind) => {
+                            counter.failed(kind);
+                            counter.advance(done)
+                        }
+                    };
+                    if inside || C::GOES_ON {
+                        self.connect_again("connection closed")?;
+                    }
+                    // Connecting again is the price of the next request.
+                    begun = done;
+                    inside
+                }
+                Err(kind) => {
+                    counter.failed(kind);
+                    let inside = counter.advance(now());
+                    if inside || C::GOES_ON {
+                        self.connect_again(kind)?;
+                    }
+                    begun = now();
+                    inside
+                }
+            };
+            if !inside {
+                return Ok(());
             }
-            Progress::Last { consumed, rejected } if consumed == filled => return Ok(Reply::Last(rejected)),
-            Progress::Complete { .. } | Progress::Rejected { .. } | Progress::Last { .. } => {
-                return Err("unasked bytes");
+        }
+    }
+
+    fn connect_again(&mut self, kind: &str) -> Result<(), BenchError> {
+        let again = self.connector.connect();
+        (self.stream, self.session) = again.map_err(|error| self.connector.lost(kind, &error))?;
+        Ok(())
+    }
+
+    /// One request and its reply. Errors are kinds for the count; the connection is then of no further use.
+    #[inline]
+    fn exchange(&mut self) -> Result<Reply, &'static str> {
+        use std::io::{Read, Write};
+
+        let Single { stream, session, out, input, .. } = self;
+        out.clear();
+        session.request(out);
+        stream.write_all(out).map_err(|_| "write failed")?;
+        let mut filled = 0;
+        loop {
+            match stream.read(&mut input[filled..]) {
+                Ok(0) if filled == input.len() => return Err("reply too long"),
+                Ok(0) => return Err("connection closed"),
+                Ok(read) => filled += read,
+                Err(_) => return Err("read failed"),
+            }
+            match session.response(&input[..filled]).map_err(|bad| bad.kind)? {
+                Progress::Complete { consumed } if consumed == filled => return Ok(Reply::Right),
+                Progress::Rejected { consumed, kind } if consumed == filled => {
+                    return Ok(Reply::Rejected(kind));
+                }
+                Progress::More { consumed } => {
+                    input.copy_within(consumed..filled, 0);
+                    filled -= consumed;
+                }
+                Progress::Last { consumed, rejected } if consumed == filled => {
+                    return Ok(Reply::Last(rejected));
+                }
+                Progress::Complete { .. } | Progress::Rejected { .. } | Progress::Last { .. } => {
+                    return Err("unasked bytes");
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Many connections in one thread by epoll, closed or open loop. Per operation: one read, one write, and a
 //! share of one epoll_wait; sessions hold no buffers, so that a thousand connections stay in cache.
 
+mod turn;
+
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use rustix::fd::OwnedFd;
 use samehost_transport::Stream;
 
 use super::clock::{Nanos, now, timespec};
+use super::count::Count;
 use super::recorder::{Recorder, Tally};
 use super::session::{Connector, Progress, Session};
 use crate::BenchError;
@@ -54,11 +57,11 @@ struct Connection {
 }
 
 /// The engine of one thread.
-pub struct Driver<'a> {
+pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    connector: &'a Arc<dyn Connector>,
-    recorder: Recorder,
+    connector: Arc<dyn Connector>,
+    recorder: C,
     input: Vec<u8>,
     /// Open loop: connections without a request in flight, the longest idle first, and since when.
     idle: VecDeque<(usize, Nanos)>,
@@ -68,21 +71,21 @@ pub struct Driver<'a> {
 
 type Broken = &'static str;
 
-impl<'a> Driver<'a> {
+impl<C: Count> Driver<C> {
     /// Takes over connections that are past their handshakes.
     ///
     /// # Errors
     /// When the kernel grants no epoll instance.
     pub fn new(
         streams: Vec<(Stream, Box<dyn Session>)>,
-        connector: &'a Arc<dyn Connector>,
-        recorder: Recorder,
+        connector: &Arc<dyn Connector>,
+        recorder: C,
     ) -> Result<Self, BenchError> {
         let failed = |error| BenchError::io("epoll", error);
         let mut driver = Driver {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
             connections: Vec::with_capacity(streams.len()),
-            connector,
+            connector: Arc::clone(connector),
             recorder,
             input: vec![0; BUFFER],
             idle: VecDeque::with_capacity(streams.len()),
@@ -113,21 +116,6 @@ impl<'a> Driver<'a> {
         epoll::add(&self.epoll, &connection.stream, data, epoll::EventFlags::IN)
     }
 
-    /// Drives all connections until the window is over.
-    ///
-    /// # Errors
-    /// When the server goes away and cannot be reached again.
-    pub fn drive(mut self, pace: Pace) -> Result<Tally, BenchError> {
-        match pace {
-            Pace::Closed => self.closed_loop()?,
-            Pace::Open { due, spin, grace } => {
-                self.closed = false;
-                self.open_loop(&due, spin, grace)?;
-            }
-        }
-        Ok(self.recorder.finish())
-    }
-
     fn closed_loop(&mut self) -> Result<(), BenchError> {
         let mut at = now();
         for index in 0..self.connections.len() {
@@ -141,42 +129,6 @@ impl<'a> Driver<'a> {
             if events.is_empty() {
                 self.inside = self.recorder.advance(now());
             }
-        }
-        Ok(())
-    }
-
-    fn open_loop(&mut self, due: &[Nanos], spin: Nanos, grace: Nanos) -> Result<(), BenchError> {
-        let started = now();
-        self.idle.extend((0..self.connections.len()).map(|index| (index, started)));
-        let last = self.recorder.window().end + grace;
-        let mut events = Vec::with_capacity(EVENTS);
-        let mut next = 0;
-        loop {
-            let mut at = now();
-            while next < due.len() && due[next] <= at {
-                let Some((index, idle_since)) = self.idle.pop_front() else { break };
-                self.recorder.sent(due[next], at - due[next].max(idle_since));
-                self.send(index, due[next], at)?;
-                next += 1;
-                at = now();
-            }
-            let all_free = self.idle.len() == self.connections.len();
-            if (next == due.len() && all_free) || at >= last {
-                break;
-            }
-            let sleep = match due.get(next) {
-                Some(due) if !self.idle.is_empty() => due.saturating_sub(at).saturating_sub(spin),
-                _ => LONGEST_SLEEP.min(last - at),
-            };
-            self.wait(&mut events, sleep.min(LONGEST_SLEEP))?;
-            self.handle(&events)?;
-        }
-        let at = now();
-        for connection in self.connections.iter().filter(|connection| connection.busy) {
-            self.recorder.unfinished(at, connection.due);
-        }
-        for due in &due[next..] {
-            self.recorder.unfinished(at, *due);
         }
         Ok(())
     }
@@ -319,11 +271,7 @@ impl<'a> Driver<'a> {
     #[inline]
     fn count(&mut self, index: usize, at: Nanos) {
         let connection = &self.connections[index];
-        if self.closed {
-            self.inside = self.recorder.complete(at, at - connection.due);
-        } else {
-            self.recorder.complete_due(at, connection.due, connection.sent);
-        }
+        self.inside = self.recorder.done(at, connection.due, connection.sent);
     }
 
     /// After an operation: the next request at once (closed loop), or back among the idle (open loop).
@@ -367,11 +315,14 @@ impl<'a> Driver<'a> {
         for _ in 0..RECONNECTS {
             self.recorder.failed(kind);
             self.inside = self.recorder.advance(now());
-            if !self.inside {
+            if !self.inside && !C::GOES_ON {
                 return Ok(());
             }
             self.replace(index).map_err(|error| self.connector.lost(kind, &error))?;
             self.connections[index].busy = false;
+            if !self.inside {
+                return Ok(());
+            }
             let at = now();
             if !self.closed {
                 // An idle connection that broke still stands in the line of the idle.
@@ -390,5 +341,58 @@ impl<'a> Driver<'a> {
             reason: format!("{kind}, {RECONNECTS} times in a row"),
             server_said: String::new(),
         })
+    }
+}
+
+impl Driver<Recorder> {
+    /// Drives all connections until the window is over.
+    ///
+    /// # Errors
+    /// When the server goes away and cannot be reached again.
+    pub fn drive(mut self, pace: Pace) -> Result<Tally, BenchError> {
+        match pace {
+            Pace::Closed => self.closed_loop()?,
+            Pace::Open { due, spin, grace } => {
+                self.closed = false;
+                self.open_loop(&due, spin, grace)?;
+            }
+        }
+        Ok(self.recorder.finish())
+    }
+
+    fn open_loop(&mut self, due: &[Nanos], spin: Nanos, grace: Nanos) -> Result<(), BenchError> {
+        let started = now();
+        self.idle.extend((0..self.connections.len()).map(|index| (index, started)));
+        let last = self.recorder.window().end + grace;
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut next = 0;
+        loop {
+            let mut at = now();
+            while next < due.len() && due[next] <= at {
+                let Some((index, idle_since)) = self.idle.pop_front() else { break };
+                self.recorder.sent(due[next], at - due[next].max(idle_since));
+                self.send(index, due[next], at)?;
+                next += 1;
+                at = now();
+            }
+            let all_free = self.idle.len() == self.connections.len();
+            if (next == due.len() && all_free) || at >= last {
+                break;
+            }
+            let sleep = match due.get(next) {
+                Some(due) if !self.idle.is_empty() => due.saturating_sub(at).saturating_sub(spin),
+                _ => LONGEST_SLEEP.min(last - at),
+            };
+            self.wait(&mut events, sleep.min(LONGEST_SLEEP))?;
+            self.handle(&events)?;
+        }
+        let at = now();
+        for connection in self.connections.iter().filter(|connection| connection.busy) {
+            self.recorder.unfinished(at, connection.due);
+        }
+        for due in &due[next..] {
+            self.recorder.unfinished(at, *due);
+        }
+        Ok(())
     }
 }

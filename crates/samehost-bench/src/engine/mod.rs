@@ -7,9 +7,11 @@ pub mod burst;
 pub mod callers;
 pub mod client;
 pub mod clock;
+pub mod count;
 pub mod process;
 pub mod recorder;
 pub mod session;
+pub mod slices;
 pub mod whole;
 
 mod blocking;

@@ -123,6 +123,13 @@ impl Recorder {
         self.window
     }
 
+    /// Whether requests come due by themselves.
+    #[inline]
+    #[must_use]
+    pub fn is_open_loop(&self) -> bool {
+        self.tally.service.is_some()
+    }
+
     /// Passes the marks that lie behind `at`; false once the window is over.
     #[inline]
     pub fn advance(&mut self, at: Nanos) -> bool {

@@ -1,6 +1,6 @@
 //! From what the workers saw to a sample: divisions and percentiles, nothing measured.
 
-use samehost_model::{Code, MachineUse, Sample, Warning};
+use samehost_model::{Code, MachineUse, Sample, Slices, Warning};
 use samehost_stats::summarise;
 
 use super::OpenLoop;
@@ -9,6 +9,7 @@ use super::bulk::BulkTally;
 use super::burst::BurstTally;
 use super::process::ProcessTally;
 use super::recorder::Tally;
+use super::slices::SliceCounter;
 use super::whole::WholeTally;
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
@@ -33,7 +34,16 @@ pub struct Metered {
 /// A trial of sessions or callers.
 #[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Sample {
-    let mut sample = Sample {
+    let mut sample = of_counted(tally, seconds);
+    add_usage(&mut sample, tally.usage, tally.threads, metered);
+    if let Some(open_loop) = open_loop {
+        judge_open_loop(&mut sample, tally, open_loop);
+    }
+    sample
+}
+
+fn of_counted(tally: &Tally, seconds: f64) -> Sample {
+    Sample {
         seconds,
         operations: tally.operations,
         errors: tally.errors.clone(),
@@ -43,11 +53,35 @@ pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, meter
         lateness_us: tally.lateness.as_ref().map(summarise),
         tenths: tally.tenths.to_vec(),
         ..Sample::default()
-    };
-    add_usage(&mut sample, tally.usage, tally.threads, metered);
-    if let Some(open_loop) = open_loop {
-        judge_open_loop(&mut sample, tally, open_loop);
     }
+}
+
+/// The slices of an arm in a round. What happened at their ends took CPU time too, and did operations: both count for CPU
+/// time per operation, and neither for time.
+#[must_use]
+pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, border: f64) -> Sample {
+    let counted = counter.tally.operations as f64 / counter.driven.max(1) as f64;
+    let part = |amount: u64| (amount as f64 * counted) as u64;
+    let of =
+        |used: ServerUse| ServerUse { cpu_ns: part(used.cpu_ns), switches: used.switches.map(part), ..used };
+    let client = ThreadUse {
+        cpu_ns: part(client.cpu_ns),
+        wait_ns: part(client.wait_ns),
+        user_us: part(client.user_us),
+        system_us: part(client.system_us),
+        switches: part(client.switches),
+    };
+    let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
+    let seconds = (counter.measured as f64 / 1e9).max(1e-9);
+    let mut sample = of_counted(&counter.tally, seconds);
+    add_usage(&mut sample, client, 1, metered);
+    sample.slices = Some(Slices {
+        number: counter.slices,
+        length_ms: seconds * 1e3 / f64::from(counter.slices.max(1)),
+        border_percent: border * 100.0,
+        first_ratio: counter.first_ratio(),
+        scatter_percent: counter.scatter().map(|scatter| scatter * 100.0),
+    });
     sample
 }
 

@@ -250,7 +250,9 @@ fn session_work(
         match due {
             None if small && share.len() == 1 => {
                 let (stream, session) = share.remove(0);
-                blocking::drive(stream, session, connector.as_ref(), recorder)
+                let mut recorder = recorder;
+                blocking::Single::new(stream, session, connector).drive(&mut recorder)?;
+                Ok(recorder.finish())
             }
             None => epoll::Driver::new(share, &connector, recorder)?.drive(Pace::Closed),
             Some(due) => {

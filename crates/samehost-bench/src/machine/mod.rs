@@ -1,5 +1,6 @@
 //! What the machine is and what it did: CPU of client, server and strangers, steal, throttling, placement.
 
+mod awake;
 mod environment;
 mod listener;
 mod listening;
@@ -7,8 +8,10 @@ mod placement;
 mod pollution;
 mod proc;
 mod server_use;
+mod switches;
 mod thread_use;
 
+pub use awake::Awake;
 pub use environment::host;
 pub(crate) use environment::network_settings;
 pub use listener::listener_pids;
@@ -18,4 +21,5 @@ pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
 pub use proc::{command_line, family};
 pub use server_use::{ServerMeter, ServerUse, families};
-pub use thread_use::{ThreadUse, process_cpu_ns};
+pub use switches::{SwitchCounter, Threads};
+pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns};

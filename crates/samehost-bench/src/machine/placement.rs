@@ -39,6 +39,31 @@ impl CpuPlan {
         })
     }
 
+    /// One CPU for each end: what one connection can use. The server's is of another core than the client's, where there is
+    /// one: two threads of a core wait for each other.
+    #[must_use]
+    pub fn one_each(self) -> Self {
+        let siblings = |cpu: usize| {
+            proc::text(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+        };
+        let (Some(client), [_, _, ..]) = (self.client.first().copied(), self.server.as_slice()) else {
+            return self;
+        };
+        if self.client.len() > 1 {
+            return self;
+        }
+        let own = siblings(client);
+        let apart = self.server.iter().find(|cpu| siblings(**cpu) != own);
+        let server = *apart.unwrap_or(&self.server[0]);
+        CpuPlan { client: vec![client], server: vec![server] }
+    }
+
+    /// Whether client and server have one CPU between them.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.client.len() == 1 && self.client == self.server
+    }
+
     /// Puts the calling thread where the client belongs.
     pub fn place_client(&self) {
         if let Err(error) = sched_setaffinity(None, &set(&self.client)) {
@@ -84,6 +109,9 @@ mod tests {
             CpuPlan { client: vec![0], server: vec![1, 2] }
         );
         assert!(matches!(plan(Placement::CrossCore, &[0]), Err(BenchError::OneCpu)));
+        let one_each = plan(Placement::CrossCore, &[0, 1, 2]).unwrap().one_each();
+        assert_eq!((one_each.client.as_slice(), one_each.server.len()), (&[0][..], 1));
+        assert_eq!(plan(Placement::Free, &[0, 1]).unwrap().one_each().server, [0, 1], "free stays free");
         assert!(!allowed_cpus().is_empty());
     }
 }

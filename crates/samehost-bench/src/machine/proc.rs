@@ -108,6 +108,11 @@ pub fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
+/// How often a thread was given a CPU, from its schedstat file.
+pub fn parse_timeslices(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

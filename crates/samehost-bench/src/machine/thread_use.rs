@@ -1,5 +1,6 @@
 //! CPU time, waiting and context switches of the calling thread.
 
+use std::fs::File;
 use std::ops::{AddAssign, Sub};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -31,6 +32,11 @@ impl ThreadUse {
     /// The calling thread's use so far.
     #[must_use]
     pub fn current() -> Self {
+        ThreadMeter::current().read()
+    }
+
+    /// What needs no file.
+    fn without_waiting() -> Self {
         let mut usage = ThreadUse::default();
         if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
             usage.user_us = micros(rusage.user_time());
@@ -38,14 +44,9 @@ impl ThreadUse {
             usage.switches =
                 (rusage.voluntary_context_switches() + rusage.involuntary_context_switches()) as u64;
         }
-        // The clock is exact to the nanosecond; schedstat adds the waiting where the kernel keeps it.
+        // Exact to the nanosecond.
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         usage.cpu_ns = clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64;
-        if let Some((_, wait)) =
-            proc::text("/proc/thread-self/schedstat").as_deref().and_then(proc::parse_schedstat)
-        {
-            usage.wait_ns = wait;
-        }
         usage
     }
 
@@ -81,6 +82,59 @@ impl AddAssign for ThreadUse {
     }
 }
 
+/// Reads one thread's use again and again: its file stays open, so that a reading costs a microsecond.
+#[derive(Debug)]
+pub struct ThreadMeter {
+    /// Where the kernel keeps how long the thread waited, if it does.
+    schedstat: Option<File>,
+}
+
+impl ThreadMeter {
+    /// A meter of the calling thread, to be read by it alone.
+    #[must_use]
+    pub fn current() -> Self {
+        ThreadMeter { schedstat: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// What the thread used so far.
+    #[must_use]
+    pub fn read(&self) -> ThreadUse {
+        let mut usage = ThreadUse::without_waiting();
+        let mut text = [0; 96];
+        if let Some(file) = &self.schedstat
+            && let Ok(length) = rustix::io::pread(file, &mut text, 0)
+            && let Some((_, wait)) = std::str::from_utf8(&text[..length]).ok().and_then(proc::parse_schedstat)
+        {
+            usage.wait_ns = wait;
+        }
+        usage
+    }
+}
+
+/// Clocks of whole processes, to be read often: at the borders of slices.
+#[derive(Debug)]
+pub struct ProcessClocks {
+    /// None for a process that was gone already.
+    clocks: Vec<Option<nix::time::ClockId>>,
+}
+
+impl ProcessClocks {
+    /// The clocks of these processes.
+    #[must_use]
+    pub fn of(pids: &[u32]) -> Self {
+        let clock = |pid: &u32| nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
+        ProcessClocks { clocks: pids.iter().map(clock).collect() }
+    }
+
+    /// Appends each one's CPU time so far in nanoseconds, threads that ended included; 0 for one that is gone.
+    pub fn read(&self, into: &mut Vec<u64>) {
+        into.extend(self.clocks.iter().map(|clock| {
+            let time = clock.and_then(|clock| clock.now().ok());
+            time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+        }));
+    }
+}
+
 /// CPU time of a whole process so far, threads that ended included, in nanoseconds; absent when it is gone.
 #[must_use]
 pub fn process_cpu_ns(pid: u32) -> Option<u64> {
@@ -104,5 +158,8 @@ mod tests {
         let process = process_cpu_ns(std::process::id()).unwrap();
         assert!(process >= 5_000_000);
         assert!(process_cpu_ns(u32::MAX - 1).is_none());
+        let mut clocks = Vec::new();
+        ProcessClocks::of(&[u32::MAX - 1, std::process::id()]).read(&mut clocks);
+        assert!(clocks[0] == 0 && clocks[1] >= process, "{clocks:?}");
     }
 }

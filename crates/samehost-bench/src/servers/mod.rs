@@ -18,6 +18,7 @@ use http::HttpResponder;
 pub(crate) use http::body as http_body;
 pub use listeners::{Listening, Stopper};
 use responder::Echo;
+pub(crate) use responder::MARK;
 
 use crate::BenchError;
 
@@ -129,6 +130,8 @@ pub struct ServeOptions {
     pub accept_delay: Option<Duration>,
     /// CPU time that echo spends on all that it reads; none for no work.
     pub work: Option<Duration>,
+    /// Part of that work that echo has besides with a message marked for it.
+    pub longer: Option<f64>,
 }
 
 impl Server {
@@ -156,7 +159,7 @@ impl Server {
     /// When accepting fails for good.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
         if let Some(work) = options.work {
-            responder::set_work(work);
+            responder::set_work(work, options.longer.unwrap_or(0.0));
         }
         if let Some(run) = self.run {
             return run(listening, options);

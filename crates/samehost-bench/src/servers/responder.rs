@@ -9,10 +9,17 @@ use super::work::{self, Memory};
 /// Steps of work with each message that this process has; unset for none.
 static STEPS: OnceLock<u64> = OnceLock::new();
 
-/// Sets, before any connection is served, how much work there is.
-pub(super) fn set_work(time: Duration) {
+/// Steps more with each message that ends with [`MARK`].
+static STEPS_MORE: OnceLock<u64> = OnceLock::new();
+
+/// What a message ends with that is to have more work: a known difference, for tests of the method.
+pub(crate) const MARK: u8 = 0xff;
+
+/// Sets, before any connection is served, how much work there is, and which part of it a marked message has besides.
+pub(super) fn set_work(time: Duration, longer: f64) {
     // Whoever served first has said it.
-    let _ = STEPS.set(work::steps(time));
+    let steps = *STEPS.get_or_init(|| work::steps(time));
+    let _ = STEPS_MORE.set((steps as f64 * longer).round() as u64);
 }
 
 /// One connection's server.
@@ -29,7 +36,8 @@ pub(super) struct Echo {
 
 impl Responder for Echo {
     fn respond<'a>(&'a mut self, input: &'a [u8]) -> (&'a [u8], bool) {
-        self.memory.walk(STEPS.get().copied().unwrap_or(0));
+        let more = if input.last() == Some(&MARK) { STEPS_MORE.get() } else { None };
+        self.memory.walk(STEPS.get().copied().unwrap_or(0) + more.copied().unwrap_or(0));
         (input, true)
     }
 }

@@ -15,6 +15,7 @@ mod postgres;
 mod proxy;
 mod raw;
 pub(crate) mod redis;
+mod requests;
 mod rpc;
 mod wordpress;
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use samehost_login::{Link, Refused};
 use samehost_model::{Arm, Endpoint, MetricInfo, Part, Point, Protocol, ServerInfo, Transport};
-use samehost_transport::{ConnectError, Stream};
+use samehost_transport::Stream;
 
 use crate::BenchError;
 use crate::engine::Job;
@@ -38,6 +39,7 @@ pub use foreign::Look;
 pub(crate) use foreign::{crowding, foreign_endpoints, foreign_pids, needs_private};
 pub use http::PageLook;
 pub(crate) use noop::job as noop_job;
+pub(crate) use requests::{MOST_SLICED, connect_failure, pipeline, request_metrics};
 
 /// Every workload, in the order in which help lists them.
 pub static WORKLOADS: &[&dyn Workload] = &[
@@ -124,7 +126,9 @@ pub struct Start {
     pub transports: Vec<Transport>,
     /// Values of its parameters.
     pub parameters: Parameters,
-    /// The most connections that any point has.
+    /// The most connections that an arm has.
+    pub connections_of_an_arm: u32,
+    /// The most connections at once: those of all arms of a point, where they take turns.
     pub most_connections: u32,
     /// Addresses of servers that already run, by transport.
     pub servers: BTreeMap<Transport, String>,
@@ -219,6 +223,13 @@ pub trait Workload: Sync {
         self.name()
     }
 
+    /// Up to how many connections of an arm its requests can be cut into slices, so that the arms of a point take turns;
+    /// `servers` are those that run already. 0 where they cannot: a connection for each request, a stream, a program as the
+    /// client. Where they can, jobs are [`Job::Sessions`], and several arms have one at the same time.
+    fn most_sliced(&self, _parameters: &Parameters, _servers: &BTreeMap<Transport, String>) -> u32 {
+        0
+    }
+
     /// How its server is started afresh: a process's luck would look like a difference of transports.
     fn starts(&self) -> Starts {
         Starts::EachBlock
@@ -301,57 +312,11 @@ pub trait Running {
         String::new()
     }
 
-    /// Called when the trial's connections are closed.
+    /// Adds what the server knows of the connections of the last job, which are open, or were.
+    fn witness(&mut self, _sample: &mut samehost_model::Sample) {}
+
+    /// Called when the connections of a trial, or of all arms of a round, are closed.
     fn after(&mut self, _sample: &mut samehost_model::Sample) {}
-}
-
-/// What is compared for requests and replies, by how they are driven.
-pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-    let names: &[&str] = match open_loop {
-        OpenOrClosed::Closed => &[
-            "latency_mean",
-            "latency_p50",
-            "latency_p99",
-            "throughput",
-            "client_cpu_per_op",
-            "server_cpu_per_op",
-            "total_cpu_per_op",
-        ],
-        OpenOrClosed::Open => &[
-            "latency_mean",
-            "latency_p50",
-            "latency_p99",
-            "latency_p99_9",
-            "service_mean",
-            "client_cpu_per_op",
-            "server_cpu_per_op",
-        ],
-    };
-    names.iter().map(|name| MetricInfo::built_in(name)).collect()
-}
-
-/// Requests sent together (`--pipeline`), the point's own where points differ in it.
-///
-/// # Errors
-/// When it is no number from 1 to `most`.
-pub(crate) fn pipeline(point: &Point, parameters: &Parameters, most: u32) -> Result<u32, BenchError> {
-    let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
-    match text.parse() {
-        Ok(count) if (1..=most).contains(&count) => Ok(count),
-        _ => Err(BenchError::Usage(format!("--pipeline {text}: from 1 to {most}"))),
-    }
-}
-
-/// A connect error's kind for the count.
-pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
-    match error {
-        ConnectError::Refused { .. } => "connection refused",
-        ConnectError::BacklogFull { .. } => "EAGAIN (backlog full)",
-        ConnectError::OutOfPorts { .. } => "EADDRNOTAVAIL (no port left)",
-        ConnectError::TooManyFiles { .. } => "too many open files",
-        ConnectError::TimedOut { .. } => "connect timed out",
-        _ => "connect failed",
-    }
 }
 
 /// How long to wait for an answer outside of trials.

@@ -49,7 +49,13 @@ pub(crate) fn method(report: &Report) -> String {
     let plan = &report.plan;
     let trial = plan.trial_s.map_or_else(
         || "One run of the operation is a trial.".to_owned(),
-        |s| format!("A trial is {} of checked operations.", format_seconds(s)),
+        |s| match crate::driving::slices(plan) {
+            Some(slices) => format!(
+                "In a round the connections of all arms are open and take turns in {slices}; {} of each arm are one sample.",
+                format_seconds(s)
+            ),
+            None => format!("A trial is {} of checked operations.", format_seconds(s)),
+        },
     );
     let compared = if report.comparisons.is_empty() {
         return format!("{trial} Values are medians over trials.");

@@ -84,6 +84,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         spacing: options.spacing(),
         sizes: sizes.map_err(BenchError::from)?,
         placements: options.placement.clone(),
+        awake: options.awake,
         threads: options.threads,
         wishes: wishes(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
@@ -129,5 +130,6 @@ fn wishes(options: &BenchOptions) -> Wishes {
         trial_time: options.trial_time,
         no_control: options.no_control,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
+        slicing: options.slice.unwrap_or_default(),
     }
 }

@@ -23,6 +23,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
         mode: options.mode,
         accept_delay: options.accept_delay,
         work: options.work,
+        longer: options.longer,
     };
     let listening = server.listen(&options.listen, &how)?;
     // Before anyone is told that it listens, and so may stop it.

@@ -24,6 +24,7 @@ mod reproduce;
 mod scan;
 mod schemas;
 mod serve;
+mod slices;
 mod stacks;
 mod stored;
 mod support;

@@ -353,13 +353,15 @@ impl Running for RunningFastCgi {
         }
     }
 
+    fn witness(&mut self, sample: &mut Sample) {
+        let (Some(_), Some(asked)) = (&self.front, &self.asked) else { return };
+        let seen = sample.transport_observed.take().unwrap_or_default();
+        sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
+    }
+
     fn after(&mut self, sample: &mut Sample) {
-        if let (Some(front), Some(asked)) = (&self.front, &self.asked) {
-            let seen = sample.transport_observed.take().unwrap_or_default();
-            sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
-            if sample.errors.contains_key("HTTP 502") {
-                sample.warnings.extend(explain(&front.said()));
-            }
+        if let (Some(front), true) = (&self.front, sample.errors.contains_key("HTTP 502")) {
+            sample.warnings.extend(explain(&front.said()));
         }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
             sample.warnings.extend(advise(connections, backlog, somaxconn()));

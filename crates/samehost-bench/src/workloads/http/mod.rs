@@ -9,9 +9,11 @@ mod reply;
 mod running;
 mod session;
 
+use std::collections::BTreeMap;
+
 use samehost_model::{MetricInfo, Point, Redactor, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::impact::Impact;
 pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
@@ -110,6 +112,10 @@ impl Workload for Http {
 
     fn foreign_sizes(&self) -> bool {
         false
+    }
+
+    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        if is_per_request(parameters) { 0 } else { MOST_SLICED }
     }
 
     fn title(&self, parameters: &Parameters) -> String {

@@ -166,7 +166,7 @@ impl Running for RunningHttp {
         self.server.as_ref().map(BuiltIn::said).unwrap_or_default()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         if let Some(observed) = &mut sample.transport_observed {
             observed.push_str("; ");
             observed.push_str(&self.judged);

@@ -1,5 +1,5 @@
 //! memcached: get and set in its text protocol or its meta commands, by value size. It cannot listen on a TCP
-//! port and a Unix socket at once: each transport has a process of its own, started afresh for every trial, so
+//! port and a Unix socket at once: each transport has a process of its own, started afresh for every block, so
 //! that the luck of one process is not taken for the transport.
 
 mod dialogue;
@@ -7,9 +7,11 @@ mod impact;
 mod running;
 mod session;
 
+use std::collections::BTreeMap;
+
 use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{MEMCACHED, ServerKind};
 use crate::impact::Impact;
@@ -62,6 +64,10 @@ impl Workload for Memcached {
             foreign_servers: true,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        MOST_SLICED
     }
 
     fn title(&self, parameters: &Parameters) -> String {

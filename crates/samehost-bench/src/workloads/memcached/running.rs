@@ -2,7 +2,6 @@
 //! and a trial's connections.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
@@ -17,18 +16,10 @@ use crate::fixtures::{MemcachedServer, random_hex};
 use crate::workloads::awaited::value;
 use crate::workloads::{Parameters, Running, Start, foreign_pids, link_to};
 
-/// A private process, and whether a trial has used it.
-struct Private {
-    server: MemcachedServer,
-    used: bool,
-}
-
 /// A running memcached, or two.
 pub(super) struct RunningMemcached {
-    program: PathBuf,
-    most_connections: u32,
     parameters: Parameters,
-    private: BTreeMap<Transport, Private>,
+    private: BTreeMap<Transport, MemcachedServer>,
     given: BTreeMap<Transport, Endpoint>,
     version: String,
     foreign_pids: Vec<u32>,
@@ -47,8 +38,6 @@ impl RunningMemcached {
             given.insert(*transport, endpoint(*transport, text)?);
         }
         let mut running = RunningMemcached {
-            program: start.program.clone(),
-            most_connections: start.most_connections,
             parameters: start.parameters.clone(),
             private: BTreeMap::new(),
             foreign_pids: foreign_pids(given.values()),
@@ -61,24 +50,16 @@ impl RunningMemcached {
         };
         for transport in &start.transports {
             if !running.given.contains_key(transport) {
-                running.start_private(*transport)?;
+                let most = start.most_connections;
+                let server = MemcachedServer::start(&start.program, *transport, most, dialogue::is_ours)?;
+                running.private.insert(*transport, server);
             }
         }
-        let mut first =
-            running.given.values().chain(running.private.values().map(|private| private.server.endpoint()));
+        let mut first = running.given.values().chain(running.private.values().map(MemcachedServer::endpoint));
         if let Some(first) = first.next().cloned() {
             running.version = dialogue::version(&mut link_to(&first)?)?;
         }
         Ok(running)
-    }
-
-    fn start_private(&mut self, transport: Transport) -> Result<(), BenchError> {
-        // The one before goes first, so that never more than one process of a transport runs.
-        self.private.remove(&transport);
-        let server =
-            MemcachedServer::start(&self.program, transport, self.most_connections, dialogue::is_ours)?;
-        self.private.insert(transport, Private { server, used: false });
-        Ok(())
     }
 
     fn delete_key(&self) -> Result<(), BenchError> {
@@ -100,13 +81,13 @@ impl Drop for RunningMemcached {
 impl Running for RunningMemcached {
     fn server(&self) -> ServerInfo {
         let pids = match self.current {
-            Some(current) => self.private.get(&current).map(|private| vec![private.server.pid()]),
+            Some(current) => self.private.get(&current).map(|private| vec![private.pid()]),
             None if self.private.is_empty() => None,
-            None => Some(self.private.values().map(|private| private.server.pid()).collect()),
+            None => Some(self.private.values().map(MemcachedServer::pid).collect()),
         };
         ServerInfo {
             kind: if self.given.is_empty() {
-                "memcached, a process for each transport (it cannot listen on both), started afresh for every trial"
+                "memcached, a process for each transport (it cannot listen on both), started afresh for every block"
             } else {
                 "memcached, a different process for each transport: what differs between them counts as the transport's"
             }
@@ -118,12 +99,6 @@ impl Running for RunningMemcached {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        if self.private.get(&arm.transport).is_some_and(|private| private.used) {
-            self.start_private(arm.transport)?;
-        }
-        if let Some(private) = self.private.get_mut(&arm.transport) {
-            private.used = true;
-        }
         let endpoint = self.endpoint(arm.transport).ok_or_else(|| {
             BenchError::Usage(format!("no memcached listens on {} for this trial", arm.transport))
         })?;
@@ -145,16 +120,16 @@ impl Running for RunningMemcached {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let private = self.private.get(&transport).map(|private| private.server.endpoint());
+        let private = self.private.get(&transport).map(MemcachedServer::endpoint);
         self.given.get(&transport).or(private).cloned()
     }
 
     fn said(&self) -> String {
         let current = self.current.and_then(|current| self.private.get(&current));
-        current.map(|private| private.server.said()).unwrap_or_default()
+        current.map(MemcachedServer::said).unwrap_or_default()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         let view = self.trial.as_ref().and_then(|trial| trial.view.get());
         if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
             observed.push_str("; ");

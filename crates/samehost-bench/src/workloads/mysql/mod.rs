@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
+use super::{
+    Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload,
+};
 use crate::BenchError;
 use crate::fixtures::{MARIADB, ServerKind};
 use crate::impact::Impact;
@@ -107,6 +109,10 @@ impl Workload for MySql {
             foreign_servers: true,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        if is_per_query(parameters) || Statement::of(parameters) == Statement::Dump { 0 } else { MOST_SLICED }
     }
 
     fn title(&self, parameters: &Parameters) -> String {

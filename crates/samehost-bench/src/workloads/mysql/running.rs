@@ -216,7 +216,7 @@ impl Running for RunningMySql {
         self.server.as_ref().map(MariaDbServer::said).unwrap_or_default()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         let trial = self.trial.take();
         let view = self.view.take().or_else(|| trial.and_then(|trial| trial.view.get().cloned()));
         if let (Some(observed), Some(view)) = (&mut sample.transport_observed, view) {

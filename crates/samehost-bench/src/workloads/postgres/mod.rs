@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
+use super::{
+    Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload,
+};
 use crate::BenchError;
 use crate::fixtures::{POSTGRES, ServerKind};
 use crate::impact::Impact;
@@ -94,6 +96,10 @@ impl Workload for Postgres {
             foreign_servers: true,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        if is_per_query(parameters) || parameters["statement"] == "copy" { 0 } else { MOST_SLICED }
     }
 
     fn title(&self, parameters: &Parameters) -> String {

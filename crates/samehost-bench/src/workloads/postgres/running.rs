@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::postgres::{Defaults, unsaid};
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
@@ -42,6 +42,8 @@ pub(super) struct RunningPostgres {
     tables: Vec<Address>,
     /// The server's own view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
+    /// Whoever makes connections; gone when those are closed.
+    open: Vec<Weak<PostgresConnector>>,
 }
 
 impl RunningPostgres {
@@ -75,6 +77,7 @@ impl RunningPostgres {
             table: format!("samehost_{}", random_hex(8)?),
             tables: Vec::new(),
             view: None,
+            open: Vec::new(),
         };
         running.look_around()?;
         let statement = Statement::of(&samehost_model::Point::default(), &start.parameters);
@@ -205,7 +208,11 @@ impl Running for RunningPostgres {
             BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address, self.read_only)?;
-        dialogue.wait_for_leavers()?;
+        // Arms that take turns have their connections at the same time: theirs do not leave.
+        self.open.retain(|connector| connector.strong_count() > 0);
+        if self.open.is_empty() {
+            dialogue.wait_for_leavers()?;
+        }
         let asked = self.asked(arm, &mut dialogue)?;
         let view = Arc::new(OnceLock::new());
         self.view = Some(Arc::clone(&view));
@@ -232,6 +239,7 @@ impl Running for RunningPostgres {
             view,
             opened: AtomicU64::new(0),
         });
+        self.open.push(Arc::downgrade(&connector));
         Ok(if whole { Job::Whole { connector } } else { Job::Sessions { connector, small: true } })
     }
 
@@ -243,7 +251,7 @@ impl Running for RunningPostgres {
         self.server.as_ref().map(PostgresServer::said).unwrap_or_default()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         let view = self.view.as_ref().and_then(|view| view.get());
         if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
             observed.push_str("; ");

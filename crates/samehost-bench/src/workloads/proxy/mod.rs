@@ -4,9 +4,11 @@
 mod condition;
 mod running;
 
+use std::collections::BTreeMap;
+
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
 use condition::Condition;
@@ -73,6 +75,10 @@ impl Workload for Proxy {
             foreign_servers: false,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        MOST_SLICED
     }
 
     fn title(&self, parameters: &Parameters) -> String {

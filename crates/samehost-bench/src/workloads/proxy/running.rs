@@ -223,7 +223,7 @@ impl Running for RunningProxy {
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         let Some(condition) = &self.current else { return };
         sample.proxy_most_cpus = self.parameters["workers"].parse().ok();
         // Each has one thread that works at a time.

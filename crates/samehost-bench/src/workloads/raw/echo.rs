@@ -1,6 +1,7 @@
 //! The echo conversation: a message of fixed size with a running number in front, and the same back.
 
 use crate::engine::session::{Bad, Progress, Session};
+use crate::servers::MARK;
 
 /// One connection's conversation with an echo server.
 #[derive(Debug)]
@@ -16,6 +17,14 @@ impl EchoSession {
     pub(in crate::workloads) fn new(size: usize) -> Self {
         let message = (0..size).map(|i| (i % 251) as u8).collect();
         EchoSession { message, number: 0, received: 0 }
+    }
+
+    /// The same with messages that a server with work to do has more of.
+    pub(in crate::workloads) fn marked(mut self) -> Self {
+        if let Some(last) = self.message.last_mut() {
+            *last = MARK;
+        }
+        self
     }
 }
 
@@ -59,6 +68,18 @@ mod tests {
         out.clear();
         session.request(&mut out);
         assert_eq!(session.response(&earlier).unwrap_err().kind, "wrong echo", "the number differs");
+    }
+
+    #[test]
+    fn a_mark_stays_whatever_the_number() {
+        let (mut plain, mut marked) = (EchoSession::new(20), EchoSession::new(20).marked());
+        for _ in 0..300 {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            plain.request(&mut a);
+            marked.request(&mut b);
+            assert_eq!((a.last() == Some(&MARK), b.last() == Some(&MARK)), (false, true));
+            assert_eq!(marked.response(&b), Ok(Progress::Complete { consumed: 20 }));
+        }
     }
 
     #[test]

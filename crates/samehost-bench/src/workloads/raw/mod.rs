@@ -3,14 +3,15 @@
 
 pub(super) mod echo;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 
 use super::{
-    Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, foreign_endpoints,
-    foreign_pids, prove, request_metrics,
+    Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload,
+    foreign_endpoints, foreign_pids, prove, request_metrics,
 };
 use crate::BenchError;
 use crate::engine::Job;
@@ -21,6 +22,8 @@ use echo::EchoSession;
 /// Largest message that one blocking connection may echo: it fits every transport's buffers, so that neither
 /// side can wait for the other to read.
 const SMALL: u64 = 16 * 1024;
+/// Shortest message whose last byte is no part of its number.
+const LEAST_MARKED: u64 = 9;
 /// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
 const MOST_PIPE: u64 = 64 * 1024;
 /// Largest message in one packet under the default send buffer of 212,992 bytes, its overhead subtracted.
@@ -66,6 +69,12 @@ impl Workload for Raw {
                 default: "",
                 kind: Kind::Duration,
             },
+            Parameter {
+                name: "longer",
+                help: "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",
+                default: "",
+                kind: Kind::Text,
+            },
         ]
     }
 
@@ -89,6 +98,10 @@ impl Workload for Raw {
             foreign_servers: true,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        if is_bulk(parameters) { 0 } else { MOST_SLICED }
     }
 
     fn title(&self, parameters: &Parameters) -> String {
@@ -122,6 +135,14 @@ impl Workload for Raw {
                 "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
             ));
         }
+        if !parameters["longer"].is_empty() {
+            samehost_model::parse_fraction(&parameters["longer"])?;
+            if parameters["work"].is_empty() || size < LEAST_MARKED || inherited {
+                return Err(BenchError::Usage(format!(
+                    "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
+                )));
+            }
+        }
         if inherited && point.connections > 64 {
             return Err(BenchError::Usage(format!(
                 "{transport} needs a server process for each connection; at most 64 of them"
@@ -134,27 +155,30 @@ impl Workload for Raw {
         let bulk = is_bulk(&start.parameters);
         let endpoints = foreign_endpoints(start)?;
         let model = match start.parameters["server"].as_str() {
-            "auto" if start.most_connections > 1 && !bulk => "epoll",
+            "auto" if start.connections_of_an_arm > 1 && !bulk => "epoll",
             "auto" => "threads",
             model => model,
         };
         let spec = BuiltInSpec {
             program: start.program.clone(),
             server: if bulk { "sink" } else { "echo" },
-            arguments: if bulk { Vec::new() } else { echo_arguments(model, &start.parameters["work"]) },
+            arguments: if bulk { Vec::new() } else { echo_arguments(model, &start.parameters) },
         };
         let own: Vec<Transport> =
             start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
         let server = Arc::new(Mutex::new(BuiltIn::start(spec, &own)?));
         let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
-        Ok(Box::new(RunningRaw { server, endpoints, bulk, foreign_pids, foreign: own.is_empty() }))
+        let longer = !start.parameters["longer"].is_empty();
+        Ok(Box::new(RunningRaw { server, endpoints, bulk, longer, foreign_pids, foreign: own.is_empty() }))
     }
 }
 
-fn echo_arguments(model: &str, work: &str) -> Vec<String> {
+fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
     let mut arguments = vec!["--model".to_owned(), model.to_owned()];
-    if !work.is_empty() {
-        arguments.extend(["--work".to_owned(), work.to_owned()]);
+    for name in ["work", "longer"] {
+        if !parameters[name].is_empty() {
+            arguments.extend([format!("--{name}"), parameters[name].clone()]);
+        }
     }
     arguments
 }
@@ -164,6 +188,8 @@ struct RunningRaw {
     /// Servers that already run.
     endpoints: Vec<(Transport, Endpoint)>,
     bulk: bool,
+    /// Whether the second of two arms has more work.
+    longer: bool,
     foreign_pids: Vec<u32>,
     foreign: bool,
 }
@@ -197,6 +223,7 @@ impl Running for RunningRaw {
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let size = arm.point.size_bytes.unwrap_or(128);
         let connector = RawConnector {
+            marked: self.longer && arm.name.ends_with("#2"),
             transport: arm.transport,
             endpoint: Running::endpoint(self, arm.transport),
             server: Arc::clone(&self.server),
@@ -229,6 +256,8 @@ impl Running for RunningRaw {
 }
 
 struct RawConnector {
+    /// Whether the server has more work with its messages.
+    marked: bool,
     transport: Transport,
     /// None for transports that are inherited.
     endpoint: Option<Endpoint>,
@@ -256,7 +285,8 @@ impl RawConnector {
 
 impl Connector for RawConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        Ok((self.stream()?, Box::new(EchoSession::new(self.size))))
+        let session = EchoSession::new(self.size);
+        Ok((self.stream()?, Box::new(if self.marked { session.marked() } else { session })))
     }
 
     fn server_pids(&self) -> Option<Vec<u32>> {

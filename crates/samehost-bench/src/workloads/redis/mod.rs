@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::fixtures::{REDIS, ServerKind};
 use crate::impact::Impact;
@@ -70,6 +70,10 @@ impl Workload for Redis {
             foreign_servers: true,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        MOST_SLICED
     }
 
     fn title(&self, parameters: &Parameters) -> String {

@@ -34,8 +34,8 @@ pub(super) struct RunningRedis {
     keys: BTreeSet<String>,
     /// The connections of the last trial.
     trial: Option<Arc<RedisConnector>>,
-    /// Most counters that any trial before it had.
-    most_counters: u32,
+    /// Counters made so far, one for each connection.
+    counters: Arc<AtomicU32>,
 }
 
 impl RunningRedis {
@@ -77,7 +77,7 @@ impl RunningRedis {
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
             trial: None,
-            most_counters: 0,
+            counters: Arc::default(),
         })
     }
 
@@ -92,9 +92,9 @@ impl RunningRedis {
         let key = format!("{}{size}", self.prefix);
         Ok(Asked::Same(match self.parameters["command"].as_str() {
             "incr" => {
-                // The connections of the trial before are closed, so its counters are free again.
-                let next = AtomicU32::new(0);
-                return Ok(Asked::Counters { prefix: format!("{}counter:", self.prefix), pipeline, next });
+                // Arms that take turns have their connections at the same time, so no counter is used twice.
+                let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
+                return Ok(Asked::Counters { prefix, pipeline, next });
             }
             "ping" => {
                 dialogue.must("PING", &[b"PING"])?;
@@ -115,8 +115,8 @@ impl RunningRedis {
     }
 
     fn delete_keys(&self) -> Result<(), BenchError> {
-        let counters = self.trial.as_ref().map_or(0, |trial| trial.counters()).max(self.most_counters);
-        let counters = (0..counters).map(|number| format!("{}counter:{number}", self.prefix));
+        let counters = (0..self.counters.load(Ordering::Relaxed))
+            .map(|number| format!("{}counter:{number}", self.prefix));
         let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
         // One process has one set of keys, whichever way we reach it.
         let places = if self.differ { self.addresses.len() } else { 1 };
@@ -169,7 +169,6 @@ impl Running for RunningRedis {
         })?;
         let mut dialogue = Dialogue::begin(&address)?;
         let asked = self.asked(arm, &mut dialogue)?;
-        self.most_counters = self.trial.as_ref().map_or(0, |trial| trial.counters()).max(self.most_counters);
         let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
         self.trial = Some(Arc::clone(&connector));
         Ok(Job::Sessions { connector, small: true })
@@ -183,7 +182,7 @@ impl Running for RunningRedis {
         self.server.as_ref().map(RedisServer::said).unwrap_or_default()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, sample: &mut Sample) {
         let view = self.trial.as_ref().and_then(|trial| trial.view.get());
         if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
             observed.push_str("; ");
@@ -197,7 +196,7 @@ enum Asked {
     /// All of them the same.
     Same(Exchange),
     /// Each one a counter of its own, so that every number is known beforehand.
-    Counters { prefix: String, pipeline: u32, next: AtomicU32 },
+    Counters { prefix: String, pipeline: u32, next: Arc<AtomicU32> },
 }
 
 struct RedisConnector {
@@ -205,16 +204,6 @@ struct RedisConnector {
     asked: Asked,
     /// The server's own view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<Option<String>>,
-}
-
-impl RedisConnector {
-    /// Counters made so far.
-    fn counters(&self) -> u32 {
-        match &self.asked {
-            Asked::Same(_) => 0,
-            Asked::Counters { next, .. } => next.load(Ordering::Relaxed),
-        }
-    }
 }
 
 impl Connector for RedisConnector {

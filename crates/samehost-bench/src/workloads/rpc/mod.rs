@@ -6,9 +6,11 @@ mod grpc;
 mod json;
 mod running;
 
+use std::collections::BTreeMap;
+
 use samehost_model::{MetricInfo, Point, Transport, parse_size};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
+use super::{Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 
 /// Largest payload either way.
@@ -86,6 +88,10 @@ impl Workload for Rpc {
             foreign_servers: protocol == Protocol::Grpc,
             commands: false,
         }
+    }
+
+    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+        if protocol(parameters) == Protocol::GoJson { MOST_SLICED } else { 0 }
     }
 
     fn title(&self, parameters: &Parameters) -> String {

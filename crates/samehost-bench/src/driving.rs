@@ -1,0 +1,175 @@
+//! How arms that are compared are driven: in slices of a round or in trials one after the other, and on which CPUs. Pure.
+
+use std::time::Duration;
+
+use samehost_model::{Arm, Driven, Placement, Point, Undivided};
+
+use crate::BenchError;
+use crate::machine::CpuPlan;
+use crate::schedule;
+
+/// Connections that are opened at most for all arms of a point at once.
+const MOST_AT_ONCE: u32 = 768;
+
+/// What was asked about slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slicing {
+    /// Wherever they can be, as long as is good for so many connections.
+    #[default]
+    Usual,
+    /// Of this length.
+    Of(Duration),
+    /// A trial of its own for each arm.
+    Never,
+}
+
+/// What decides how arms are driven, but for the arms.
+#[derive(Clone, Debug)]
+pub(crate) struct Driving {
+    /// Up to how many connections of an arm the workload's requests can be cut into slices.
+    pub(crate) most: u32,
+    /// Client threads.
+    pub(crate) threads: u32,
+    /// What was asked.
+    pub(crate) slicing: Slicing,
+    /// Arms that may take turns at a point, a control included.
+    pub(crate) lanes: u32,
+    /// CPUs that may be used.
+    pub(crate) allowed: Vec<usize>,
+    /// Whether the server is ours to place.
+    pub(crate) places_server: bool,
+}
+
+/// A slice's length by the number of connections; docs/method.md has the measurements. A single connection rests when its
+/// slice ends; of several some are under way, and the more there are, the longer waiting for them takes.
+fn usual(connections: u32) -> Duration {
+    Duration::from_millis(match connections {
+        1 => 3,
+        2..=16 => 8,
+        _ => 20,
+    })
+}
+
+impl Driving {
+    /// Length of the slices of arms at this point, or why there are none.
+    pub(crate) fn slice(&self, point: &Point) -> Result<Duration, Undivided> {
+        match self.slicing {
+            Slicing::Never => Err(Undivided::Asked),
+            _ if self.most == 0 => Err(Undivided::Workload),
+            _ if point.rate_per_s.is_some() => Err(Undivided::OpenLoop),
+            _ if self.threads > 1 => Err(Undivided::Threads),
+            _ if point.connections > self.most || point.connections * self.lanes > MOST_AT_ONCE => {
+                Err(Undivided::Connections)
+            }
+            Slicing::Usual => Ok(usual(point.connections)),
+            Slicing::Of(length) => Ok(length),
+        }
+    }
+
+    /// Connections that the server has at most when arms with so many are measured.
+    pub(crate) fn at_once(&self, connections: u32, is_open_loop: bool) -> u32 {
+        let point = Point { connections, rate_per_s: is_open_loop.then_some(1.0), ..Point::default() };
+        if self.slice(&point).is_ok() { connections * self.lanes } else { connections }
+    }
+
+    /// Where one connection in a closed loop is measured when nothing else was asked: where the scheduler puts two
+    /// processes that wake each other up is the largest noise there is, and no property of a transport.
+    pub(crate) fn alone(&self) -> Placement {
+        let can = self.most > 0 && self.places_server && self.allowed.len() > 1;
+        if can { Placement::CrossCore } else { Placement::Free }
+    }
+
+    /// The CPUs of both ends at a point.
+    ///
+    /// # Errors
+    /// When they are too few for the placement.
+    pub(crate) fn cpus(&self, point: &Point) -> Result<CpuPlan, BenchError> {
+        let cpus = CpuPlan::new(point.placement, &self.allowed)?;
+        Ok(if point.connections == 1 { cpus.one_each() } else { cpus })
+    }
+
+    /// How the arms of all points that compare something are driven.
+    ///
+    /// # Errors
+    /// When there are too few CPUs.
+    pub(crate) fn driven(&self, arms: &[Arm]) -> Result<Vec<Driven>, BenchError> {
+        let mut all: Vec<Driven> = Vec::new();
+        for group in schedule::groups(arms) {
+            let point = &arms[group[0]].point;
+            let is_known =
+                |known: &Driven| known.connections == point.connections && known.placement == point.placement;
+            if group.len() < 2 || all.iter().any(is_known) {
+                continue;
+            }
+            let slice = self.slice(point);
+            let cpus = self.cpus(point)?;
+            let (client, server) = match point.placement {
+                Placement::Free => (&[][..], &[][..]),
+                _ if self.places_server => (&cpus.client[..], &cpus.server[..]),
+                _ => (&cpus.client[..], &[][..]),
+            };
+            let numbers = |cpus: &[usize]| cpus.iter().map(|cpu| *cpu as u32).collect();
+            all.push(Driven {
+                connections: point.connections,
+                placement: point.placement,
+                slice_s: slice.ok().map(|slice| slice.as_secs_f64()),
+                undivided: slice.err(),
+                client_cpus: numbers(client),
+                server_cpus: numbers(server),
+            });
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driving() -> Driving {
+        Driving {
+            most: 256,
+            threads: 1,
+            slicing: Slicing::Usual,
+            lanes: 3,
+            allowed: vec![0, 1],
+            places_server: true,
+        }
+    }
+
+    fn point(connections: u32) -> Point {
+        Point { connections, ..Point::default() }
+    }
+
+    #[test]
+    fn slices_where_they_can_be_and_else_the_reason() {
+        let driving = driving();
+        let ms = Duration::from_millis;
+        assert_eq!(driving.slice(&point(1)), Ok(ms(3)));
+        assert!(driving.slice(&point(8)).unwrap() < driving.slice(&point(64)).unwrap());
+        assert_eq!(driving.slice(&point(257)), Err(Undivided::Connections));
+        let due = Point { rate_per_s: Some(5.0), ..point(1) };
+        assert_eq!(driving.slice(&due), Err(Undivided::OpenLoop));
+        let of = |change: fn(&mut Driving)| {
+            let mut changed = driving.clone();
+            change(&mut changed);
+            changed.slice(&point(1))
+        };
+        assert_eq!(of(|d| d.most = 0), Err(Undivided::Workload));
+        assert_eq!(of(|d| d.threads = 2), Err(Undivided::Threads));
+        assert_eq!(of(|d| d.slicing = Slicing::Never), Err(Undivided::Asked));
+        assert_eq!(of(|d| d.slicing = Slicing::Of(Duration::from_millis(7))), Ok(ms(7)));
+        assert_eq!((driving.at_once(64, false), driving.at_once(64, true)), (192, 64));
+    }
+
+    #[test]
+    fn one_connection_is_pinned_where_both_ends_are_ours() {
+        assert_eq!(driving().alone(), Placement::CrossCore);
+        assert_eq!(Driving { allowed: vec![3], ..driving() }.alone(), Placement::Free);
+        assert_eq!(Driving { places_server: false, ..driving() }.alone(), Placement::Free);
+        assert_eq!(Driving { most: 0, ..driving() }.alone(), Placement::Free);
+        let pinned = Point { placement: Placement::CrossCore, ..point(1) };
+        let cpus = driving().cpus(&pinned).unwrap();
+        assert_eq!((cpus.client.len(), cpus.server.len()), (1, 1));
+    }
+}

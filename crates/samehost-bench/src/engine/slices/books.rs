@@ -1,0 +1,331 @@
+//! Whose CPU time it was. At the borders of slices the clocks of the processes that serve several arms are read, when they
+//! rest; processes that serve one arm only are read once a round. So CPU time belongs to all operations between two
+//! borders, those at the ends of a slice included, and is exact to a request.
+
+use samehost_model::MachineUse;
+
+use crate::machine::{
+    MachineMeter, ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads,
+};
+
+/// Threads of shared processes whose context switches are read at every border.
+const MOST_THREADS: usize = 12;
+/// A server whose own processes did this part of an arm's work tells the rest: user time and context switches.
+const MOST_OF_IT: f64 = 0.9;
+
+/// The processes that work for an arm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Workers {
+    /// The server's, those that were started for this arm's connections included.
+    pub(super) server: Vec<u32>,
+    /// What stands between client and server.
+    pub(super) proxy: Vec<u32>,
+}
+
+/// How processes are divided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Division {
+    /// Those that work for several arms, and for which of them.
+    shared: Vec<Shared>,
+    /// Threads of those that are a server's, and for which arms each works; empty where they are too many.
+    threads: Vec<Vec<usize>>,
+    /// Of each arm, those that work for nobody else.
+    private: Vec<Vec<u32>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shared {
+    pid: u32,
+    is_proxy: bool,
+    arms: Vec<usize>,
+}
+
+impl Division {
+    pub(super) fn of(workers: &[Workers]) -> Self {
+        let private = vec![Vec::new(); workers.len()];
+        let mut division = Division { shared: Vec::new(), threads: Vec::new(), private };
+        let all = |read: fn(&Workers) -> &Vec<u32>| {
+            let mut pids: Vec<u32> = workers.iter().flat_map(read).copied().collect();
+            pids.sort_unstable();
+            pids.dedup();
+            pids
+        };
+        let who = |pid: u32, read: fn(&Workers) -> &Vec<u32>| -> Vec<usize> {
+            (0..workers.len()).filter(|arm| read(&workers[*arm]).contains(&pid)).collect()
+        };
+        for pid in all(|w| &w.proxy) {
+            division.shared.push(Shared { pid, is_proxy: true, arms: who(pid, |w| &w.proxy) });
+        }
+        for pid in all(|w| &w.server) {
+            match who(pid, |w| &w.server).as_slice() {
+                [only] => division.private[*only].push(pid),
+                arms => division.shared.push(Shared { pid, is_proxy: false, arms: arms.to_vec() }),
+            }
+        }
+        division
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.shared.iter().map(|shared| shared.pid).collect()
+    }
+
+    /// The threads of the processes that several arms share.
+    pub(super) fn shared_threads(&self) -> Threads {
+        let servers = self.shared.iter().filter(|shared| !shared.is_proxy);
+        Threads::of(&servers.map(|shared| shared.pid).collect::<Vec<u32>>())
+    }
+
+    fn arms_of(&self, pid: u32) -> Vec<usize> {
+        let shared = self.shared.iter().find(|shared| shared.pid == pid && !shared.is_proxy);
+        shared.map(|shared| shared.arms.clone()).unwrap_or_default()
+    }
+}
+
+/// Where clocks are read; tests have their own.
+pub(super) trait Clocks {
+    /// CPU time of each shared process so far, and how often each of their threads was given a CPU.
+    fn processes(&mut self, into: &mut Vec<u64>);
+
+    /// What this thread used so far.
+    fn thread(&mut self) -> ThreadUse;
+}
+
+/// The kernel's clocks.
+pub(super) struct Kernel {
+    processes: ProcessClocks,
+    switches: Vec<SwitchCounter>,
+    thread: ThreadMeter,
+}
+
+impl Kernel {
+    /// The clocks, and the threads among those given that have worked since.
+    pub(super) fn of(division: &mut Division, threads: Threads) -> Self {
+        let switches = threads.working(MOST_THREADS);
+        division.threads = switches.iter().map(|thread| division.arms_of(thread.pid)).collect();
+        Kernel { processes: ProcessClocks::of(&division.pids()), switches, thread: ThreadMeter::current() }
+    }
+}
+
+impl Clocks for Kernel {
+    fn processes(&mut self, into: &mut Vec<u64>) {
+        self.processes.read(into);
+        into.extend(self.switches.iter().map(SwitchCounter::read));
+    }
+
+    fn thread(&mut self) -> ThreadUse {
+        self.thread.read()
+    }
+}
+
+/// What each arm used, as a round goes on.
+pub(super) struct Books<C> {
+    clocks: C,
+    division: Division,
+    /// The last reading of the shared processes.
+    last: Vec<u64>,
+    next: Vec<u64>,
+    began: ThreadUse,
+    used: Vec<Used>,
+    private: Vec<ServerMeter>,
+    machine: MachineMeter,
+    own_before: u64,
+    /// What the shared processes used, whoever it was for.
+    in_all: u64,
+}
+
+/// What an arm used in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Used {
+    pub(super) client: ThreadUse,
+    server_ns: u64,
+    server_switches: u64,
+    proxy_ns: u64,
+}
+
+/// What a round used.
+pub(super) struct Closed {
+    /// Client, server and proxy of each arm.
+    pub(super) arms: Vec<(ThreadUse, Option<ServerUse>, Option<ServerUse>)>,
+    pub(super) machine: MachineUse,
+}
+
+impl<C: Clocks> Books<C> {
+    /// Opens the books; everything rests.
+    pub(super) fn open(mut clocks: C, division: Division, own_cpu_ns: u64) -> Self {
+        let private = division.private.iter().map(|pids| ServerMeter::begin(pids, pids)).collect();
+        let mut last = Vec::new();
+        clocks.processes(&mut last);
+        Books {
+            clocks,
+            used: vec![Used::default(); division.private.len()],
+            division,
+            next: Vec::with_capacity(last.len()),
+            last,
+            began: ThreadUse::default(),
+            private,
+            machine: MachineMeter::begin(),
+            own_before: own_cpu_ns,
+            in_all: 0,
+        }
+    }
+
+    /// An arm's slice begins; since the border before it nobody worked.
+    pub(super) fn begin(&mut self) {
+        self.began = self.clocks.thread();
+    }
+
+    /// An arm's slice has ended. What comes until `settle` is the servers' last steps is theirs, and not the client's.
+    pub(super) fn end(&mut self, arm: usize, settle: impl FnOnce()) {
+        self.used[arm].client += self.clocks.thread() - self.began;
+        settle();
+        self.next.clear();
+        self.clocks.processes(&mut self.next);
+        let mut grown = self.last.iter().zip(&self.next).map(|(before, now)| now.saturating_sub(*before));
+        for (shared, used) in self.division.shared.iter().zip(&mut grown) {
+            self.in_all += used;
+            if !shared.arms.contains(&arm) {
+                continue;
+            }
+            if shared.is_proxy {
+                self.used[arm].proxy_ns += used;
+            } else {
+                self.used[arm].server_ns += used;
+            }
+        }
+        for (arms, switches) in self.division.threads.iter().zip(grown) {
+            if arms.contains(&arm) {
+                self.used[arm].server_switches += switches;
+            }
+        }
+        std::mem::swap(&mut self.last, &mut self.next);
+    }
+
+    /// Closes them. What `own_cpu_ns` grew by is the client's, and so no stranger's.
+    pub(super) fn close(self, own_cpu_ns: u64, cpus: u32) -> Closed {
+        let has_proxy = self.division.shared.iter().any(|shared| shared.is_proxy);
+        let has_server = self.division.shared.iter().any(|shared| !shared.is_proxy);
+        let has_threads = !self.division.threads.is_empty();
+        let private: Vec<Option<ServerUse>> = self.private.iter().map(ServerMeter::end).collect();
+        let private_ns: u64 = private.iter().flatten().map(|used| used.cpu_ns).sum();
+        let own = own_cpu_ns.saturating_sub(self.own_before) + private_ns + self.in_all;
+        let machine = self.machine.end(own, cpus);
+        let arms = self.used.iter().zip(private).map(|(used, private)| {
+            let switches = has_threads.then_some(used.server_switches);
+            let shared = ServerUse { cpu_ns: used.server_ns, user_part: None, switches };
+            let server = (has_server || private.is_some()).then(|| together(shared, private));
+            let proxy = has_proxy.then_some(ServerUse { cpu_ns: used.proxy_ns, ..ServerUse::default() });
+            (used.client, server, proxy)
+        });
+        Closed { arms: arms.collect(), machine }
+    }
+}
+
+/// What shared and private processes used. User time is known of the private ones only, and so told where they did nearly
+/// all; and so are context switches where the shared ones' were too many to be read.
+fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
+    let own = private.unwrap_or_default();
+    let cpu_ns = shared.cpu_ns + own.cpu_ns;
+    let did_it = cpu_ns > 0 && own.cpu_ns as f64 >= MOST_OF_IT * cpu_ns as f64;
+    let switches = match (shared.switches, private) {
+        (Some(shared), None) => Some(shared),
+        (Some(shared), Some(private)) => private.switches.map(|own| own + shared),
+        (None, _) => own.switches.filter(|_| did_it),
+    };
+    ServerUse { cpu_ns, user_part: own.user_part.filter(|_| did_it), switches }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn workers(server: &[u32], proxy: &[u32]) -> Workers {
+        Workers { server: server.to_vec(), proxy: proxy.to_vec() }
+    }
+
+    #[test]
+    fn processes_are_divided_by_whom_they_serve() {
+        // A server that forks for each connection: 10 and 11 are there for all, 20, 21 and 22 for an arm each.
+        let division = Division::of(&[
+            workers(&[10, 11, 20], &[5]),
+            workers(&[10, 11, 21], &[5]),
+            workers(&[10, 11, 22], &[5]),
+        ]);
+        assert_eq!(division.private, [[20], [21], [22]]);
+        assert_eq!(division.pids(), [5, 10, 11]);
+        assert_eq!(division.shared[0], Shared { pid: 5, is_proxy: true, arms: vec![0, 1, 2] });
+        // A process for each transport: the baseline and its control share one.
+        let division = Division::of(&[workers(&[10], &[]), workers(&[30], &[]), workers(&[10], &[])]);
+        assert_eq!(division.private, [vec![], vec![30], vec![]]);
+        assert_eq!(division.shared, [Shared { pid: 10, is_proxy: false, arms: vec![0, 2] }]);
+    }
+
+    struct Scripted {
+        processes: VecDeque<Vec<u64>>,
+        thread: VecDeque<u64>,
+    }
+
+    impl Clocks for Scripted {
+        fn processes(&mut self, into: &mut Vec<u64>) {
+            into.extend(self.processes.pop_front().unwrap());
+        }
+
+        fn thread(&mut self) -> ThreadUse {
+            ThreadUse { cpu_ns: self.thread.pop_front().unwrap(), ..ThreadUse::default() }
+        }
+    }
+
+    #[test]
+    fn every_nanosecond_is_booked_to_the_arm_whose_slice_it_was() {
+        let division = Division::of(&[workers(&[10], &[5]), workers(&[10], &[5])]);
+        let clocks = Scripted {
+            // The proxy and the server: at the start, after arm 1, after arm 0, after arm 1.
+            processes: [vec![100, 1000], vec![103, 1030], vec![110, 1100], vec![111, 1111]].into(),
+            // Between slices the client works too (7, then 9), for nobody.
+            thread: [0, 50, 57, 60, 69, 100].into(),
+        };
+        let mut books = Books::open(clocks, division, 0);
+        for arm in [1, 0, 1] {
+            books.begin();
+            books.end(arm, || {});
+        }
+        let closed = books.close(0, 2);
+        let cpu = |arm: usize| {
+            let (client, server, proxy) = closed.arms[arm];
+            (client.cpu_ns, server.unwrap().cpu_ns, proxy.unwrap().cpu_ns)
+        };
+        assert_eq!(cpu(0), (3, 70, 7));
+        assert_eq!(cpu(1), (50 + 31, 30 + 11, 3 + 1));
+    }
+
+    #[test]
+    fn a_process_that_does_not_serve_the_arm_costs_it_nothing() {
+        let division = Division::of(&[
+            workers(&[10], &[]),
+            workers(&[2_000_000_030, 2_000_000_031], &[]),
+            workers(&[10], &[]),
+        ]);
+        let clocks =
+            Scripted { processes: [vec![0], vec![40], vec![45]].into(), thread: [0, 0, 0, 0].into() };
+        let mut books = Books::open(clocks, division, 0);
+        books.begin();
+        books.end(0, || {});
+        // The first arm's process does something of its own in the second arm's slice.
+        books.begin();
+        books.end(1, || {});
+        let closed = books.close(0, 2);
+        assert_eq!(closed.arms[0].1.unwrap().cpu_ns, 40);
+        assert_eq!(closed.arms[1].1.unwrap().cpu_ns, 0, "no such process, so none of its time");
+    }
+
+    #[test]
+    fn switches_are_told_where_the_arms_own_processes_worked() {
+        let used = |cpu_ns, user_part, switches| ServerUse { cpu_ns, user_part, switches };
+        let private = Some(used(95, Some(0.5), Some(7)));
+        assert_eq!(together(used(5, None, None), private), used(100, Some(0.5), Some(7)));
+        assert_eq!(together(used(50, None, None), private), used(145, None, None));
+        assert_eq!(together(used(50, None, Some(3)), private), used(145, None, Some(10)));
+        assert_eq!(together(used(50, None, Some(3)), None), used(50, None, Some(3)));
+    }
+}

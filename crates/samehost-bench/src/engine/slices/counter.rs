@@ -1,0 +1,241 @@
+//! Counts one arm's slices. The first exchanges after a turn are left out, and so is what is under way when a slice ends;
+//! what is counted begins and ends with a completed exchange, so that operations ÷ time is right however short a slice is.
+
+use crate::engine::clock::{Nanos, now};
+use crate::engine::count::Count;
+use crate::engine::recorder::Tally;
+
+/// Where a slice stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Its first exchanges, not counted.
+    Settling,
+    /// Counted.
+    Measuring,
+    /// Enough; replies that still come are not counted.
+    Over,
+}
+
+/// What an arm did in all its slices so far.
+#[derive(Debug)]
+pub(in crate::engine) struct SliceCounter {
+    /// What was counted.
+    pub(in crate::engine) tally: Tally,
+    /// Operations in all, also those at the ends of slices that are not counted: CPU time is theirs as well.
+    pub(in crate::engine) driven: u64,
+    /// Length of all that was counted, added up.
+    pub(in crate::engine) measured: Nanos,
+    /// Slices.
+    pub(in crate::engine) slices: u32,
+    /// From the end of what was counted to the last reply, added up.
+    pub(super) draining: Nanos,
+    /// Latencies of the first exchange of each slice, added up.
+    first: Nanos,
+    firsts: u32,
+    levels: Levels,
+    operations_per_exchange: u64,
+    /// Exchanges at the beginning of each slice that are not counted.
+    settling: u64,
+    phase: Phase,
+    left: u64,
+    length: Nanos,
+    began: Nanos,
+    ended: Nanos,
+    in_slice: u64,
+    tenth: usize,
+}
+
+/// Mean and scatter of ln(time per operation) over slices (Welford).
+#[derive(Clone, Copy, Debug, Default)]
+struct Levels {
+    number: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Levels {
+    fn add(&mut self, value: f64) {
+        self.number += 1.0;
+        let step = value - self.mean;
+        self.mean += step / self.number;
+        self.squares += step * (value - self.mean);
+    }
+}
+
+impl SliceCounter {
+    /// Nothing counted yet; `settling` exchanges are left out at the beginning of each slice.
+    pub(super) fn new(operations_per_exchange: u64, settling: u64) -> Self {
+        SliceCounter {
+            tally: Tally::new(false),
+            driven: 0,
+            measured: 0,
+            slices: 0,
+            draining: 0,
+            first: 0,
+            firsts: 0,
+            levels: Levels::default(),
+            operations_per_exchange,
+            settling,
+            phase: Phase::Over,
+            left: 0,
+            length: 0,
+            began: 0,
+            ended: 0,
+            in_slice: 0,
+            tenth: 0,
+        }
+    }
+
+    /// Forgets what was counted: it was to warm up.
+    pub(super) fn forget(&mut self) {
+        *self = SliceCounter::new(self.operations_per_exchange, self.settling);
+    }
+
+    /// The next slice begins, in this tenth of the round.
+    pub(super) fn begin(&mut self, length: Nanos, tenth: usize) {
+        self.length = length;
+        self.tenth = tenth.min(9);
+        self.left = self.settling;
+        self.in_slice = 0;
+        self.phase = Phase::Settling;
+        if self.left == 0 {
+            self.measure_from(now());
+        }
+    }
+
+    /// The slice's last reply came at `at`.
+    pub(super) fn drained(&mut self, at: Nanos) {
+        self.draining += at.saturating_sub(self.ended);
+    }
+
+    /// Latency of the first exchange after a turn, as a multiple of the others' mean.
+    pub(in crate::engine) fn first_ratio(&self) -> Option<f64> {
+        let mean = self.tally.latency.mean();
+        (self.firsts > 0 && mean > 0.0).then(|| self.first as f64 / f64::from(self.firsts) / mean)
+    }
+
+    /// Standard deviation of ln(time per operation) over slices.
+    pub(in crate::engine) fn scatter(&self) -> Option<f64> {
+        (self.levels.number > 1.0).then(|| (self.levels.squares / (self.levels.number - 1.0)).sqrt())
+    }
+
+    fn measure_from(&mut self, at: Nanos) {
+        self.phase = Phase::Measuring;
+        self.began = at;
+    }
+
+    fn settled(&mut self, at: Nanos) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.measure_from(at);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, at: Nanos) {
+        self.phase = Phase::Over;
+        self.ended = at;
+        self.slices += 1;
+        let length = at - self.began;
+        self.measured += length;
+        if self.in_slice > 0 {
+            self.levels.add((length as f64 / self.in_slice as f64).ln());
+        }
+    }
+}
+
+impl Count for SliceCounter {
+    const GOES_ON: bool = true;
+
+    #[inline]
+    fn done(&mut self, at: Nanos, due: Nanos, _: Nanos) -> bool {
+        self.driven += self.operations_per_exchange;
+        match self.phase {
+            Phase::Measuring => {
+                self.tally.operations += self.operations_per_exchange;
+                self.tally.tenths[self.tenth] += self.operations_per_exchange;
+                self.tally.latency.saturating_record(at - due);
+                self.in_slice += self.operations_per_exchange;
+            }
+            Phase::Settling => {
+                if self.left == self.settling {
+                    self.first += at - due;
+                    self.firsts += 1;
+                }
+                self.settled(at);
+            }
+            Phase::Over => {}
+        }
+        self.advance(at)
+    }
+
+    /// A failure is an error wherever in a slice it happens.
+    #[cold]
+    fn failed(&mut self, kind: &str) {
+        *self.tally.errors.entry(kind.to_owned()).or_default() += self.operations_per_exchange;
+        if self.phase == Phase::Settling {
+            self.settled(now());
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, at: Nanos) -> bool {
+        if self.phase == Phase::Measuring && at - self.began >= self.length {
+            self.end(at);
+        }
+        self.phase != Phase::Over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_exchanges_and_what_comes_after_the_end_are_not_counted() {
+        let mut counter = SliceCounter::new(1, 2);
+        counter.begin(100, 3);
+        assert!(counter.done(50, 0, 0), "the first");
+        assert!(counter.done(70, 50, 50), "the second: counting begins when it is done");
+        assert!(counter.done(110, 70, 70));
+        assert!(!counter.done(180, 110, 110), "a hundred have passed since 70");
+        assert!(!counter.done(200, 110, 110), "drained");
+        counter.drained(200);
+        assert_eq!((counter.tally.operations, counter.driven), (2, 5));
+        assert_eq!((counter.measured, counter.draining, counter.slices), (110, 20, 1));
+        assert_eq!(counter.tally.tenths[3], 2);
+        assert_eq!(counter.tally.latency.max(), 70);
+        assert_eq!(counter.first_ratio(), Some(50.0 / 55.0));
+    }
+
+    #[test]
+    fn slices_add_up_and_warming_up_is_forgotten() {
+        let mut counter = SliceCounter::new(16, 1);
+        counter.begin(10, 0);
+        counter.done(30, 0, 0);
+        counter.done(60, 30, 30);
+        counter.forget();
+        assert_eq!((counter.driven, counter.measured, counter.slices), (0, 0, 0));
+        for at in [1000, 2000] {
+            counter.begin(10, 9);
+            counter.done(at, at - 5, at - 5);
+            counter.done(at + 20, at, at);
+        }
+        assert_eq!((counter.tally.operations, counter.driven, counter.measured), (32, 64, 40));
+        assert_eq!(counter.scatter(), Some(0.0), "both took 20 ns for 16 operations");
+    }
+
+    #[test]
+    fn a_failure_counts_wherever_it_happens_and_settles_too() {
+        let mut counter = SliceCounter::new(1, 1);
+        counter.begin(1_000_000_000_000, 0);
+        counter.failed("connection closed");
+        let at = now();
+        assert!(counter.done(at, at - 1, at - 1));
+        counter.failed("connection closed");
+        assert_eq!((counter.tally.operations, counter.tally.errors["connection closed"]), (1, 2));
+        assert!(counter.advance(at + 1));
+        assert!(!counter.advance(at + 2_000_000_000_000), "time passes without a reply, too");
+        assert_eq!(counter.slices, 1);
+    }
+}

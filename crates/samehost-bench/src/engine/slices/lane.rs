@@ -1,0 +1,98 @@
+//! An arm in a round: its connections, how they are driven, and what counts them.
+
+use std::sync::Arc;
+
+use samehost_transport::Stream;
+
+use super::counter::SliceCounter;
+use super::turns::Arm;
+use crate::BenchError;
+use crate::engine::blocking::Single;
+use crate::engine::clock::{Nanos, now};
+use crate::engine::epoll::Driver;
+use crate::engine::session::{Connector, Session};
+
+/// Exchanges of each connection that are left out at the beginning of a slice.
+const SETTLING: u64 = 2;
+
+/// One connection is driven as a program with one connection does it, several by epoll; as in a trial.
+enum Client {
+    One(Box<Single>, Box<SliceCounter>),
+    Several(Box<Driver<SliceCounter>>),
+}
+
+/// An arm in a round.
+pub(super) struct Lane {
+    client: Client,
+    patience: Nanos,
+    /// Length of its slices in all, from first request to last reply.
+    in_slices: Nanos,
+}
+
+impl Lane {
+    pub(super) fn new(
+        connector: Arc<dyn Connector>,
+        small: bool,
+        mut streams: Vec<(Stream, Box<dyn Session>)>,
+        patience: Nanos,
+    ) -> Result<Self, BenchError> {
+        let per_exchange = streams.first().map_or(1, |(_, session)| session.operations_per_exchange());
+        let counter = SliceCounter::new(per_exchange, SETTLING * streams.len() as u64);
+        let client = match streams.pop() {
+            Some((stream, session)) if small && streams.is_empty() => {
+                Client::One(Box::new(Single::new(stream, session, connector)), Box::new(counter))
+            }
+            last => {
+                streams.extend(last);
+                Client::Several(Box::new(Driver::new(streams, &connector, counter)?))
+            }
+        };
+        Ok(Lane { client, patience, in_slices: 0 })
+    }
+
+    pub(super) fn counter(&self) -> &SliceCounter {
+        match &self.client {
+            Client::One(_, counter) => counter,
+            Client::Several(driver) => driver.counter(),
+        }
+    }
+
+    fn counter_mut(&mut self) -> &mut SliceCounter {
+        match &mut self.client {
+            Client::One(_, counter) => counter,
+            Client::Several(driver) => driver.counter_mut(),
+        }
+    }
+
+    /// Mean latency so far, in nanoseconds.
+    pub(super) fn latency(&self) -> Option<f64> {
+        let latency = &self.counter().tally.latency;
+        (!latency.is_empty()).then(|| latency.mean())
+    }
+
+    /// Forgets what was counted: it was to warm up.
+    pub(super) fn forget(&mut self) {
+        self.counter_mut().forget();
+        self.in_slices = 0;
+    }
+
+    /// Length of its slices in all, from the first request to the last reply.
+    pub(super) fn in_slices(&self) -> Nanos {
+        self.in_slices
+    }
+}
+
+impl Arm for Lane {
+    fn turn(&mut self, length: Nanos, tenth: usize) -> Result<(), BenchError> {
+        let began = now();
+        self.counter_mut().begin(length, tenth);
+        match &mut self.client {
+            Client::One(single, counter) => single.drive(counter.as_mut())?,
+            Client::Several(driver) => driver.turn(self.patience)?,
+        }
+        let ended = now();
+        self.counter_mut().drained(ended);
+        self.in_slices += ended - began;
+        Ok(())
+    }
+}

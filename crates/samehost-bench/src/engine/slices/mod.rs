@@ -1,0 +1,275 @@
+//! A round: the connections of all arms of a point open at once, driven in turn in short slices by one thread. What
+//! changes from one millisecond to the next meets all arms alike, so that their ratio is known much sooner than from
+//! trials one after the other. All slices of an arm in a round are one sample.
+
+mod books;
+mod counter;
+mod lane;
+mod turns;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use samehost_model::Sample;
+use samehost_transport::Stream;
+
+use self::books::{Books, Closed, Division, Kernel, Workers};
+pub(in crate::engine) use self::counter::SliceCounter;
+use self::lane::Lane;
+use self::turns::{Borders, play};
+use super::Surroundings;
+use super::clock::{Nanos, nanos, now, timespec};
+use super::sample;
+use super::session::{Connector, Session};
+use super::workers::{Crew, own_cpu_ns, precise_sleep};
+use crate::BenchError;
+use crate::machine::{CpuPlan, families};
+
+/// From the last reply until the server's clocks are read: it has steps left before it rests.
+const REST: Nanos = 30_000;
+/// A slice is no shorter than so many requests of a connection take: leaving out the first ones and waiting for the last
+/// ones is to cost little.
+const LEAST_EXCHANGES: f64 = 40.0;
+/// Slices of an arm in a round, at least.
+const LEAST_SLICES: u32 = 6;
+
+/// How a round is driven.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Length of a slice; longer where requests take long.
+    pub slice: Duration,
+    /// Length of all slices of an arm together.
+    pub length: Duration,
+    /// Where client and server run.
+    pub cpus: CpuPlan,
+    /// Whether the server is ours to place.
+    pub places_server: bool,
+    /// Decides the order of slices.
+    pub seed: u64,
+}
+
+/// The arms of a round, their connections open.
+#[derive(Default)]
+pub struct Lanes {
+    opened: Vec<Opened>,
+    /// Processes that the server started for connections of arms opened so far.
+    born: Vec<u32>,
+}
+
+/// An arm whose connections are open.
+struct Opened {
+    connector: Arc<dyn Connector>,
+    small: bool,
+    streams: Vec<(Stream, Box<dyn Session>)>,
+    roots: Vec<u32>,
+    workers: Workers,
+}
+
+impl Lanes {
+    /// Opens the connections of one more arm, whose server `surroundings` tells. Returns what is known of it before it is
+    /// driven: what the kernel says of its first connection.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or a signal asked to stop.
+    pub fn open(
+        &mut self,
+        connector: Arc<dyn Connector>,
+        small: bool,
+        connections: u32,
+        surroundings: &Surroundings,
+    ) -> Result<Sample, BenchError> {
+        let find = || connector.server_pids().unwrap_or_else(|| surroundings.server_pids.clone());
+        let before = families(&find());
+        let mut streams = Vec::with_capacity(connections as usize);
+        for _ in 0..connections {
+            if surroundings.interrupted.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            streams.push(connector.connect()?);
+        }
+        let roots = find();
+        let mut server = families(&roots);
+        server.retain(|pid| !self.born.contains(pid));
+        self.born.extend(server.iter().copied().filter(|pid| !before.contains(pid)));
+        let mut evidence = Sample::default();
+        if let Some((stream, _)) = streams.first() {
+            evidence.transport_observed = stream.observed().ok().map(|observed| observed.to_string());
+            evidence.cipher = stream.cipher();
+        }
+        let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
+        self.opened.push(Opened { connector, small, streams, roots, workers });
+        Ok(evidence)
+    }
+
+    /// Drives them for a round. The samples are in the order in which the arms were opened; their identity is the
+    /// caller's to fill in.
+    ///
+    /// # Errors
+    /// When the server goes away, or a signal asked to stop.
+    pub fn drive(self, round: Round, surroundings: &Surroundings) -> Result<Vec<Sample>, BenchError> {
+        if round.places_server {
+            for opened in &self.opened {
+                round.cpus.place_server(&opened.roots);
+            }
+            round.cpus.place_server(&surroundings.proxy_pids);
+        }
+        let endpoints: Vec<String> = self.opened.iter().map(|opened| opened.connector.endpoint()).collect();
+        let progress = Arc::new(Progress::default());
+        let (around, told) = (surroundings.clone(), Arc::clone(&progress));
+        let patience = surroundings.patience + round.slice * 4;
+        let work = move || {
+            round.cpus.place_client();
+            precise_sleep();
+            in_turn(self, &round, &around, &told)
+        };
+        let mut crew: Crew<Vec<Sample>> = Crew::spawn(vec![Box::new(work)])?;
+        let mut seen = u64::MAX;
+        loop {
+            // Nothing hangs as long as slices end.
+            let turns = progress.turns.load(Ordering::Relaxed);
+            if let Some(samples) = crew.done.pop() {
+                return Ok(samples);
+            }
+            if turns == seen {
+                let arm = progress.arm.load(Ordering::Relaxed) as usize;
+                let endpoint = endpoints.get(arm).cloned().unwrap_or_default();
+                return Err(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() });
+            }
+            seen = turns;
+            crew.wait(now() + nanos(patience), surroundings)?;
+        }
+    }
+}
+
+/// Where the driving thread is.
+#[derive(Debug, Default)]
+struct Progress {
+    turns: AtomicU64,
+    arm: AtomicU64,
+}
+
+/// The work of the driving thread.
+fn in_turn(
+    lanes: Lanes,
+    round: &Round,
+    surroundings: &Surroundings,
+    progress: &Progress,
+) -> Result<Vec<Sample>, BenchError> {
+    let patience = nanos(surroundings.patience) * 4 / 5;
+    let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
+    let mut arms = Vec::with_capacity(lanes.opened.len());
+    for opened in lanes.opened {
+        arms.push(Lane::new(opened.connector, opened.small, opened.streams, patience)?);
+    }
+    let mut division = Division::of(&workers);
+    let threads = division.shared_threads();
+    let interrupted = &surroundings.interrupted;
+    let mut warming = WarmUp { progress, interrupted };
+    play(&mut arms, (1, nanos(round.slice)), round.seed, &mut warming)?;
+    let (passes, slice) = cut(round, arms.iter().filter_map(Lane::latency).fold(0.0, f64::max));
+    arms.iter_mut().for_each(Lane::forget);
+    let sleeps = round.cpus.is_shared();
+    rest_until(now() + REST, sleeps);
+    let clocks = Kernel::of(&mut division, threads);
+    let books = Books::open(clocks, division, own_cpu_ns());
+    let mut course = Course { books, progress, interrupted, sleeps };
+    let began = now();
+    play(&mut arms, (passes, slice), round.seed.rotate_left(32), &mut course)?;
+    let elapsed = now() - began;
+    let Closed { arms: used, machine } = course.books.close(own_cpu_ns(), surroundings.cpus);
+    let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
+    let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
+    let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
+    let samples = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
+        let metered = sample::Metered { server, proxy, machine: machine.clone() };
+        sample::of_slices(lane.counter(), client, metered, border)
+    });
+    Ok(samples.collect())
+}
+
+/// How many slices of an arm, and how long, when its slowest requests take so many nanoseconds.
+fn cut(round: &Round, latency: f64) -> (u32, Nanos) {
+    let length = nanos(round.length);
+    let longest = (length / u64::from(LEAST_SLICES)).max(1);
+    let slice = nanos(round.slice).max((latency * LEAST_EXCHANGES) as Nanos).min(longest);
+    (length.div_ceil(slice) as u32, slice)
+}
+
+/// Waits, so that a server can take its last steps: awake, or asleep where it needs this thread's CPU for them.
+fn rest_until(moment: Nanos, sleeps: bool) {
+    loop {
+        let left = moment.saturating_sub(now());
+        if left == 0 {
+            return;
+        }
+        if sleeps {
+            let _ = rustix::thread::nanosleep(&timespec(left));
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// What happens between slices that only warm up.
+struct WarmUp<'a> {
+    progress: &'a Progress,
+    interrupted: &'a AtomicBool,
+}
+
+impl Borders for WarmUp<'_> {
+    fn before(&mut self, arm: usize) -> Result<(), BenchError> {
+        self.progress.arm.store(arm as u64, Ordering::Relaxed);
+        if self.interrupted.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
+    }
+
+    fn after(&mut self, _: usize) {
+        self.progress.turns.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What happens between slices that count.
+struct Course<'a> {
+    books: Books<Kernel>,
+    progress: &'a Progress,
+    interrupted: &'a AtomicBool,
+    sleeps: bool,
+}
+
+impl Borders for Course<'_> {
+    fn before(&mut self, arm: usize) -> Result<(), BenchError> {
+        self.progress.arm.store(arm as u64, Ordering::Relaxed);
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        self.books.begin();
+        Ok(())
+    }
+
+    fn after(&mut self, arm: usize) {
+        let sleeps = self.sleeps;
+        self.books.end(arm, || rest_until(now() + REST, sleeps));
+        self.progress.turns.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_as_long_as_slow_requests_need() {
+        let ms = Duration::from_millis;
+        let round = Round {
+            slice: ms(3),
+            length: ms(200),
+            cpus: CpuPlan { client: vec![0], server: vec![1] },
+            places_server: true,
+            seed: 1,
+        };
+        assert_eq!(cut(&round, 50_000.0), (67, 3_000_000), "60 requests of 50 µs fit");
+        assert_eq!(cut(&round, 500_000.0), (10, 20_000_000));
+        let (passes, slice) = cut(&round, 1e9);
+        assert_eq!((passes, slice), (7, 33_333_333), "no longer than a sixth of the round");
+    }
+}

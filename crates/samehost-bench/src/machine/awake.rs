@@ -1,0 +1,123 @@
+//! Keeps idle CPUs from sleeping while it is held: waking one up is a large and uneven part of what a request costs.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use samehost_model::AwakeBy;
+
+use crate::BenchError;
+
+/// Latency that a program can ask for; root only.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// CPUs that do not sleep, until dropped.
+#[derive(Debug)]
+pub struct Awake {
+    /// The request holds for as long as this is open.
+    _request: Option<File>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Awake {
+    /// Keeps these CPUs awake: by a request to the kernel where that is allowed, else by a thread for each that spins when
+    /// nobody else wants the CPU.
+    ///
+    /// # Errors
+    /// When neither can be.
+    pub fn keep(cpus: &[usize]) -> Result<Self, BenchError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let request = OpenOptions::new().write(true).open(LATENCY).and_then(|mut file| {
+            // Microseconds, as the kernel takes them: a number of four bytes.
+            file.write_all(&0_i32.to_ne_bytes())?;
+            Ok(file)
+        });
+        match request {
+            Ok(file) => return Ok(Awake { _request: Some(file), stop, threads: Vec::new() }),
+            Err(error) => tracing::debug!(%error, "{LATENCY}"),
+        }
+        let mut awake = Awake { _request: None, stop, threads: Vec::new() };
+        for cpu in cpus {
+            let thread = spin(*cpu, Arc::clone(&awake.stop))?;
+            awake.threads.push(thread);
+        }
+        Ok(awake)
+    }
+
+    /// How.
+    #[must_use]
+    pub fn by(&self) -> AwakeBy {
+        if self.threads.is_empty() { AwakeBy::LatencyRequest } else { AwakeBy::IdleThreads }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread that spins on this CPU at idle priority. It begins to when it has that priority, and not before.
+fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError> {
+    let (told, tid) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let work = move || {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        if let Err(error) = sched_setaffinity(None, &only) {
+            tracing::debug!(%error, cpu, "a CPU is not kept awake");
+            return;
+        }
+        let _ = told.send(gettid().as_raw_nonzero().get());
+        if wait.recv().is_ok() {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        }
+    };
+    let failed = |error| BenchError::io("a thread that keeps a CPU awake", error);
+    let thread = std::thread::Builder::new().name("awake".into()).spawn(work).map_err(failed)?;
+    let Ok(tid) = tid.recv() else { return Ok(thread) };
+    // No safe call of ours sets this policy; util-linux is everywhere.
+    let made_idle = Command::new("chrt")
+        .args(["--idle", "--pid", "0", &tid.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match made_idle {
+        Ok(status) if status.success() => {
+            let _ = go.send(());
+            Ok(thread)
+        }
+        Ok(_) | Err(_) => Err(BenchError::Usage(format!(
+            "--awake: {LATENCY} cannot be opened (that takes root), and `chrt --idle` of util-linux, which gives a thread idle priority, does not work here"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_idle_priority_spins_until_it_is_stopped() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let cpu = crate::machine::allowed_cpus()[0];
+        let thread = spin(cpu, Arc::clone(&stop)).unwrap();
+        assert!(!thread.is_finished());
+        stop.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
+        let awake = Awake::keep(&[cpu]).unwrap();
+        assert_eq!(awake.by() == AwakeBy::LatencyRequest, awake.threads.is_empty());
+    }
+}

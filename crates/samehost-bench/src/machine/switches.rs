@@ -1,0 +1,81 @@
+//! How often a server's threads were given a CPU, to be read often: at the borders of slices. Only threads that work are
+//! watched, and only where they are few: each reading takes a microsecond.
+
+use std::fs::{self, File};
+
+use super::proc;
+
+/// Threads of some processes, and how often each was given a CPU until then.
+#[derive(Debug)]
+pub struct Threads(Vec<(u32, File, u64)>);
+
+/// One thread that works.
+#[derive(Debug)]
+pub struct SwitchCounter {
+    /// Its process.
+    pub pid: u32,
+    file: File,
+}
+
+impl Threads {
+    /// All threads that these processes have.
+    #[must_use]
+    pub fn of(pids: &[u32]) -> Self {
+        let threads = pids.iter().flat_map(|pid| {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            tasks.filter_map(|task| {
+                let file = File::open(task.path().join("schedstat")).ok()?;
+                let count = read(&file)?;
+                Some((*pid, file, count))
+            })
+        });
+        Threads(threads.collect())
+    }
+
+    /// Those that were given a CPU since; none where they are more than `most`.
+    #[must_use]
+    pub fn working(self, most: usize) -> Vec<SwitchCounter> {
+        let worked =
+            self.0.into_iter().filter(|(_, file, before)| read(file).is_some_and(|now| now > *before));
+        let working: Vec<SwitchCounter> = worked.map(|(pid, file, _)| SwitchCounter { pid, file }).collect();
+        if working.len() > most { Vec::new() } else { working }
+    }
+}
+
+impl SwitchCounter {
+    /// How often it was given a CPU so far; 0 when it is gone.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        read(&self.file).unwrap_or(0)
+    }
+}
+
+fn read(file: &File) -> Option<u64> {
+    let mut text = [0; 96];
+    let length = rustix::io::pread(file, &mut text, 0).ok()?;
+    proc::parse_timeslices(std::str::from_utf8(&text[..length]).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_is_given_a_cpu_again_and_again() {
+        let own = std::process::id();
+        let threads = Threads::of(&[own, u32::MAX]);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let working = threads.working(1000);
+        assert!(!working.is_empty() && working.iter().all(|thread| thread.pid == own));
+        let before: u64 = working.iter().map(SwitchCounter::read).sum();
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        assert!(working.iter().map(SwitchCounter::read).sum::<u64>() >= before + 20);
+        assert!(Threads::of(&[own]).working(0).is_empty(), "too many");
+    }
+}

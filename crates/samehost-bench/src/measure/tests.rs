@@ -1,0 +1,178 @@
+//! The flow from plan to samples, with a measurer of the tests' own.
+
+use super::*;
+use samehost_model::{Point, Transport};
+use std::collections::VecDeque;
+
+/// A measurer whose clock is a counter and whose machine misbehaves on command.
+#[derive(Default)]
+struct Scripted {
+    trials: Vec<(String, bool)>,
+    steal: VecDeque<f64>,
+    noise: f64,
+    fail_at: Option<usize>,
+    in_rounds: bool,
+    /// How many were measured at once, each time.
+    rounds: Vec<usize>,
+}
+
+impl Scripted {
+    fn one(&mut self, arm: &Arm, trial: &Trial, stolen: f64) -> Result<Sample, BenchError> {
+        if self.fail_at == Some(self.trials.len()) {
+            return Err(BenchError::Usage("the server died".into()));
+        }
+        self.trials.push((arm.id.clone(), trial.control));
+        let wobble = self.noise * ((self.trials.len() * 7919 % 100) as f64 / 50.0 - 1.0);
+        let speed = if arm.transport == Transport::Unix { 130.0 } else { 100.0 };
+        let mut sample = Sample {
+            seconds: 1.0,
+            operations: 1000,
+            throughput_per_s: Some(speed * (1.0 + wobble)),
+            ..Sample::default()
+        };
+        sample.machine.steal_percent = stolen;
+        Ok(sample)
+    }
+}
+
+impl Measurer for Scripted {
+    fn begin_block(&mut self, _: u32) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn takes_turns(&self, _: &Arm) -> bool {
+        self.in_rounds
+    }
+
+    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError> {
+        self.rounds.push(slots.len());
+        let stolen = self.steal.pop_front().unwrap_or(0.0);
+        let samples = slots.iter().map(|slot| self.one(slot.arm, slot.trial, stolen));
+        samples.collect()
+    }
+
+    fn name_stranger(&mut self) -> Option<String> {
+        None
+    }
+
+    fn wait_for_calm(&mut self) {}
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.trials.len() as u64)
+    }
+}
+
+fn arms() -> Vec<Arm> {
+    [Transport::Tcp, Transport::Unix]
+        .into_iter()
+        .map(|transport| Arm {
+            id: transport.to_string(),
+            name: transport.to_string(),
+            transport,
+            endpoint: None,
+            tls: false,
+            capacity_per_s: None,
+            point: Point { connections: 1, ..Point::default() },
+        })
+        .collect()
+}
+
+fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
+    let metric = MetricInfo::built_in("throughput");
+    measure(&arms(), plan, Some(&metric), 3, measurer, &mut Silent)
+}
+
+#[test]
+fn stops_at_the_first_look_that_confirms_precision() {
+    let plan = Plan { budget_s: None, ..Plan::default() };
+    let mut quiet = Scripted { noise: 0.001, ..Scripted::default() };
+    let measured = run(&mut quiet, &plan);
+    assert_eq!(measured.outcome, Outcome::Complete);
+    assert_eq!(measured.samples.len(), 36, "twelve blocks of two arms and a control");
+    let mut noisy = Scripted { noise: 0.4, ..Scripted::default() };
+    assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "forty blocks");
+}
+
+#[test]
+fn a_point_stops_when_it_is_decided() {
+    let plan = Plan { budget_s: None, stopping: Stopping::Decision, ..Plan::default() };
+    let mut clear = Scripted { noise: 0.02, ..Scripted::default() };
+    let measured = run(&mut clear, &plan);
+    assert_eq!(measured.outcome, Outcome::Complete);
+    let blocks = measured.samples.len() / 3;
+    assert!((5..10).contains(&blocks), "+30 % at 2 % noise is seen at once: {blocks} blocks");
+    let mut noisy = Scripted { noise: 3.0, ..Scripted::default() };
+    assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "what is not decided gets all forty blocks");
+}
+
+#[test]
+fn a_budget_ends_it() {
+    let plan = Plan { budget_s: Some(45.0), ..Plan::default() };
+    let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
+    assert_eq!(measured.outcome, Outcome::OutOfBudget);
+    assert_eq!(measured.samples.len(), 45);
+    let plan = Plan { budget_s: Some(6.0), ..Plan::default() };
+    let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
+    assert_eq!(measured.samples.len(), 15, "one comparison can be decided by five blocks, not by fewer");
+}
+
+#[test]
+fn a_polluted_trial_is_measured_again_up_to_a_limit() {
+    let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
+    let mut stolen = Scripted { steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
+    let measured = run(&mut stolen, &plan);
+    let aside: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.set_aside).collect();
+    assert_eq!(aside.len(), 1);
+    assert!(aside[0].polluted[0].contains("50 %"));
+    assert_eq!(measured.samples.iter().filter(|sample| sample.counts()).count(), 30);
+    let mut always = Scripted { steal: [50.0; 1000].into(), ..Scripted::default() };
+    let measured = run(&mut always, &plan);
+    let counted: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.counts()).collect();
+    assert_eq!(counted.len(), 30);
+    assert!(counted.iter().all(|sample| !sample.polluted.is_empty()), "kept, and marked");
+    assert!(measured.samples.len() <= 30 * 3);
+}
+
+#[test]
+fn a_failure_keeps_what_was_measured() {
+    let plan = Plan { budget_s: None, ..Plan::default() };
+    let measured = run(&mut Scripted { fail_at: Some(7), ..Scripted::default() }, &plan);
+    assert_eq!(measured.outcome, Outcome::Failed);
+    assert_eq!(measured.samples.len(), 7);
+    assert!(measured.failure.unwrap().to_string().contains("the server died"));
+}
+
+#[test]
+fn a_point_that_takes_turns_is_measured_in_rounds() {
+    let plan = Plan { budget_s: None, max_blocks: 12, ..Plan::default() };
+    let mut measurer = Scripted { in_rounds: true, noise: 0.001, ..Scripted::default() };
+    let measured = run(&mut measurer, &plan);
+    assert_eq!(measurer.rounds, [3; 12], "both arms and the control at once");
+    assert_eq!(measured.samples.len(), 36);
+    for block in 0..12 {
+        let of: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.block == block).collect();
+        let mut ids: Vec<(&str, bool)> = of.iter().map(|s| (s.arm.as_str(), s.control)).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false)], "a sample of each");
+    }
+}
+
+#[test]
+fn a_round_is_disturbed_and_repeated_as_a_whole() {
+    let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
+    let mut stolen =
+        Scripted { in_rounds: true, steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
+    let measured = run(&mut stolen, &plan);
+    let aside: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.set_aside).collect();
+    assert_eq!(aside.len(), 3);
+    assert!(aside.iter().all(|sample| sample.block == 1 && sample.polluted[0].contains("50 %")));
+    assert_eq!(measured.samples.iter().filter(|sample| sample.counts()).count(), 30);
+}
+
+#[test]
+fn a_round_that_fails_keeps_the_rounds_before_it() {
+    let plan = Plan { budget_s: None, ..Plan::default() };
+    let measured = run(&mut Scripted { in_rounds: true, fail_at: Some(7), ..Scripted::default() }, &plan);
+    assert_eq!(measured.outcome, Outcome::Failed);
+    assert_eq!(measured.samples.len(), 6, "two whole rounds; a third of one is none");
+}

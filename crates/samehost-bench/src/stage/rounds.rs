@@ -1,0 +1,64 @@
+//! A round: the connections of all arms of a point at once.
+
+use std::time::Duration;
+
+use samehost_model::{Arm, Sample};
+
+use super::Stage;
+use crate::BenchError;
+use crate::engine::Job;
+use crate::engine::slices::{Lanes, Round};
+use crate::measure::Slot;
+
+impl Stage<'_> {
+    /// Length of this arm's slices, where the arms of its point take turns.
+    pub(super) fn slice(&self, arm: &Arm) -> Option<Duration> {
+        // The harness's own arm has the point of no other, and several that are compared have one in common.
+        let driven = self.driven.iter().find(|driven| {
+            driven.connections == arm.point.connections && driven.placement == arm.point.placement
+        })?;
+        driven.slice_s.map(Duration::from_secs_f64)
+    }
+
+    /// Measures the arms of a point in slices.
+    pub(super) fn round(&mut self, slots: &[Slot<'_>], slice: Duration) -> Result<Vec<Sample>, BenchError> {
+        let Some(first) = slots.first() else { return Ok(Vec::new()) };
+        let mut lanes = Lanes::default();
+        let mut evidence = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Job::Sessions { connector, small } = self.running.job(slot.arm)? else {
+                return Err(BenchError::Usage(format!(
+                    "`bench {}` cannot be measured in slices like this; --slice none measures it in trials",
+                    self.workload.name()
+                )));
+            };
+            self.look_around();
+            let opened = lanes.open(connector, small, slot.arm.point.connections, &self.surroundings);
+            let mut known = opened.map_err(|error| self.with_last_words(error))?;
+            self.running.witness(&mut known);
+            evidence.push(known);
+        }
+        self.trials += 1;
+        let round = Round {
+            slice,
+            length: self.trial_time,
+            cpus: self.driving.cpus(&first.arm.point)?,
+            places_server: self.running.server().managed,
+            seed: self.request.seed.wrapping_add(self.trials.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        };
+        let driven = lanes.drive(round, &self.surroundings);
+        let measured = driven.map_err(|error| self.with_last_words(error))?;
+        let together = |(measured, known): (Sample, Sample)| {
+            let mut sample = Sample {
+                transport_observed: known.transport_observed,
+                cipher: known.cipher,
+                server_most_cpus: known.server_most_cpus,
+                proxy_most_cpus: known.proxy_most_cpus,
+                ..measured
+            };
+            self.running.after(&mut sample);
+            sample
+        };
+        Ok(measured.into_iter().zip(evidence).map(together).collect())
+    }
+}

@@ -1,0 +1,121 @@
+//! Which length of slices serves best: for each, what a ratio's error is, how much of it lies between rounds and how much
+//! within, what the baseline differs from itself by, what the first request after a turn costs, and what the borders do.
+//! The table in docs/method.md is from here, and so are the lengths in `samehost-bench`'s `driving`.
+
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::Tools;
+
+/// Lengths of slices.
+const LENGTHS: &[&str] = &["200us", "1ms", "3ms", "8ms", "20ms", "50ms", "100ms"];
+/// Rounds of each.
+const ROUNDS: &str = "8";
+/// Measured time of an arm in a round.
+const ROUND: &str = "300ms";
+/// What is measured: workload and connections.
+const SUBJECTS: &[(&str, &str)] =
+    &[("raw", "1"), ("raw", "8"), ("raw", "64"), ("redis", "1"), ("redis", "8"), ("redis", "64")];
+
+pub(super) fn variogram(tools: &Tools) -> anyhow::Result<()> {
+    for (workload, connections) in SUBJECTS {
+        for awake in [false, true] {
+            if awake && *connections != "1" {
+                continue;
+            }
+            let how = if awake { ", CPUs kept awake" } else { "" };
+            println!("{workload}, connections: {connections}{how}; {ROUNDS} rounds of {ROUND} an arm\n");
+            println!(
+                "| slice | tcp µs | unix µs | unix ÷ tcp | error of ln ratio | between rounds | within | tcp ÷ tcp | its error | first request, tcp, unix | borders |"
+            );
+            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            for length in LENGTHS {
+                println!("{}", line(&measured(tools, workload, connections, length, awake)?, length)?);
+            }
+            println!();
+        }
+    }
+    Ok(())
+}
+
+fn measured(
+    tools: &Tools,
+    workload: &str,
+    connections: &str,
+    slice: &str,
+    awake: bool,
+) -> anyhow::Result<Value> {
+    let output = Command::new(&tools.samehost)
+        .args(["bench", workload, "--connections", connections, "--slice", slice])
+        .args(["--trial-time", ROUND, "--min-blocks", ROUNDS, "--max-blocks", ROUNDS])
+        .args(["--quiet", "--json", "-"])
+        .args(awake.then_some("--awake"))
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Means of an arm's counted samples, by block: latency, and what `read` finds in its slices.
+struct Arm<'a> {
+    samples: Vec<&'a Value>,
+}
+
+impl<'a> Arm<'a> {
+    fn of(report: &'a Value, arm: &str, control: bool) -> anyhow::Result<Self> {
+        let trials = report["trials"].as_array().context("no trials")?;
+        let is_its = |sample: &&Value| {
+            sample["arm"] == arm && sample["control"] == control && sample["set_aside"] != true
+        };
+        let mut samples: Vec<&Value> = trials.iter().filter(is_its).collect();
+        samples.sort_by_key(|sample| sample["block"].as_u64());
+        ensure!(!samples.is_empty(), "no samples of {arm}");
+        Ok(Arm { samples })
+    }
+
+    fn latencies(&self) -> Vec<f64> {
+        self.samples.iter().filter_map(|sample| sample["latency_us"]["mean"].as_f64()).collect()
+    }
+
+    fn of_slices(&self, name: &str) -> f64 {
+        let values: Vec<f64> =
+            self.samples.iter().filter_map(|sample| sample["slices"][name].as_f64()).collect();
+        mean(&values)
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Mean of ln(a ÷ b), and its standard deviation.
+fn ratio(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let logs: Vec<f64> = a.iter().zip(b).map(|(a, b)| (a / b).ln()).collect();
+    let middle = mean(&logs);
+    let squares: f64 = logs.iter().map(|log| (log - middle).powi(2)).sum();
+    (middle, (squares / (logs.len() as f64 - 1.0).max(1.0)).sqrt())
+}
+
+fn line(report: &Value, length: &str) -> anyhow::Result<String> {
+    let (tcp, unix) = (Arm::of(report, "tcp", false)?, Arm::of(report, "unix", false)?);
+    let control = Arm::of(report, "tcp", true)?;
+    let (below, above, again) = (tcp.latencies(), unix.latencies(), control.latencies());
+    let rounds = (below.len() as f64).sqrt();
+    let ((of_unix, scatter), (of_itself, own)) = (ratio(&above, &below), ratio(&again, &below));
+    let within =
+        (tcp.of_slices("scatter_percent").powi(2) + unix.of_slices("scatter_percent").powi(2)).sqrt();
+    Ok(format!(
+        "| {length} | {:.1} | {:.1} | {:.3} | {:.2} % | {:.2} % | {within:.1} % | {:.3} | {:.2} % | {:.2}, {:.2} | {:.1} % |",
+        mean(&below),
+        mean(&above),
+        of_unix.exp(),
+        100.0 * scatter / rounds,
+        100.0 * scatter,
+        of_itself.exp(),
+        100.0 * own / rounds,
+        tcp.of_slices("first_ratio"),
+        unix.of_slices("first_ratio"),
+        tcp.of_slices("border_percent"),
+    ))
+}
