@@ -109,8 +109,7 @@ impl Expected {
         let listed = |list: &[(Protocol, &[&'static str])]| {
             list.iter().find(|(its, _)| *its == protocol).map(|(_, names)| names.to_vec()).unwrap_or_default()
         };
-        let passwd = samehost_system::open::read("/etc/passwd".as_ref(), samehost_system::open::LONGEST);
-        let names = Names::parse(&passwd.unwrap_or_default());
+        let names = Names::of_users();
         let mut accounts = vec![0, rustix::process::geteuid().as_raw()];
         accounts.extend(listed(ACCOUNTS).into_iter().filter_map(|name| names.number(name)));
         accounts.dedup();

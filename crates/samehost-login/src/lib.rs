@@ -20,7 +20,6 @@ mod rights;
 mod spent;
 mod tie;
 pub mod url;
-mod user;
 
 pub use credentials::{Credentials, CredentialsError, OPEN};
 pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};

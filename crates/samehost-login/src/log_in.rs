@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use rustix::fs::fstat;
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_system::accounts;
 use samehost_transport::{ConnectError, Observed};
 
 use crate::guard::guard;
 use crate::link::{Link, plain};
-use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, rights, spent, user};
+use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, rights, spent};
 
 /// What the server, and the kernel, say of a connection that was let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,9 +147,14 @@ impl Connection {
     }
 }
 
+/// The name of the user that this process is: what clients log in as when nobody says who.
+pub(crate) fn own_name() -> Option<String> {
+    accounts::user_name(rustix::process::geteuid().as_raw())
+}
+
 /// The user to be, or the one that runs this.
 fn user_of(credentials: &Credentials) -> String {
-    let own = || user::own_name().unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string());
+    let own = || own_name().unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string());
     credentials.user.clone().unwrap_or_else(own)
 }
 

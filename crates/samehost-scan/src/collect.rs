@@ -100,7 +100,7 @@ fn processes(sockets: &[Socket]) -> Vec<Process> {
     let mut holders: Vec<u32> = sockets.iter().flat_map(|socket| socket.pids.iter().copied()).collect();
     holders.sort_unstable();
     holders.dedup();
-    let users = Names::read("/etc/passwd");
+    let users = Names::of_users();
     let going_on = holders.into_iter().take_while(|_| !interrupt::is_requested());
     going_on.filter_map(|pid| process(pid, &users)).collect()
 }

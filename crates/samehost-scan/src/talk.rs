@@ -48,7 +48,7 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
 fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
-    let users = Names::read("/etc/passwd");
+    let users = Names::of_users();
     let is_held = |pid: &u32| {
         // Only the makers' own processes are looked into: the connection does not last.
         let uid = status::read(*pid).map(|status| status.uid);

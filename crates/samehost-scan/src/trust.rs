@@ -106,7 +106,7 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
         .filter_map(|at| scan.sockets.get(*at))
         .filter_map(|socket| socket.uid)
         .collect();
-    let names = Names::read("/etc/passwd");
+    let names = Names::of_users();
     let is_account = |uid: u32| names.name(uid).is_some_and(|name| accounts.contains(&name));
     match makers.iter().find(|uid| !trusted.has(**uid) && !is_account(**uid)) {
         None if !makers.is_empty() => Ok(()),

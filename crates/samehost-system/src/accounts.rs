@@ -1,10 +1,10 @@
-//! Accounts by name: /etc/passwd and /etc/group, and where they know none what `id` says, which asks the directories
-//! (LDAP, SSSD) that this system is set up for, for a limited time.
+//! Accounts by name and names by number: /etc/passwd and /etc/group, and where they know no account what `id` says, which
+//! asks the directories (LDAP, SSSD) that this system is set up for, for a limited time.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::{Account, Run, open};
+use crate::{Account, Run, database};
 
 /// How long a directory may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -12,27 +12,54 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The account of a name, with its groups; none where nobody knows it.
 #[must_use]
 pub fn account(name: &str) -> Option<Account> {
-    let text = |path: &str| open::read(Path::new(path), open::LONGEST).unwrap_or_default();
-    let (passwd, group) = (text("/etc/passwd"), text("/etc/group"));
-    listed(name, &String::from_utf8_lossy(&passwd), &String::from_utf8_lossy(&group)).or_else(|| asked(name))
+    listed(name, &database::passwd(), &database::group()).or_else(|| asked(name))
 }
 
 /// The number of a user's name, by /etc/passwd alone.
 #[must_use]
 pub fn number(name: &str) -> Option<u32> {
-    let passwd = open::read(Path::new("/etc/passwd"), open::LONGEST).ok()?;
-    Some(listed(name, &String::from_utf8_lossy(&passwd), "")?.uid)
+    database::users(&database::passwd()).find(|user| user.name == name).map(|user| user.uid)
+}
+
+/// The number of a group's name, by /etc/group alone.
+#[must_use]
+pub fn group(name: &str) -> Option<u32> {
+    database::groups(&database::group()).find(|group| group.name == name).map(|group| group.gid)
+}
+
+/// The name of a user's number, by /etc/passwd alone.
+#[must_use]
+pub fn user_name(uid: u32) -> Option<String> {
+    database::users(&database::passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
+}
+
+/// The name of a group's number, by /etc/group alone.
+#[must_use]
+pub fn group_name(gid: u32) -> Option<String> {
+    database::groups(&database::group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
+}
+
+/// The members that /etc/group lists for a group.
+#[must_use]
+pub fn members(gid: u32) -> Vec<String> {
+    let text = database::group();
+    let found = database::groups(&text).find(|group| group.gid == gid);
+    found.into_iter().flat_map(|group| group.members()).map(str::to_owned).collect()
+}
+
+/// Every number that a user or a group has in these files.
+#[must_use]
+pub fn numbers() -> BTreeSet<u32> {
+    let (passwd, group) = (database::passwd(), database::group());
+    let users = database::users(&passwd).flat_map(|user| [user.uid, user.gid]);
+    users.chain(database::groups(&group).map(|group| group.gid)).collect()
 }
 
 fn listed(name: &str, passwd: &str, group: &str) -> Option<Account> {
-    let fields = |line: &str| -> Vec<String> { line.split(':').map(str::to_owned).collect() };
-    let user = passwd.lines().map(fields).find(|fields| fields.first().is_some_and(|found| found == name))?;
-    let (uid, gid) = (user.get(2)?.parse().ok()?, user.get(3)?.parse().ok()?);
-    let groups = group.lines().map(fields).filter_map(|fields| {
-        let is_member = fields.get(3)?.split(',').any(|member| member == name);
-        fields.get(2)?.parse().ok().filter(|_| is_member)
-    });
-    Some(Account { uid, gid, groups: groups.chain([gid]).collect() })
+    let user = database::users(passwd).find(|user| user.name == name)?;
+    let mut groups = database::groups_of(name, group);
+    groups.push(user.gid);
+    Some(Account { uid: user.uid, gid: user.gid, groups })
 }
 
 fn asked(name: &str) -> Option<Account> {
@@ -66,5 +93,16 @@ mod tests {
         assert_eq!(account("root").unwrap().uid, 0);
         assert_eq!(asked("root").unwrap().uid, 0);
         assert!(account("no-such-user-here").is_none() && asked("0").is_none() && asked("--help").is_none());
+    }
+
+    #[test]
+    fn numbers_and_names_lead_to_each_other() {
+        assert_eq!((number("root"), group("root")), (Some(0), Some(0)));
+        assert_eq!((user_name(0).as_deref(), group_name(0).as_deref()), (Some("root"), Some("root")));
+        assert_eq!(
+            (number("no-such-user-here"), group("no-such-group"), user_name(54_321)),
+            (None, None, None)
+        );
+        assert!(numbers().contains(&0) && !numbers().contains(&54_321));
     }
 }

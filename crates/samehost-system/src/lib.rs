@@ -5,6 +5,7 @@
 pub mod accounts;
 pub mod as_user;
 pub mod command;
+mod database;
 pub mod diag;
 pub mod hosts;
 pub mod identity;

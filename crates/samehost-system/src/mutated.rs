@@ -70,7 +70,7 @@ proptest! {
         }
         let status = Status::parse(&bytes);
         let _ = status.may(2, 0o660, 1, 1);
-        let _ = Names::parse(&bytes).name(0);
+        let _ = Names::users_in(&bytes).name(0);
         proc_fuzzed(&bytes);
     }
 }

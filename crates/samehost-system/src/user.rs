@@ -1,9 +1,9 @@
 //! A user by number: the name, the home and the groups that /etc/passwd and /etc/group have for it. Asks no directory
 //! (LDAP, SSSD): a number that they alone know has no name here, no home and no other groups.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::{Account, open};
+use crate::{Account, accounts, database};
 
 /// The group of those who have none (nogroup): it owns nothing.
 const NO_GROUP: u32 = 65_534;
@@ -23,18 +23,13 @@ impl User {
     /// The user of a number.
     #[must_use]
     pub fn of(uid: u32) -> Self {
-        let text = |path: &str| open::read(Path::new(path), open::LONGEST).unwrap_or_default();
-        let (passwd, group) = (text("/etc/passwd"), text("/etc/group"));
-        listed(uid, &String::from_utf8_lossy(&passwd), &String::from_utf8_lossy(&group))
+        listed(uid, &database::passwd(), &database::group())
     }
 
     /// The user of a name; none where there is no line for it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let passwd = open::read(Path::new("/etc/passwd"), open::LONGEST).ok()?;
-        let passwd = String::from_utf8_lossy(&passwd).into_owned();
-        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
-        Some(User::of(line.split(':').nth(2)?.parse().ok()?))
+        Some(User::of(accounts::number(name)?))
     }
 
     /// Somebody of whom nothing is known but a group.
@@ -61,22 +56,13 @@ impl std::fmt::Display for User {
 }
 
 fn listed(uid: u32, passwd: &str, group: &str) -> User {
-    let wanted = uid.to_string();
-    let mut lines = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let line = lines.find(|fields| fields.get(2) == Some(&wanted.as_str()));
-    let Some((fields, gid)) = line.and_then(|fields| Some((fields.clone(), fields.get(3)?.parse().ok()?)))
-    else {
+    let Some(user) = database::users(passwd).find(|user| user.uid == uid) else {
         let account = Account { uid, gid: NO_GROUP, groups: Vec::new() };
         return User { name: None, account, home: PathBuf::from("/") };
     };
-    let name = fields[0];
-    let groups = group.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let is_member = fields.get(3)?.split(',').any(|member| member == name);
-        fields.get(2)?.parse().ok().filter(|_| is_member)
-    });
-    let home = fields.get(5).filter(|home| home.starts_with('/')).map_or(PathBuf::from("/"), PathBuf::from);
-    User { name: Some(name.to_owned()), account: Account { uid, gid, groups: groups.collect() }, home }
+    let account = Account { uid, gid: user.gid, groups: database::groups_of(user.name, group) };
+    let home = if user.home.starts_with('/') { user.home } else { "/" };
+    User { name: Some(user.name.to_owned()), account, home: home.into() }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// The name of the user to be, as the one to be has it; its number where there is none.
 pub(super) fn of_user(who: &As) -> String {
-    let names = Names::parse(&file(who, "/etc/passwd"));
+    let names = Names::users_in(&file(who, "/etc/passwd"));
     names.name(who.uid).map_or_else(|| who.uid.to_string(), str::to_owned)
 }
 

@@ -1,6 +1,6 @@
 //! Who a client of PostgreSQL is where nothing says so, as libpq has it.
 
-use crate::user;
+use crate::log_in::own_name;
 
 /// What the surroundings say where the URL is silent.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ impl Defaults {
     pub fn here() -> Self {
         let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Defaults {
-            user: given("PGUSER").or_else(user::own_name).unwrap_or_else(|| "postgres".into()),
+            user: given("PGUSER").or_else(own_name).unwrap_or_else(|| "postgres".into()),
             database: given("PGDATABASE"),
         }
     }

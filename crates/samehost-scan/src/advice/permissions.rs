@@ -2,6 +2,7 @@
 //! groups, as the running process has them, through the client's own root; access control lists count.
 
 use samehost_model::scan::Weight;
+use samehost_system::accounts;
 
 use super::pair::Pair;
 use super::walk::Step;
@@ -44,7 +45,7 @@ fn may(status: &Status, step: &Step, wanted: u32) -> bool {
 }
 
 fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Finding {
-    let (users, groups) = (Names::read("/etc/passwd"), Names::read("/etc/group"));
+    let (users, groups) = (Names::of_users(), Names::of_groups());
     let name = |names: &Names, id: u32| names.name(id).map_or_else(|| id.to_string(), str::to_owned);
     let user = name(&users, status.uid);
     let group = name(&groups, step.stat.st_gid);
@@ -59,7 +60,7 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
     );
     let of_group = step.acl.as_ref().map_or(step.mode() >> 3, super::acl::Acl::of_own_group);
     let group_helps = of_group & wanted == wanted && step.stat.st_gid != 0;
-    let is_member = group_helps && users_of_group(step.stat.st_gid).contains(&user);
+    let is_member = group_helps && accounts::members(step.stat.st_gid).contains(&user);
     let remedy = if is_member {
         // A running process keeps the groups that it was started with.
         let client = pair.client().map_or("the client", |client| client.name.as_str());
@@ -77,12 +78,4 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
         "Set the service's socket mode to 0660 and its group to one that the client is in".to_owned()
     };
     (Weight::Setting, found, remedy)
-}
-
-/// The members that /etc/group lists for a group.
-fn users_of_group(gid: u32) -> Vec<String> {
-    let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    let line = text.lines().find(|line| line.split(':').nth(2) == Some(&gid.to_string()));
-    let members = line.and_then(|line| line.split(':').nth(3)).unwrap_or_default();
-    members.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

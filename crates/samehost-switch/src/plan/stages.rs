@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::identity;
+use samehost_system::accounts;
 
 use super::hop::Hop;
 use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_client};
@@ -226,11 +227,6 @@ fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mu
     if wish.to == Direction::Tcp || !SAYS_WHO.contains(&kind) {
         return goal;
     }
-    let name = |file: &str, id: u32| {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let line = text.lines().find(|line| line.split(':').nth(2) == Some(&id.to_string()))?;
-        line.split(':').next().map(str::to_owned)
-    };
     let client = hop.applicants.first().map(|client| &client.identity);
     let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
     let gives = GIVES_AWAY.contains(&kind);
@@ -240,8 +236,8 @@ fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mu
     });
     let access = match client {
         Some(client) if gives => Access {
-            owner: name("/etc/passwd", client.uid),
-            group: name("/etc/group", client.gid),
+            owner: accounts::user_name(client.uid),
+            group: accounts::group_name(client.gid),
             mode: 0o660,
         },
         Some(_) if shares => Access { owner: None, group: None, mode: 0o660 },

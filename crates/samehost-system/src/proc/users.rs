@@ -1,29 +1,40 @@
-//! `/etc/passwd` and `/etc/group`: names of users and groups. Pure parsers; other sources of users are not asked.
+//! Names of users and groups by number.
 
 use std::collections::HashMap;
+
+use crate::database;
 
 /// Names by number.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, String>);
 
 impl Names {
-    /// Reads `name:password:number:…` lines; the first name of a number counts, as for the C library.
-    pub fn parse(bytes: &[u8]) -> Self {
-        let mut names = HashMap::new();
-        for line in String::from_utf8_lossy(bytes).lines() {
-            let mut fields = line.split(':');
-            if let (Some(name), Some(_), Some(Ok(number))) =
-                (fields.next(), fields.next(), fields.next().map(str::parse))
-            {
-                names.entry(number).or_insert_with(|| name.to_owned());
-            }
-        }
-        Names(names)
+    /// Those of `/etc/passwd`.
+    #[must_use]
+    pub fn of_users() -> Self {
+        Names::users_in(database::passwd().as_bytes())
     }
 
-    /// Reads a file; no names when it cannot be read.
-    pub fn read(path: &str) -> Self {
-        Names::parse(&std::fs::read(path).unwrap_or_default())
+    /// Those of `/etc/group`.
+    #[must_use]
+    pub fn of_groups() -> Self {
+        let text = database::group();
+        Names::first(database::groups(&text).map(|group| (group.gid, group.name)))
+    }
+
+    /// The users in a text that is written as `/etc/passwd` is: another root directory's.
+    pub fn users_in(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        Names::first(database::users(&text).map(|user| (user.uid, user.name)))
+    }
+
+    /// The first name of a number counts, as for the C library.
+    fn first<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> Self {
+        let mut names = HashMap::new();
+        for (number, name) in lines {
+            names.entry(number).or_insert_with(|| name.to_owned());
+        }
+        Names(names)
     }
 
     /// The number of a name; the least where a file gives it several.
@@ -43,11 +54,13 @@ mod tests {
 
     #[test]
     fn the_first_name_counts_and_odd_lines_are_passed_over() {
-        let names =
-            Names::parse(b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\n#\nbad:x:no\n\xff:x:7\n");
+        let names = Names::users_in(
+            b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\n#\nbad:x:no\n\xff:x:7:7::/:/x\n",
+        );
         assert_eq!(names.name(0), Some("root"));
         assert_eq!(names.name(7), Some("\u{fffd}"));
         assert_eq!(names.name(1), None);
         assert_eq!((names.number("root"), names.number("nobody")), (Some(0), None));
+        assert_eq!((Names::of_users().name(0), Names::of_groups().name(0)), (Some("root"), Some("root")));
     }
 }

@@ -8,14 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-#[path = "../databases/mariadb.rs"]
-mod mariadb;
-#[path = "../databases/postgres.rs"]
-mod postgres;
-
-use super::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
-use mariadb::{MariaDb, SECRET_IN_URL};
-use postgres::{Cluster, SECRET as PASSWORD};
+use crate::mariadb::{MariaDb, SECRET_IN_URL};
+use crate::postgres::{Cluster, SECRET as PASSWORD};
+use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// A measurement that goes on until it is ended.
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];

@@ -1,13 +1,6 @@
 //! Passwords and who gets them: servers that are none, of an ordinary user, in namespaces and root directories of their
 //! own, and such as never end. What each of them was sent is in its log.
 
-#[allow(clippy::duplicate_mod, reason = "each area of this suite stands alone")]
-#[path = "../databases/mariadb.rs"]
-mod mariadb;
-#[allow(clippy::duplicate_mod, reason = "each area of this suite stands alone")]
-#[path = "../databases/postgres.rs"]
-mod postgres;
-
 use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -23,6 +16,7 @@ use samehost_system::Identity;
 use samehost_transport::MadeCertificate;
 
 use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, free_port, is_there, wait_for};
+use crate::{mariadb, postgres};
 
 const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/fake_server.py");

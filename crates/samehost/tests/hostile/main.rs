@@ -10,7 +10,11 @@ mod host;
 mod identity;
 mod journal;
 mod login;
+#[path = "../databases/mariadb.rs"]
+mod mariadb;
 mod opening;
+#[path = "../databases/postgres.rs"]
+mod postgres;
 mod reading;
 mod secrets;
 mod serving;

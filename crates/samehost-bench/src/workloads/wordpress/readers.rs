@@ -5,8 +5,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use samehost_system::accounts;
+
 use crate::BenchError;
-use crate::fixtures::{Account, group_id, user_name};
+use crate::fixtures::Account;
 
 /// Groups of web servers, by which sites of root are often closed to others.
 const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];
@@ -34,7 +36,10 @@ pub(super) fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, Bench
     let site = Site::of(root, settings);
     let owner = fs::metadata(root).ok().map(|metadata| (metadata.uid(), metadata.gid()));
     let group = fs::metadata(settings).ok().map(|metadata| metadata.gid()).filter(|gid| *gid != 0);
-    let web = group_id(WEB_GROUPS).filter(|_| owner.is_some_and(|(uid, _)| uid == 0));
+    let web = WEB_GROUPS
+        .iter()
+        .find_map(|name| accounts::group(name))
+        .filter(|_| owner.is_some_and(|(uid, _)| uid == 0));
     let mut readers = vec![Reader { account: Some(made), told: String::new() }];
     let mut groups: Vec<u32> = group.into_iter().chain(web).collect();
     groups.dedup();
@@ -44,7 +49,7 @@ pub(super) fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, Bench
     }));
     readers.retain(|reader| reader.account.is_some_and(|account| site.is_open_to(account)));
     if let Some((uid, gid)) = owner.filter(|(uid, _)| *uid != 0) {
-        let name = user_name(uid).unwrap_or_else(|| uid.to_string());
+        let name = accounts::user_name(uid).unwrap_or_else(|| uid.to_string());
         let told = format!(", run as its owner {name}, for nobody else may read it");
         readers.push(Reader { account: Some(Account::of(uid, gid)), told });
     }
