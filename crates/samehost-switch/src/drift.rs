@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
 
+use crate::Overlay;
 use crate::editors::recognise;
-use crate::plan::shown;
+use crate::plan::{Subject, shown};
 use crate::transaction::{Standing, Stands, Store, TransactionError, standing};
-use crate::{Disk, Overlay};
 
 /// How a file of a switch is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +46,12 @@ pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
 /// neither place before.
 fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     let (old, new) = moves(&switch.summary);
-    let disk = Disk::default();
-    let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
     let Some(editor) = recognise(file, text) else {
         return (false, "was changed since, and is no configuration that samehost knows".into());
     };
+    // Whoever changed it may have it include what only root can read.
+    let disk = Subject { file: file.to_owned(), editor, reader: None }.files();
+    let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
     let reading = match editor.read(file, &files) {
         Ok(reading) => reading,
         Err(refusal) => {
@@ -116,5 +117,24 @@ mod tests {
         let (holds, found) = held("bind 127.0.0.1\nport 6379\n");
         assert!(!holds && found.contains("again"), "{found}");
         assert!(!held("port 6380\n").0);
+    }
+    #[test]
+    fn what_an_application_includes_is_read_as_its_owner() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
+        let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (file, secret) = (directory.path().join("wp-config.php"), directory.path().join("secret.php"));
+        std::fs::write(&secret, "<?php\ndefine( 'DB_HOST', '127.0.0.1:3306' );\n").unwrap();
+        let text = format!("<?php\nrequire '{}';\n", secret.display());
+        std::fs::write(&file, &text).unwrap();
+        chown(&file, Some(54_321), None).unwrap();
+        let switch = standing("DB_HOST tcp:127.0.0.1:3306 → unix:/run/mysqld/mysqld.sock");
+        let mode = |mode| std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o644);
+        assert!(changed(&switch, &file, text.as_bytes()).1.contains("names tcp:127.0.0.1:3306 again"));
+        mode(0o600);
+        let (holds, found) = changed(&switch, &file, text.as_bytes());
+        assert!(!holds && !found.contains("again") && !found.contains("3306"), "{found}");
     }
 }

@@ -3,11 +3,11 @@
 use samehost_model::switch::{StoredSwitch, SwitchStep};
 use samehost_model::{Redactor, Secret};
 
+use crate::Overlay;
 use crate::editors::recognise;
-use crate::plan::{Replacement, shown};
+use crate::plan::{Replacement, Subject, shown};
 use crate::told::diff;
 use crate::transaction::{FileChange, Foreseen, Left, Prospect};
-use crate::{Disk, Overlay};
 
 /// What would be done with a switch that was made, for people: the changed lines without the passwords that its files
 /// name.
@@ -48,9 +48,10 @@ fn replacement(change: &FileChange) -> Replacement {
 fn secrets(change: &FileChange) -> Vec<Secret> {
     let versions = [&change.before, &change.after].into_iter().flatten();
     let named = versions.filter_map(|text| {
-        let disk = Disk::default();
+        let editor = recognise(&change.path, text)?;
+        let disk = Subject { file: change.path.clone(), editor, reader: None }.files();
         let files = Overlay::new(&disk, [(change.path.clone(), text.clone())].into());
-        let reading = recognise(&change.path, text)?.read(&change.path, &files).ok()?;
+        let reading = editor.read(&change.path, &files).ok()?;
         Some(reading.settings.into_iter().filter_map(|setting| setting.password).collect::<Vec<_>>())
     });
     named.flatten().collect()

@@ -1,15 +1,17 @@
 //! Where else an address is named: in what the web servers that run here read. Who is configured for it will connect,
-//! though nobody does at this moment. Only reads.
+//! though nobody does at this moment. Only reads, and with the permissions of whoever decides what a server reads: its
+//! command line and its files are somebody's word, and nobody has root read what he could not.
 
 use std::path::{Path, PathBuf};
 
 use samehost_model::Endpoint;
-use samehost_model::scan::{Process, Scan};
+use samehost_model::scan::{Process, Scan, Service};
 
 use super::place::same_port;
+use super::subject::Subject;
 use super::{Hop, server_files, shown};
 use crate::glob::glob;
-use crate::{Disk, Files, Role, recognise};
+use crate::{Disk, Files, Reads, Role};
 
 /// Files that a configuration may include, at most.
 const MOST: usize = 1024;
@@ -30,7 +32,7 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
         let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else { continue };
         let more = match service.kind {
             Some("nginx") => nginx(&server_files::of(scan, service), process, endpoint, hops),
-            Some("apache") => apache(process, endpoint, to),
+            Some("apache") => apache(scan, service, process, endpoint, to),
             _ => Vec::new(),
         };
         for one in more {
@@ -43,15 +45,12 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
 }
 
 fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
-    let Some((path, text)) = files.iter().find_map(|path| Some((path, Disk::default().read(path).ok()?)))
-    else {
+    let Some(subject) = files.iter().find_map(|path| Subject::at(path, None).ok()?) else {
         return Vec::new();
     };
-    let Some(reading) = recognise(path, &text).and_then(|editor| editor.read(path, &Disk::default()).ok())
-    else {
-        return Vec::new();
-    };
-    let real = |path: &Path| Disk::default().real(path);
+    let disk = subject.files();
+    let Ok(reading) = subject.editor.read(&subject.file, &disk) else { return Vec::new() };
+    let real = |path: &Path| disk.real(path);
     let stays = |setting: &&crate::Setting| {
         setting.role == Role::Connects
             && same_port(&setting.endpoint, endpoint)
@@ -68,29 +67,48 @@ fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]
             shown(&setting.file),
             setting.line
         ),
-        remedy: format!("Switch it in the same go: name {} too", shown(path)),
+        remedy: format!("Switch it in the same go: name {} too", shown(&subject.file)),
     });
     named.collect()
 }
 
+/// Where Apache begins to read: its root for relative names, and its main file.
+struct Apache {
+    root: PathBuf,
+    main: PathBuf,
+}
+
+impl Apache {
+    /// As its command line says, else as distributions have it; none where no file of this system can be its own.
+    fn of(scan: &Scan, service: &Service, process: &Process) -> Option<Self> {
+        let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
+        let after = |option: &str| {
+            let at = words.iter().position(|word| *word == option)?;
+            words.get(at + 1).map(PathBuf::from)
+        };
+        let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
+        let root = after("-d").or_else(|| usual.into_iter().find(|path| path.is_dir()))?;
+        let main = after("-f").map(|path| root.join(path)).or_else(|| {
+            ["apache2.conf", "conf/httpd.conf"]
+                .map(|name| root.join(name))
+                .into_iter()
+                .find(|path| path.is_file())
+        })?;
+        server_files::is_for(scan, service, &main).then_some(Apache { root, main })
+    }
+}
+
 /// samehost has no editor for Apache: its lines are found as text, includes followed.
-fn apache(process: &Process, endpoint: &Endpoint, to: &Endpoint) -> Vec<Named> {
-    let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
-    let after = |option: &str| {
-        let at = words.iter().position(|word| *word == option)?;
-        words.get(at + 1).map(PathBuf::from)
-    };
-    let usual = ["/etc/apache2", "/etc/httpd"].map(PathBuf::from);
-    let root = after("-d").or_else(|| usual.into_iter().find(|path| path.is_dir()));
-    let Some(root) = root else { return Vec::new() };
-    let main = after("-f").map(|path| root.join(path)).or_else(|| {
-        ["apache2.conf", "conf/httpd.conf"]
-            .map(|name| root.join(name))
-            .into_iter()
-            .find(|path| path.is_file())
-    });
-    let mut waiting: Vec<PathBuf> = main.into_iter().collect();
-    let disk = Disk::default();
+fn apache(
+    scan: &Scan,
+    service: &Service,
+    process: &Process,
+    endpoint: &Endpoint,
+    to: &Endpoint,
+) -> Vec<Named> {
+    let Some(Apache { root, main }) = Apache::of(scan, service, process) else { return Vec::new() };
+    let disk = Disk::of(&main, Reads::RootsServer, None);
+    let mut waiting = vec![main];
     let (mut seen, mut found, mut root) = (Vec::new(), Vec::new(), root);
     while let Some(path) = waiting.pop() {
         if seen.contains(&path) || seen.len() >= MOST {
@@ -134,10 +152,8 @@ fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
 
 fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
     let path = root.join(pattern);
-    if path.is_dir() {
-        return disk.list(&path).unwrap_or_default();
-    }
-    glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default()
+    // A directory stands for all that is in it.
+    disk.list(&path).unwrap_or_else(|_| glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default())
 }
 
 /// A line of Apache's that goes to a port, as it would be with a socket (mod_proxy: `unix:PATH|SCHEME://HOST`); none where

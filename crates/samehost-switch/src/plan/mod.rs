@@ -33,11 +33,11 @@ pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 pub use subject::SubjectError;
+pub(crate) use subject::Subject;
 
 use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;
 use crate::{Reading, Refusal, Role, Setting};
-use subject::Subject;
 
 /// Which way connections move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

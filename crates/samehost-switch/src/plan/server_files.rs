@@ -32,13 +32,22 @@ const APPLICATIONS: &[&str] = &["thin", "puma", "gunicorn", "uvicorn", "unicorn"
 /// files of this system are only those of a process that sees the same ones.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
     let kind = service.kind.unwrap_or_default();
-    let process = service.pid.and_then(|pid| scan.process(pid));
-    let told = process.and_then(|process| told(kind, process));
+    let told = told_to(scan, service);
     let mut files: Vec<PathBuf> = told.into_iter().filter(|path| is_for(scan, service, path)).collect();
     if let Some((_, usual)) = USUAL.iter().find(|(name, _)| *name == kind) {
         files.extend(usual.iter().map(PathBuf::from).filter(|path| is_for(scan, service, path)));
     }
     files
+}
+
+/// The file that a service's command line names.
+pub(super) fn told_to(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    told(service.kind.unwrap_or_default(), scan.process(service.pid?)?)
+}
+
+/// Whether a service is an application's own server.
+pub(super) fn is_application(service: &Service) -> bool {
+    service.kind.is_some_and(|kind| APPLICATIONS.contains(&kind))
 }
 
 /// Why no file of this system can be a service's; none where it can.
@@ -50,14 +59,18 @@ pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
 }
 
 /// Whether a file of this system may be the configuration of a service.
-fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
+pub(super) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
     let owner = std::fs::metadata(path).map(|found| found.uid());
     let trusted = owner.map_or_else(|_| Trusted::default(), |uid| Trusted::default().or(uid));
     let Some(pid) = service.pid else { return true };
+    may_be(scan, service, &trusted) && is_same_file(pid, path)
+}
+
+/// Whether a service may be taken for the one that its program's name says.
+pub(super) fn may_be(scan: &Scan, service: &Service, trusted: &Trusted) -> bool {
     // These run as the application's account by the administrator's own file; the others' masters are root's.
-    let is_applications = service.kind.is_some_and(|kind| APPLICATIONS.contains(&kind));
-    let protocol = if is_applications { Protocol::Http } else { Protocol::Plain };
-    plausible(scan, service, protocol, &trusted).is_ok() && is_same_file(pid, path)
+    let protocol = if is_application(service) { Protocol::Http } else { Protocol::Plain };
+    plausible(scan, service, protocol, trusted).is_ok()
 }
 
 /// Whether a path leads a process to the file that it leads us to. A mount namespace of its own says nothing: most services

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Ended, Machine, free_port, is_there, wait_for};
+use crate::support::{Ended, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// Status and body of a page; none where nobody answers.
 fn page(port: u16) -> Option<(u16, String)> {
@@ -251,6 +251,60 @@ fn another_vhost_keeps_the_port_and_is_named() {
     assert_eq!(page(one), Some((200, "served for shop".into())));
     assert_eq!(page(two), Some((200, "served for blog".into())));
     assert!(fs::read_to_string(&files[1]).unwrap().contains(&format!("unix:{}", site.socket)));
+}
+
+/// A forged web server of an ordinary user's, whose command line names a configuration.
+fn forged_web_server(machine: &mut Machine, name: &str, words: &[&str]) -> u32 {
+    let program = machine.path(&format!("forged/{name}"));
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    if !program.exists() {
+        fs::copy("/usr/bin/perl", &program).expect("perl must be installed: cargo xtask test");
+    }
+    let port = free_port();
+    let script = format!(
+        "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => {port}) or die; sleep 600"
+    );
+    let pid = machine.start_as(MALLORY, program.to_str().unwrap(), &[&["-e", &script, "--"], words].concat());
+    wait_for("the forged web server", || TcpStream::connect(("127.0.0.1", port)).ok());
+    pid
+}
+
+#[test]
+fn a_web_server_of_a_users_does_not_have_root_read_what_it_names() {
+    let mut site = Site::new();
+    let fpm = site.fpm;
+    let secret = |name: &str| format!("ProxyPass /{name} fcgi://127.0.0.1:{fpm}/ token=of-root-7\n");
+    for name in ["apache.conf", "included.conf"] {
+        let path = site.machine.write(&format!("roots/{name}"), secret(name));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let upstream = format!("server {{ location / {{ fastcgi_pass 127.0.0.1:{fpm}; }} }}\n");
+    let upstream = site.machine.write("roots/upstream.conf", upstream);
+    fs::set_permissions(&upstream, fs::Permissions::from_mode(0o600)).unwrap();
+    let roots = site.machine.path("roots").display().to_string();
+    let hers = format!("Include {roots}/included.conf\nProxyPass /own fcgi://127.0.0.1:{fpm}/\n");
+    let hers = site.machine.write_as(MALLORY, "mallory/apache.conf", hers).display().to_string();
+    let nginx = format!("events {{}}\nhttp {{ include {}; }}\n", upstream.display());
+    let nginx = site.machine.write_as(MALLORY, "mallory/nginx.conf", nginx).display().to_string();
+    let fifo = site.machine.path("mallory/pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+
+    forged_web_server(&mut site.machine, "apache2", &["-f", &format!("{roots}/apache.conf")]);
+    forged_web_server(&mut site.machine, "apache2", &["-f", fifo.to_str().unwrap()]);
+    forged_web_server(&mut site.machine, "nginx", &["-c", &nginx]);
+    let look = |site: &Site| {
+        let (pool, socket) = (site.pool_name(), &site.socket);
+        site.switch(&[&pool, "--socket", socket, "--observe", "300ms", "--dry-run", "--json"])
+    };
+    let attack = look(&site);
+    assert!(!attack.both().contains("of-root-7") && !attack.both().contains(&roots), "{}", attack.both());
+    assert_eq!(attack.status, 0, "what a user's process says of itself holds nobody up: {}", attack.both());
+
+    // Her own file is hers to name; what it includes of root's stays root's.
+    forged_web_server(&mut site.machine, "apache2", &["-f", &hers]);
+    let own = look(&site);
+    assert!(own.status == 1 && own.stdout.contains(&format!("{hers}:2")), "{}", own.both());
+    assert!(!own.both().contains("of-root-7") && !own.both().contains(&roots), "{}", own.both());
 }
 
 /// An unattended switch of nginx and its pool, which waits for its confirmation; its name.
