@@ -30,6 +30,8 @@ mod thin_yml;
 mod url;
 mod yaml;
 
+pub(crate) use systemd::hands_over;
+
 /// An editor of one format.
 pub trait Editor: Sync {
     /// Its name in JSON, in the corpus and on the command line: `wp-config`.

@@ -10,8 +10,10 @@ use samehost_scan::{Identity, talkers};
 use samehost_system::{Account, Identity as Present, open, start_time};
 
 use super::client::{Reader, unfit};
+use super::idle_pools::{self, Worker};
 use super::subject::Subject;
 use super::{Plan, server_files};
+use crate::editors::hands_over;
 use crate::setting::Uptake;
 
 /// A user that will connect, and a process of theirs where one runs.
@@ -59,10 +61,20 @@ impl Applicant {
         }
     }
 
-    fn of(scan: &Scan, process: &Process) -> Option<Self> {
+    fn of(scan: &Scan, candidate: &Candidate<'_>) -> Option<Self> {
+        let process = candidate.process;
         let found = Present::of(process.pid)?;
-        let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
-        let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
+        let (identity, user) = match &candidate.will_start {
+            Some(Worker { account, name }) => {
+                let Account { uid, gid, groups } = account.clone();
+                (Identity { uid, gid, groups }, name.clone())
+            }
+            None => {
+                let identity = Identity { uid: found.uid, gid: found.gid, groups: found.groups.clone() };
+                let user = process.user.clone().unwrap_or_else(|| identity.uid.to_string());
+                (identity, user)
+            }
+        };
         let parent = scan.process(process.parent).map(|parent| parent.pid);
         Some(Applicant {
             pid: Some(found.pid),
@@ -74,8 +86,23 @@ impl Applicant {
     }
 }
 
+/// A process that may be a client, or that starts one.
+struct Candidate<'a> {
+    process: &'a Process,
+    /// The client that it starts when it is needed.
+    will_start: Option<Worker>,
+}
+
+impl<'a> From<&'a Process> for Candidate<'a> {
+    fn from(process: &'a Process) -> Self {
+        Candidate { process, will_start: None }
+    }
+}
+
+/// PHP's own server, whose master starts workers when there is something to do.
+const PHP_FPM: &str = "php-fpm";
 /// Programs that run PHP at each request.
-const PHP: &[&str] = &["php-fpm", "php-cgi", "lsphp", "frankenphp"];
+const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
 /// Web servers that do where they have PHP loaded; else they hand requests to one of those.
 const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
 /// What PHP is called when it is loaded.
@@ -95,40 +122,44 @@ pub(crate) fn applicants(
     holders: &[u32],
     plan: &mut Plan,
 ) -> Vec<Applicant> {
-    let (candidates, reader) = candidates(scan, subject, holders);
+    let (candidates, reader) = candidates(scan, subject, holders, &mut plan.notes);
     let found = fitting(scan, subject, candidates, reader, plan);
     if !found.is_empty() {
         return found;
     }
-    let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid)).collect();
+    let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
+    let talking = talking.map(Candidate::from).collect();
     let found = fitting(scan, subject, talking, reader, plan);
     if !found.is_empty() {
         return found;
     }
     // Connections that come and go.
     let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
-    fitting(scan, subject, talking.iter().collect(), reader, plan)
+    fitting(scan, subject, talking.iter().map(Candidate::from).collect(), reader, plan)
 }
 
 fn fitting(
     scan: &Scan,
     subject: &Subject,
-    candidates: Vec<&Process>,
+    candidates: Vec<Candidate<'_>>,
     reader: Reader,
     plan: &mut Plan,
 ) -> Vec<Applicant> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for process in candidates {
-        if let Some(why) = unfit(process, &subject.file, reader) {
-            let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
+    for candidate in candidates {
+        let Candidate { process, will_start } = &candidate;
+        let account = will_start.as_ref().map(|worker| &worker.account);
+        if let Some(why) = unfit(process, account, &subject.file, reader) {
+            let own = || process.user.clone().unwrap_or_else(|| process.uid.to_string());
+            let user = will_start.as_ref().map_or_else(own, |worker| worker.name.clone());
             let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
             if !plan.notes.contains(&note) {
                 plan.notes.push(note);
             }
             continue;
         }
-        let Some(applicant) = Applicant::of(scan, process) else { continue };
+        let Some(applicant) = Applicant::of(scan, &candidate) else { continue };
         let Identity { uid, gid, groups } = applicant.identity.clone();
         if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
             found.push(applicant);
@@ -138,14 +169,19 @@ fn fitting(
 }
 
 /// The processes that may read a configuration, and how they come to read it.
-fn candidates<'a>(scan: &'a Scan, subject: &Subject, holders: &[u32]) -> (Vec<&'a Process>, Reader) {
+fn candidates<'a>(
+    scan: &'a Scan,
+    subject: &Subject,
+    holders: &[u32],
+    notes: &mut Vec<String>,
+) -> (Vec<Candidate<'a>>, Reader) {
     let uptake = subject.editor.uptake();
     let reader = match uptake {
         Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
         Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
     };
-    let processes = match uptake {
-        Uptake::AtOnce => php(scan, holders),
+    let processes: Vec<&Process> = match uptake {
+        Uptake::AtOnce => return (php(scan, holders, notes), reader),
         Uptake::Reload(kind, _) | Uptake::Restart(kind) => {
             let all = of_programs(scan, &[kind]);
             // Of several such services, the one that this configuration is for.
@@ -166,34 +202,52 @@ fn candidates<'a>(scan: &'a Scan, subject: &Subject, holders: &[u32]) -> (Vec<&'
                 let own = [process.pid, process.parent];
                 scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
             };
+            let units = handing_over(scan, &subject.file);
             let is_its = |process: &&Process| {
-                (holders.contains(&process.pid) || serves(process)) && works_in(process, folder)
+                let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
+                let is_client = holders.contains(&process.pid) || serves(process);
+                is_handed || (is_client && works_in(process, folder))
             };
             let inside: Vec<&Process> = scan.processes.iter().filter(is_its).collect();
             if inside.is_empty() && folder.join("composer.json").exists() {
-                php(scan, holders)
-            } else {
-                inside
+                return (php(scan, holders, notes), reader);
             }
+            inside
         }
     };
-    (processes, reader)
+    (processes.into_iter().map(Candidate::from).collect(), reader)
+}
+
+/// The units that hand their processes what stands in a file, wherever those work.
+fn handing_over<'a>(scan: &'a Scan, file: &Path) -> BTreeSet<&'a str> {
+    let units: BTreeSet<&str> = scan.processes.iter().filter_map(|process| process.unit.as_deref()).collect();
+    units.into_iter().filter(|unit| hands_over(unit, file)).collect()
 }
 
 /// The processes that run PHP: those of its servers, web servers that have it loaded, and other programs of PHP that talk
-/// to the service now.
-fn php<'a>(scan: &'a Scan, holders: &[u32]) -> Vec<&'a Process> {
+/// to the service now; and those that PHP-FPM will start.
+fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
     let mut found = of_programs(scan, PHP);
     found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
     let talks = |process: &&Process| holders.contains(&process.pid) && program(process).starts_with("php");
     found.extend(scan.processes.iter().filter(talks));
     found.sort_by_key(|process| process.pid);
     found.dedup_by_key(|process| process.pid);
+    let is_fpm = |process: &&Process| is_one_of(process, &[PHP_FPM]);
+    let fpm: BTreeSet<u32> = scan.processes.iter().filter(is_fpm).map(|process| process.pid).collect();
+    let masters = scan.processes.iter().filter(|process| process.uid == 0 && fpm.contains(&process.pid));
+    let masters = masters.filter(|process| !fpm.contains(&process.parent));
+    let waiting: Vec<Candidate<'_>> = masters
+        .flat_map(|process| {
+            let workers = idle_pools::workers(scan, process, notes).into_iter();
+            workers.map(move |worker| Candidate { process, will_start: Some(worker) })
+        })
+        .collect();
     // A master of root's that has no worker at this moment runs no PHP itself.
-    if found.iter().any(|process| process.uid != 0) {
+    if !waiting.is_empty() || found.iter().any(|process| process.uid != 0) {
         found.retain(|process| process.uid != 0);
     }
-    found
+    found.into_iter().map(Candidate::from).chain(waiting).collect()
 }
 
 /// Whether a web server has PHP loaded.
@@ -206,15 +260,19 @@ fn has_php(pid: u32) -> bool {
 
 /// The processes of these programs that do the work: not those that others of them descend from.
 fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
-    // One file may be several programs (Redis is its own checker): then what it is called tells which.
-    let is = |process: &Process, name: &str| {
-        let file = program(process);
-        is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name))
-    };
-    let is_one = |process: &&Process| programs.iter().any(|name| is(process, name));
+    let is_one = |process: &&Process| is_one_of(process, programs);
     let all: Vec<&Process> = scan.processes.iter().filter(is_one).collect();
     let parents: BTreeSet<u32> = all.iter().map(|process| process.parent).collect();
     all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
+}
+
+/// Whether a process runs one of these programs. One file may be several (Redis is its own checker): then what it is called
+/// tells which.
+fn is_one_of(process: &Process, programs: &[&str]) -> bool {
+    let file = program(process);
+    let is =
+        |name: &str| is_program(file, name) || (file.starts_with(name) && is_program(&process.name, name));
+    programs.iter().any(|name| is(name))
 }
 
 /// The name of the file that a process runs; where that cannot be seen, what it is called.

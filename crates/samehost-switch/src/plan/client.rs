@@ -10,6 +10,8 @@ use samehost_system::identity::is_of_the_system;
 use samehost_system::proc::status::{self, Status};
 use samehost_system::{Account, Executable, as_user, open, ownership};
 
+use crate::editors::hands_over;
+
 /// Who has to be able to read the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
@@ -22,9 +24,18 @@ pub(super) enum Reader {
 /// Readers of a file that has no special reader: an account without any group.
 const ANYONE: u32 = 65_534;
 
-/// Why a process is not taken for a client; none where it is.
-pub(super) fn unfit(process: &Process, file: &Path, reader: Reader) -> Option<String> {
-    let Some(status) = status::read(process.pid) else { return Some("it has ended".into()) };
+/// Why a process is not taken for a client; none where it is. With an account, whether one that it will start as that is.
+pub(super) fn unfit(
+    process: &Process,
+    will_be: Option<&Account>,
+    file: &Path,
+    reader: Reader,
+) -> Option<String> {
+    let Some(mut status) = status::read(process.pid) else { return Some("it has ended".into()) };
+    if let Some(account) = will_be {
+        let Account { uid, gid, groups } = account.clone();
+        status = Status { uid, gid, groups, capabilities: 0, ..status };
+    }
     let of_container = process.container.as_ref().is_some_and(|container| !container.foreign);
     // Whoever is not root sees and becomes nobody else.
     if !rustix::process::geteuid().is_root() {
@@ -36,7 +47,7 @@ pub(super) fn unfit(process: &Process, file: &Path, reader: Reader) -> Option<St
     if !may_read(process.pid, &status, file) {
         let is_handed = reader == Reader::OrItsMaster
             && (process.unit.is_some() || status::read(process.parent).is_some_and(|master| master.uid == 0));
-        if !is_handed {
+        if !is_handed && !process.unit.as_deref().is_some_and(|unit| hands_over(unit, file)) {
             return Some(format!("its user may not read {}", file.display()));
         }
     }

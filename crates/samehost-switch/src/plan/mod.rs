@@ -8,6 +8,7 @@ mod discover;
 mod elsewhere;
 mod hop;
 mod host;
+mod idle_pools;
 mod later;
 mod leaving;
 mod others;
@@ -32,8 +33,8 @@ pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
-pub use subject::SubjectError;
 pub(crate) use subject::Subject;
+pub use subject::SubjectError;
 
 use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;

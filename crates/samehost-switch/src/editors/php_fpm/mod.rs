@@ -14,6 +14,7 @@ mod second;
 
 use pools::{Placed, Pool, Pools};
 
+pub(crate) use pools::{RunsAs, runs_as};
 pub use second::second_pool;
 
 /// The editor.

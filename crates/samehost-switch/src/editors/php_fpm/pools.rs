@@ -95,6 +95,33 @@ impl Pools {
     }
 }
 
+/// As whom the workers of a pool run, as the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunsAs {
+    /// The pool's name.
+    pub(crate) pool: String,
+    /// The user, by name or number.
+    pub(crate) user: String,
+    /// The group, by name or number, where it is not the user's own.
+    pub(crate) group: Option<String>,
+    /// Whether they see another root directory (`chroot`).
+    pub(crate) has_own_root: bool,
+}
+
+/// As whom the pools of a configuration run; none where it is not understood, or a pool does not say.
+pub(crate) fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
+    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    let of = |pool: &Pool| {
+        let value = |key: &str| {
+            let value = pool.last(key)?.entry.value.clone().ok()?;
+            Some(pool.expanded(&value)).filter(|value| !value.is_empty())
+        };
+        let has_own_root = value("chroot").is_some();
+        Some(RunsAs { pool: pool.name.clone(), user: value("user")?, group: value("group"), has_own_root })
+    };
+    pools.pools.iter().filter_map(of).collect()
+}
+
 /// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
 fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
     let above = file.ancestors().skip(1).take(3).map(|directory| directory.join("php-fpm.conf"));

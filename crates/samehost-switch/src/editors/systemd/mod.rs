@@ -5,6 +5,7 @@
 mod command;
 mod drop_in;
 mod environment;
+mod handed;
 mod listens;
 mod options;
 mod servers;
@@ -15,6 +16,8 @@ mod words;
 use std::path::Path;
 
 use samehost_model::Endpoint;
+
+pub(crate) use self::handed::hands_over;
 
 use self::command::Command;
 use self::environment::Environment;

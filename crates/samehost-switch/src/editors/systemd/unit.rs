@@ -13,7 +13,7 @@ pub(super) const OURS: &str = "50-samehost.conf";
 /// The directory below the root that it is written to.
 const ETC: &str = "etc/systemd/system";
 /// Where units lie below the root: what comes first counts.
-const DIRECTORIES: &[&str] = &[
+pub(super) const DIRECTORIES: &[&str] = &[
     "etc/systemd/system.control",
     "run/systemd/system.control",
     "run/systemd/transient",

@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LISTENS, redis};
-use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, wait_for};
+use super::{LISTENS, application, redis};
+use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, free_port, wait_for};
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -205,4 +205,110 @@ fn an_apache_that_has_php_loaded_logs_in_itself() {
     let ended = dry(&machine, &env);
     assert_eq!(ended.status, 0, "{}", ended.both());
     assert!(words(&ended).contains("as apache2 (nobody)"), "{}", ended.both());
+}
+
+/// A unit of this system's, as far as the kernel knows: a control group below its slices, which goes with this.
+struct Unit(PathBuf);
+
+impl Unit {
+    fn new(name: &str) -> Self {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let is_tree = |words: &[&str]| words[2] == "cgroup2" || words[3].contains("name=systemd");
+        let mut trees = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let tree = trees.find(|words| is_tree(words)).expect("control groups are mounted");
+        let path = Path::new(tree[1]).join("system.slice").join(name);
+        fs::create_dir_all(&path)
+            .expect("control groups can be made here: root of the machine or its container");
+        Unit(path)
+    }
+
+    fn take(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        wait_for("the group to be empty", || fs::remove_dir(&self.0).ok());
+        // Others may be in it.
+        let _ = fs::remove_dir(self.0.parent().unwrap());
+    }
+}
+
+#[test]
+fn what_only_root_may_read_is_of_the_unit_that_names_it_and_of_no_other() {
+    let own = format!("samehost-hostile-{}", std::process::id());
+    let (shop, other) =
+        (Unit::new(&format!("{own}-shop.service")), Unit::new(&format!("{own}-other.service")));
+    let mut machine = Machine::new();
+    let port = server(&mut machine);
+    let env = application(&machine, "app", "127.0.0.1", port);
+    fs::set_permissions(&env, fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!("[Service]\nExecStart=/usr/bin/sleep 600\nEnvironmentFile=-{}\n", env.display());
+    let unit = machine.write(&format!("units/{own}-shop.service"), text);
+    // Both work in the application's directory; one of them says that it is its server.
+    let start = |machine: &mut Machine, uid: u32| {
+        let place = format!("127.0.0.1:{}", free_port());
+        let words = ["-e", LISTENS, &place].map(str::to_owned);
+        let before = machine.log().matches("listening").count();
+        let mut command = Command::new("/usr/bin/perl");
+        std::os::unix::process::CommandExt::uid(&mut command, uid).args(words);
+        command.current_dir(env.parent().unwrap());
+        let pid = machine.start(command);
+        wait_for("the application", || (machine.log().matches("listening").count() > before).then_some(()));
+        pid
+    };
+    let alice = start(&mut machine, ALICE);
+    let mallory = start(&mut machine, MALLORY);
+    shop.take(alice);
+    other.take(mallory);
+    let plain = machine.command(&["switch", env.to_str().unwrap(), "--dry-run"]);
+    let script = format!(
+        "mount --bind {} /etc/systemd/system && exec \"$0\" \"$@\"",
+        unit.parent().unwrap().display()
+    );
+    let ended = {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).arg(plain.get_program()).args(plain.get_args());
+        for (name, value) in plain.get_envs() {
+            command.env(name, value.unwrap());
+        }
+        bounded(command)
+    };
+    let said = words(&ended);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.both(), machine.log());
+    assert!(said.contains(&format!("as perl ({ALICE})")), "{said}");
+    assert!(said.contains(&format!("perl {mallory} (user {MALLORY}) is not asked")), "{said}");
+}
+
+#[test]
+fn a_pool_that_waits_for_requests_logs_in_as_its_own_user() {
+    /// Of no other test's pool.
+    const OWN: u32 = 54_327;
+    let mut machine = Machine::new();
+    let port = server(&mut machine);
+    let conf = machine.write(
+        "fpm/php-fpm.conf",
+        format!(
+            "[global]\ndaemonize = no\nerror_log = /proc/self/fd/2\nsystemd_interval = 0\n[shop]\nuser = {OWN}\ngroup = {OWN}\nlisten = {}\npm = ondemand\npm.max_children = 1\n",
+            machine.path("fpm.sock").display()
+        ),
+    );
+    let mut command = Command::new(php_fpm());
+    command.args(["--nodaemonize", "--fpm-config", conf.to_str().unwrap()]);
+    machine.start(command);
+    // Not by connecting: that is what it starts a worker for.
+    wait_for("PHP-FPM", || machine.log().contains("ready to handle connections").then_some(()));
+    let env = site(&machine, port, 0o640);
+    chown(&env, Some(0), Some(OWN)).unwrap();
+    let ended = dry(&machine, &env);
+    assert_eq!(ended.status, 0, "{}", ended.both());
+    let name = format!("({OWN}, pool shop, which has no process now)");
+    assert!(words(&ended).contains(&name), "{}", ended.both());
+    // What root could reach, and its own user cannot.
+    let folder = machine.path("run");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let ended = dry(&machine, &env);
+    let said = words(&ended);
+    assert!(ended.status == 1 && said.contains("pool shop"), "{said}");
 }
