@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use samehost_model::scan::Scan;
+use samehost_model::scan::{Scan, Service};
+use samehost_scan::{Trusted, described};
 use samehost_system::User;
 
-use super::{discover, server_files};
+use super::{discover, server_files, shown};
 use crate::editors::{EDITORS, Editor, recognise};
 use crate::{Disk, Files, Reads, Uptake};
 
@@ -61,6 +62,20 @@ pub enum SubjectError {
         "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
     )]
     Unknown(String),
+    /// A name that several services have.
+    #[error(
+        "`{name}` is the name of {count} services that run here: {found}; name the configuration of the one that is meant: samehost switch FILE{files}"
+    )]
+    Several {
+        /// The name.
+        name: String,
+        /// How many.
+        count: usize,
+        /// Which, in words.
+        found: String,
+        /// Their files, in brackets, where they are known.
+        files: String,
+    },
     /// A service whose configuration was not found.
     #[error(
         "no configuration of {service}, or of a program that talks to it over TCP, was found ({looked}); name the file: samehost switch FILE"
@@ -165,13 +180,76 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// The service of a name. Which of several comes first says nothing: those count that nobody else can have put there, and
+/// of them those of this network; where that leaves different ones, the operator is asked which.
+fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, SubjectError> {
+    let named = |service: &&Service| service.kind == Some(name) || service.name.eq_ignore_ascii_case(name);
+    let mut found: Vec<&Service> = scan.services.iter().filter(named).collect();
+    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let is_near = |service: &&Service| own.is_none_or(|own| service.network_namespace == own);
+    let is_sound = |service: &&Service| server_files::may_be(scan, service, &Trusted::default());
+    for fits in [&is_sound as &dyn Fn(&&Service) -> bool, &is_near] {
+        if found.iter().any(fits) {
+            found.retain(fits);
+        }
+    }
+    let different = different(scan, &found);
+    match different[..] {
+        [] => Err(SubjectError::Unknown(name.to_owned())),
+        [one] => Ok(one),
+        _ => {
+            let described: Vec<String> = different.iter().map(|service| described(scan, service)).collect();
+            let mut files: Vec<String> = different
+                .iter()
+                .filter_map(|service| server_files::of(scan, service).into_iter().find(|path| path.exists()))
+                .map(|path| shown(&path))
+                .collect();
+            files.dedup();
+            let files = if files.is_empty() { String::new() } else { format!(" ({})", files.join(", ")) };
+            Err(SubjectError::Several {
+                name: name.to_owned(),
+                count: described.len(),
+                found: described.join("; "),
+                files,
+            })
+        }
+    }
+}
+
+/// One of each: a service may have several processes.
+fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
+    let mut found: Vec<&Service> = Vec::new();
+    for service in services {
+        if found.iter().all(|other| !is_same(scan, other, service)) {
+            found.push(service);
+        }
+    }
+    found
+}
+
+/// Whether two are processes of one service: of one unit, with one configuration, or at one port; those of an application
+/// may have nothing in common but their directory.
+fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
+    let process = |service: &Service| scan.process(service.pid?);
+    let both = |said: &dyn Fn(&Service) -> Option<String>| said(one).is_some() && said(one) == said(other);
+    let ports = |service: &Service| -> Vec<_> {
+        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+        sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
+    };
+    let directory = |service: &Service| {
+        let cwd = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
+        server_files::is_application(service).then(|| cwd.display().to_string())
+    };
+    let theirs = ports(other);
+    both(&|service| service.pid.map(|pid| pid.to_string()))
+        || both(&|service| process(service)?.unit.clone())
+        || both(&|service| Some(server_files::told_to(scan, service)?.display().to_string()))
+        || both(&directory)
+        || ports(one).iter().any(|port| theirs.contains(port))
+}
+
 fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<Subject>, SubjectError> {
-    let named = |service: &&samehost_model::scan::Service| {
-        service.kind == Some(name) || service.name.eq_ignore_ascii_case(name)
-    };
-    let Some(found) = scan.services.iter().find(named) else {
-        return Err(SubjectError::Unknown(name.to_owned()));
-    };
+    let found = meant(name, scan)?;
     let candidates = server_files::of(scan, found);
     let mut subjects = Vec::new();
     if let Some(path) = candidates.iter().find(|path| path.exists()) {
@@ -200,7 +278,62 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<Subject
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
+
     use super::*;
+
+    fn listener(port: u16) -> Socket {
+        Socket {
+            kind: SocketKind::Tcp,
+            state: SocketState::Listen,
+            inode: u64::from(port),
+            network_namespace: 1,
+            local: Address::Inet(SocketAddr::from(([127, 0, 0, 1], port))),
+            peer: Address::Unnamed,
+            peer_inode: None,
+            file: None,
+            queues: Queues::Listening { waiting: 0, backlog: None },
+            uid: Some(0),
+            kernel_tls: false,
+            v6only: None,
+            pids: Vec::new(),
+        }
+    }
+
+    fn redis(pid: Option<u32>, listener: usize) -> Service {
+        Service {
+            kind: Some("redis"),
+            recognised_by: None,
+            name: "Redis".into(),
+            pid,
+            processes: 1,
+            network_namespace: 1,
+            listeners: vec![listener],
+            connections: 0,
+        }
+    }
+
+    #[test]
+    fn processes_that_share_a_port_are_one_service() {
+        let of = |ports: &[u16]| {
+            let scan = Scan {
+                sockets: ports.iter().map(|port| listener(*port)).collect(),
+                services: (0..ports.len()).map(|at| redis(None, at)).collect(),
+                ..Scan::default()
+            };
+            match meant("redis", &scan) {
+                Ok(found) => found.listeners[0].to_string(),
+                Err(error) => error.to_string(),
+            }
+        };
+        assert_eq!(of(&[6379]), "0");
+        assert_eq!(of(&[6379, 6379]), "0", "SO_REUSEPORT");
+        let several = of(&[6379, 6380]);
+        assert!(several.contains("2 services") && several.contains("samehost switch FILE"), "{several}");
+        assert!(of(&[]).contains("neither a file"));
+    }
 
     #[test]
     fn what_is_not_there_is_said() {

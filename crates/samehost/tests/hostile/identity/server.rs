@@ -231,3 +231,61 @@ fn files_of_this_system_are_not_those_of_a_server_with_others() {
     assert_eq!(ended.status, 1, "{}", ended.both());
     assert!(said.contains("Name its file as well") && !said.contains("unixsocket"), "{said}");
 }
+
+#[test]
+fn two_services_of_one_name_bar_it_and_are_both_named() {
+    let mut machine = Machine::new();
+    machine.write("run/keep", "");
+    // In a network of their own, so that no other test's count.
+    let net = machine.start_as(0, "unshare", &["-n", "sh", "-c", "ip link set lo up && exec sleep 600"]);
+    let own = fs::read_link("/proc/self/ns/net").unwrap();
+    wait_for("the network", || {
+        let its = fs::read_link(format!("/proc/{net}/ns/net")).ok()?;
+        let links = fs::read_to_string(format!("/proc/{net}/comm")).ok()?;
+        (its != own && links.trim() == "sleep").then_some(())
+    });
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &net.to_string(), "-n"]).args(words);
+        command
+    };
+    let redis = |machine: &mut Machine, uid: u32, name: &str, port: u16| {
+        let folder = machine.folder_of(&format!("etc/{name}"), uid);
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\nsave \"\"\nset-proc-title no\ndir {}\nunixsocket {}\n",
+            folder.display(),
+            folder.join("s.sock").display()
+        );
+        let conf = machine.write(&format!("etc/{name}/redis.conf"), text).display().to_string();
+        let uid = uid.to_string();
+        let words = ["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups", "redis-server", &conf];
+        let pid = machine.start(inside(&words));
+        wait_for("redis", || std::os::unix::net::UnixStream::connect(folder.join("s.sock")).ok());
+        (pid, conf)
+    };
+    let ask = |machine: &Machine| {
+        let plain = machine.command(&["switch", "redis", "--dry-run"]);
+        let mut command = inside(&[plain.get_program().to_str().unwrap()]);
+        command.args(plain.get_args());
+        for (name, value) in plain.get_envs() {
+            command.env(name, value.unwrap());
+        }
+        crate::support::bounded(command)
+    };
+    let (first, one) = redis(&mut machine, 0, "one", 7001);
+    // Any user can have one of that name: it has no say.
+    let (his, _) = redis(&mut machine, MALLORY, "his", 7002);
+    let ended = ask(&machine);
+    let said = words(&ended);
+    assert!(!said.contains("is the name of") && !said.contains(&format!("Redis {his}")), "{said}");
+    let (second, two) = redis(&mut machine, 0, "two", 7003);
+    let ended = ask(&machine);
+    let said = words(&ended);
+    assert_eq!(ended.status, 2, "{said}");
+    for needed in
+        [&format!("Redis {first} ("), &format!("Redis {second} ("), &one, &two, "name the configuration"]
+    {
+        assert!(said.contains(needed), "{needed}: {said}");
+    }
+    assert!(!said.contains(&format!("Redis {his}")), "{said}");
+}
