@@ -24,6 +24,16 @@ pub enum LoginError {
     /// The server said no, or we cannot do what it wants.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
+    /// Not tried: this password was refused a moment ago.
+    #[error(
+        "the login of `{user}` at {endpoint} was not tried, for this password was refused a moment ago, and servers count refusals; put the password right first"
+    )]
+    Spent {
+        /// Where it was to be.
+        endpoint: String,
+        /// As whom; may be empty.
+        user: String,
+    },
     /// The connection ended before an answer was whole, or the server is about to end or to begin.
     #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
     Lost {
@@ -241,7 +251,9 @@ impl LoginError {
             | LoginError::WrongTransport { .. }
             | LoginError::Lost { .. }
             | LoginError::Io { .. } => LoginErrorKind::Connect,
-            LoginError::Refused(_) | LoginError::Unsayable(_) => LoginErrorKind::Refused,
+            LoginError::Refused(_) | LoginError::Spent { .. } | LoginError::Unsayable(_) => {
+                LoginErrorKind::Refused
+            }
             LoginError::Protocol { .. } => LoginErrorKind::Protocol,
             LoginError::Become { .. } => LoginErrorKind::Become,
             LoginError::Untied(_) => LoginErrorKind::Untied,

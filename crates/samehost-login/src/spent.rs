@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex};
 
 use samehost_model::{Endpoint, Protocol};
 
-use crate::{Credentials, LoginError, Refused};
+use crate::{Credentials, LoginError};
 
 /// What became of passwords, by hashes with keys of this process: no password is kept.
 #[derive(Default)]
@@ -38,16 +38,7 @@ pub(crate) fn look(
         return Ok(());
     }
     let user = credentials.user.as_deref().unwrap_or_default().escape_debug().to_string();
-    Err(LoginError::from(Box::new(Refused {
-        protocol,
-        endpoint: endpoint.to_string(),
-        what: format!("the login of `{user}`"),
-        code: None,
-        answer: "not tried, for this password was refused a moment ago, and servers count refusals".into(),
-        try_next: "put the password right first".into(),
-        may_need_tls: false,
-        by_password: true,
-    })))
+    Err(LoginError::Spent { endpoint: endpoint.to_string(), user })
 }
 
 /// Remembers what became of a login.
@@ -71,6 +62,7 @@ mod tests {
     use samehost_model::Secret;
 
     use super::*;
+    use crate::Refused;
 
     fn refused(may_need_tls: bool) -> LoginError {
         LoginError::from(Box::new(Refused {

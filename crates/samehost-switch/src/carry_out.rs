@@ -286,8 +286,7 @@ fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<St
                 hop.login = Some(login);
             }
             Err(failed) => {
-                let (applicant, error) = *failed;
-                let found = obstacle(hop, &applicant, &error, around.program);
+                let found = obstacle(hop, &failed);
                 let reason = found.found.clone();
                 plan.obstacles.push(found);
                 return Err(reason);

@@ -31,9 +31,9 @@ impl Plan {
                     self.obstacles.extend(fewer_rights(hop, &views, program));
                 }
                 Err(failed) => {
-                    let (applicant, error) = *failed;
                     all_in = false;
-                    let mut obstacle = obstacle(hop, &applicant, &error, program);
+                    let error = &failed.error;
+                    let mut obstacle = obstacle(hop, &failed);
                     // What scan saw in the way explains it, and says what to do.
                     let why =
                         self.obstacles.iter_mut().filter(|why| DECIDED_BY_LOGIN.contains(&why.code.as_str()));
@@ -56,29 +56,86 @@ impl Plan {
 /// What logins showed, in words, and each by itself.
 pub(crate) type Tried = (String, Vec<(Applicant, View)>);
 
+/// A login that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// As whom.
+    pub(crate) applicant: Applicant,
+    /// Over what.
+    pub(crate) over: Endpoint,
+    /// Why.
+    pub(crate) error: LoginError,
+    /// What the present transport says to the same login.
+    present: Present,
+}
+
+/// What became of a login over the present transport, the other one having failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Present {
+    /// It was let in.
+    LetIn,
+    /// It was tried, and refused.
+    Refused,
+    /// It was not tried, or nobody answered.
+    Unknown,
+}
+
+impl Present {
+    fn of(result: &Result<View, LoginError>) -> Self {
+        match result {
+            Ok(_) => Present::LetIn,
+            Err(LoginError::Spent { .. }) => Present::Unknown,
+            Err(error) if error.kind() == LoginErrorKind::Refused => Present::Refused,
+            Err(_) => Present::Unknown,
+        }
+    }
+}
+
 /// Logs in over the new endpoint as each user who will connect; what the server and the kernel say of it.
 ///
 /// # Errors
 /// Who could not log in, and why.
-pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<(Applicant, LoginError)>> {
+pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
     let (mut told, mut views) = (Vec::new(), Vec::new());
     for applicant in everyone(hop) {
+        let mut present = None;
         // Servers count refusals. The present transport comes first: a password that is wrong is sent once, and one that
         // is right resets the count.
-        if hop.setting.password.is_some()
-            && let Err(LoginError::Refused(refused)) =
-                attempt(hop, &hop.setting.endpoint, &applicant, program)
-            && refused.by_password
-        {
-            return Err(Box::new((applicant, refused.into())));
+        if hop.setting.password.is_some() {
+            let result = attempt(hop, &hop.setting.endpoint, &applicant, program);
+            let said = Present::of(&result);
+            if let Err(error) = result
+                && is_about_the_password(&error)
+            {
+                let over = hop.setting.endpoint.clone();
+                return Err(Box::new(Failed { applicant, over, error, present: said }));
+            }
+            present = Some(said);
         }
-        let view = attempt(hop, &hop.to, &applicant, program)
-            .map_err(|error| Box::new((applicant.clone(), error)))?;
+        let view = match attempt(hop, &hop.to, &applicant, program) {
+            Ok(view) => view,
+            Err(error) => {
+                // Without a password nothing is counted, and it tells the one from the other.
+                let is_refused = error.kind() == LoginErrorKind::Refused;
+                let ask = || Present::of(&attempt(hop, &hop.setting.endpoint, &applicant, program));
+                let present = present.unwrap_or_else(|| if is_refused { ask() } else { Present::Unknown });
+                return Err(Box::new(Failed { applicant, over: hop.to.clone(), error, present }));
+            }
+        };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
         told.push(format!("as {}: {says}", applicant.name));
         views.push((applicant, view));
     }
     Ok((told.join("; "), views))
+}
+
+/// Whether another transport would only hear the same wrong password.
+fn is_about_the_password(error: &LoginError) -> bool {
+    match error {
+        LoginError::Refused(refused) => refused.by_password,
+        LoginError::Spent { .. } => true,
+        _ => false,
+    }
 }
 
 fn everyone(hop: &Hop) -> Vec<Applicant> {
@@ -151,17 +208,20 @@ fn statement(grant: &str, user: &str, host: &str) -> String {
 }
 
 /// Why a login failed, and the one command that helps.
-pub(crate) fn obstacle(
-    hop: &Hop,
-    applicant: &Applicant,
-    error: &LoginError,
-    program: &Path,
-) -> SwitchObstacle {
-    let over_present = attempt(hop, &hop.setting.endpoint, applicant, program).is_ok();
-    let remedy = match error.kind() {
-        LoginErrorKind::Refused if over_present => account(hop),
-        LoginErrorKind::Refused => {
+pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
+    let Failed { applicant, over, error, present } = failed;
+    let remedy = match (error.kind(), present) {
+        (LoginErrorKind::Refused, Present::LetIn) => account(hop),
+        // The error says the same.
+        (LoginErrorKind::Refused, _) if matches!(error, LoginError::Spent { .. }) => String::new(),
+        (LoginErrorKind::Refused, Present::Refused) if *over == hop.setting.endpoint => {
+            "The login fails over the present transport already: put the credentials right first".to_owned()
+        }
+        (LoginErrorKind::Refused, Present::Refused) => {
             "The login fails over the present transport as well: put the credentials right first".to_owned()
+        }
+        (LoginErrorKind::Refused, Present::Unknown) => {
+            "Put the credentials right first: samehost verify shows whether they are".to_owned()
         }
         _ => "See that the service runs and what bars the way: samehost scan".to_owned(),
     };
@@ -169,10 +229,9 @@ pub(crate) fn obstacle(
         code: "login".into(),
         bars: true,
         found: format!(
-            "{} ({}) over {} as {}: {error}",
+            "{} ({}) over {over} as {}: {error}",
             hop.setting.name,
             place(&hop.setting.file, hop.setting.line),
-            hop.to,
             applicant.name
         ),
         remedy,

@@ -1,6 +1,6 @@
 //! How a URL says that a connection goes through a socket: every library has words of its own.
 
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, Protocol, Secret};
 
 use super::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
 
@@ -70,6 +70,12 @@ fn path_and_number(path: &str) -> (&str, Option<String>) {
 }
 
 impl Spelling {
+    /// The password in a URL, to the library of this spelling: Symfony's may stand where others have a user.
+    pub(crate) fn password(self, url: &Url) -> Option<Secret> {
+        let is_alone = matches!(self, Spelling::RedisPath | Spelling::Messenger);
+        url.password().or_else(|| url.password_alone().filter(|_| is_alone))
+    }
+
     /// What the URL says, to the library of this spelling.
     pub(crate) fn read(self, url: &Url) -> Result<Said, Why> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);

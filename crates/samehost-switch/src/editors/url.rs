@@ -142,10 +142,11 @@ impl Url {
         self.query = Some(kept.join("&")).filter(|query| !query.is_empty());
     }
 
-    /// The user of the login.
+    /// The user of the login; none where it may be a password that stands alone, as some libraries have it for Redis.
     pub(crate) fn user(&self) -> Option<String> {
         let login = self.login.as_ref()?;
-        let user = login.split_once(':').map_or(login.as_str(), |(user, _)| user);
+        let alone = (self.protocol() != Some(Protocol::Redis)).then_some(login.as_str());
+        let user = login.split_once(':').map_or(alone, |(user, _)| Some(user))?;
         Some(decoded(user)?).filter(|user| !user.is_empty() && !user.contains('$'))
     }
 
@@ -153,6 +154,12 @@ impl Url {
     pub(crate) fn password(&self) -> Option<Secret> {
         let (_, password) = self.login.as_ref()?.split_once(':')?;
         Some(Secret::new(decoded(password)?)).filter(|_| !password.is_empty() && !password.contains('$'))
+    }
+
+    /// The password of the login, for a library to which a login without a colon is one.
+    pub(crate) fn password_alone(&self) -> Option<Secret> {
+        let login = self.login.as_ref().filter(|login| !login.contains([':', '$']))?;
+        Some(Secret::new(decoded(login)?)).filter(|_| !login.is_empty())
     }
 
     /// The first part of the path: a database.
@@ -299,6 +306,13 @@ mod tests {
         let url = Url::parse("mysql://user:hunter2@127.0.0.1:3306/app").unwrap();
         assert_eq!(url.shown(), "mysql://user:***@127.0.0.1:3306/app");
         assert_eq!(url.password().unwrap().reveal(), "hunter2");
+        let alone = Url::parse("redis://hunter%32@h").unwrap();
+        assert_eq!((alone.user(), alone.password()), (None, None));
+        assert_eq!(alone.password_alone().unwrap().reveal(), "hunter2");
+        assert!(
+            url.password_alone().is_none() && Url::parse("redis://h").unwrap().password_alone().is_none()
+        );
+        assert_eq!(Url::parse("mysql://u@h").unwrap().user().as_deref(), Some("u"));
         let url = Url::parse("redis://h/0?password=hunter2&db=1").unwrap();
         assert_eq!(url.shown(), "redis://h/0?db=1");
         assert_eq!(Url::parse("redis://hunter2@h").unwrap().shown(), "redis://***@h");

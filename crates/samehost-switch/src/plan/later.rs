@@ -173,8 +173,8 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
     let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
     let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Plan::default()));
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
-    let (error, hop) = failed.next()?;
-    Some(format!("{} over {} as {}: {}", hop.setting.name, hop.to, error.0.name, error.1))
+    let (failed, hop) = failed.next()?;
+    Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.applicant.name, failed.error))
 }
 
 /// A connection that moved, as its configuration has it now.

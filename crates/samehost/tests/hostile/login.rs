@@ -338,6 +338,63 @@ fn a_refused_password_is_sent_once() {
     assert_eq!(heard.matches(SECRET).count(), 1, "{heard}");
 }
 
+#[test]
+fn what_was_not_tried_is_not_said_to_fail() {
+    let mut machine = Machine::new();
+    // Both run by root, who may be a server; both connections have the same password, which the first one refuses.
+    let first = Fake::start(&mut machine, 0, "redis-refuses");
+    let second = Fake::start(&mut machine, 0, "redis");
+    machine.write("app/manage.py", "#!/usr/bin/env python3\nimport django\n");
+    let url = |fake: &Fake| format!("redis://:{SECRET}@127.0.0.1:{}/0", fake.port);
+    let lines = [
+        "DJANGO_SETTINGS_MODULE=shop.settings".to_owned(),
+        format!("REDIS_URL={}", url(&first)),
+        format!("SHOP_REDIS_URL={}", url(&second)),
+    ];
+    let env = machine.write("app/.env", lines.join("\n") + "\n").display().to_string();
+    let ended = machine.samehost(&["switch", &env, "--dry-run"]);
+    let said = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ended.status, 1, "{}", ended.both());
+    for (word, times) in [
+        ("fails over the present transport already", 1),
+        ("was not tried, for this password was refused", 1),
+        ("present transport as well", 0),
+    ] {
+        assert_eq!(said.matches(word).count(), times, "{word}: {said}");
+    }
+    let heard = String::from_utf8(first.heard()).unwrap();
+    assert_eq!(heard.matches(SECRET).count(), 1, "{heard}");
+    second.heard_no_secret(Protocol::Redis);
+}
+
+#[test]
+fn a_password_in_the_users_place_logs_in_and_is_not_shown() {
+    let mut machine = Machine::new();
+    machine.write("run/keep", "");
+    let (port, socket) = (free_port(), machine.path("run/redis.sock"));
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--requirepass", SECRET]);
+    command.args(["--unixsocketperm", "777", "--unixsocket"]).arg(&socket).arg("--dir").arg(machine.path(""));
+    machine.start(command);
+    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    machine.write("shop/composer.json", "{ \"require\": { \"symfony/framework-bundle\": \"7.1.*\" } }\n");
+    // As Symfony and phpredis have it, plain and encoded.
+    for (password, status) in [(SECRET, 0), ("%63orrect-horse-4711", 0), ("wrong-horse-0815", 1)] {
+        let text = format!("APP_ENV=prod\nREDIS_URL=redis://{password}@127.0.0.1:{port}\n");
+        let env = machine.write("shop/.env", text).display().to_string();
+        // For nobody else: no pool of another test is its client.
+        std::fs::set_permissions(&env, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        for arguments in [&["switch", &env, "--dry-run"][..], &["switch", &env, "--dry-run", "--json"]] {
+            let ended = machine.samehost(arguments);
+            assert_eq!(ended.status, status, "{}", ended.both());
+            assert!(!ended.both().contains("horse"), "{}", ended.both());
+        }
+        let verified = machine.samehost(&["verify", &env]);
+        assert_eq!(verified.stdout.contains("CLIENT INFO"), status == 0, "{}", verified.both());
+        assert!(!verified.both().contains("horse"), "{}", verified.both());
+    }
+}
+
 /// `samehost verify` of a URL as some user.
 fn verify_as(machine: &Machine, uid: u32, url: &str) -> Ended {
     let mut command = machine.command(&["verify", url]);

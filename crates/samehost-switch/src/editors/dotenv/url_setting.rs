@@ -85,7 +85,7 @@ impl Reader<'_> {
                     file: self.file.to_owned(),
                     line: entry.line,
                     user: parsed.user(),
-                    password: parsed.password(),
+                    password: spelling.password(&parsed),
                     database: said.database,
                     backlog: None,
                 },
