@@ -14,15 +14,31 @@ pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, Lo
     })
 }
 
-/// The role of PostgreSQL, and what of its settings decides what it sees.
+/// The role of PostgreSQL, what of its settings decides what it sees, its database, and what it may do there and as which
+/// other roles. Rights on single tables are the role's wherever it comes from.
 pub(crate) fn of_postgres(logged_in: &mut postgres::LoggedIn) -> Vec<String> {
-    let sql =
-        "SELECT session_user, current_user, current_setting('is_superuser'), current_setting('search_path')";
-    let names = ["session_user", "current_user", "is_superuser", "search_path"];
+    let sql = "SELECT session_user, current_user, current_setting('search_path'), current_database(), \
+               current_setting('is_superuser') = 'on', \
+               has_database_privilege(current_database(), 'CREATE'), \
+               has_database_privilege(current_database(), 'TEMPORARY'), \
+               (SELECT string_agg(rolname::text, chr(10) ORDER BY rolname) FROM pg_roles \
+                WHERE rolname <> current_user AND pg_has_role(oid, 'USAGE'))";
     // Poolers have consoles that know no such words.
     let Ok(Ok(rows)) = logged_in.ask(sql) else { return Vec::new() };
     let row = rows.into_iter().next().unwrap_or_default();
-    names.iter().zip(row).filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()
+    of_postgres_row(&row)
+}
+
+/// What a row says of a role: who it is, and only what it may.
+fn of_postgres_row(row: &[Option<String>]) -> Vec<String> {
+    let column = |at: usize| row.get(at).and_then(Option::as_deref);
+    let names = ["session_user", "current_user", "search_path", "current_database"];
+    let named = names.iter().enumerate().filter_map(|(at, name)| Some(format!("{name} {}", column(at)?)));
+    let may = ["to be a superuser", "CREATE on the database", "TEMPORARY on the database"];
+    let may = may.iter().enumerate().filter(|(at, _)| column(names.len() + at) == Some("t"));
+    let member = column(names.len() + 3).unwrap_or_default().lines();
+    let may = may.map(|(_, what)| (*what).to_owned());
+    named.chain(may).chain(member.map(|role| format!("membership in {role}"))).collect()
 }
 
 /// The user of Redis or Valkey; none before 6, and where it may not ask.
@@ -121,6 +137,22 @@ mod tests {
             grant("SET DEFAULT ROLE `writer` FOR `app`@`localhost`").unwrap(),
             "SET DEFAULT ROLE `writer`"
         );
+    }
+
+    #[test]
+    fn a_role_lacks_what_another_may_and_not_the_other_way_round() {
+        let row = |words: [&str; 8]| {
+            of_postgres_row(&words.map(|word| Some(word.to_owned()).filter(|word| !word.is_empty())))
+        };
+        let less = row(["app", "app", "public", "shop", "f", "f", "t", ""]);
+        let more = row(["app", "app", "public", "shop", "t", "t", "t", "readers\nwriters"]);
+        assert_eq!(missing(&less, &more), Vec::<String>::new());
+        let lacks = ["to be a superuser", "CREATE on the database", "membership in readers"];
+        let lacks = [&lacks[..], &["membership in writers"]].concat();
+        assert_eq!(missing(&more, &less), lacks);
+        let other = row(["app", "reader", "public", "shop", "f", "f", "t", ""]);
+        assert_eq!(missing(&less, &other), ["current_user app"]);
+        assert_eq!(of_postgres_row(&[]), Vec::<String>::new());
     }
 
     #[test]

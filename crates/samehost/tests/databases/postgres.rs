@@ -61,6 +61,12 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
+/// When a file was changed, in seconds since 1970.
+fn mtime(path: &Path) -> f64 {
+    let changed = fs::metadata(path).unwrap().modified().unwrap();
+    changed.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
 /// The name of the user who runs the tests.
 pub fn own_name() -> String {
     let output = Command::new("id").arg("-un").output().unwrap();
@@ -159,6 +165,19 @@ impl Cluster {
     pub fn unix(&self, user: &str) -> String {
         let directory = self.directory.path().display();
         format!("postgres://{user}@/shop?host={directory}&port={}", self.port)
+    }
+
+    /// Puts a line before all others of who may come how.
+    pub fn let_in_first(&self, line: &str) {
+        let path = self.directory.path().join("data/pg_hba.conf");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{line}\n{text}")).unwrap();
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        // It reads the file when it gets to it.
+        let is_read = format!("SELECT pg_conf_load_time() > to_timestamp({})", mtime(&path));
+        while self.sql("postgres", &is_read) != "t" {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Lets only the server's user reach its socket.

@@ -16,6 +16,7 @@ mod opening;
 #[path = "../databases/postgres.rs"]
 mod postgres;
 mod reading;
+mod rights;
 mod secrets;
 mod serving;
 mod support;
