@@ -8,6 +8,7 @@ mod arm;
 mod comparison;
 mod effect;
 mod endpoint;
+mod hidden;
 mod metric;
 mod prediction;
 pub mod printable;

@@ -192,7 +192,7 @@ pub fn complain(message: &str) {
 /// A message as a terminal may have it, whoever had a word in it: without the secrets of this command's own words, without
 /// what acts on a terminal; its further lines are indented, so that none looks like a message of its own.
 fn harmless(message: &str) -> String {
-    let lines: Vec<String> = OWN_SECRETS.message(message).lines().map(clean).collect();
+    let lines: Vec<String> = own_secrets().message(message).lines().map(clean).collect();
     let line = |line: &String| if line.starts_with(' ') { line.clone() } else { format!("  {line}") };
     let (first, further) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let further: Vec<String> = further.iter().map(line).collect();
@@ -209,6 +209,15 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
     }
     redactor
 });
+
+/// What hides those, and what was given to a server, wherever it was from: a file, a person.
+pub fn own_secrets() -> Redactor {
+    let mut redactor = OWN_SECRETS.clone();
+    for secret in samehost_login::held() {
+        redactor.add(&secret);
+    }
+    redactor
+}
 
 /// Writes a text of several lines, or JSON, to standard output; what acts on a terminal is written as an escape.
 pub fn print(bytes: &[u8]) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use anyhow::Context;
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
 
 use crate::exit::WrongUse;
+use crate::output;
 
 /// How many samples files are kept; older ones are removed.
 const KEPT: usize = 50;
@@ -57,12 +58,14 @@ impl SamplesFile {
         self.append(&LogLine::Begin { schema: SAMPLES_SCHEMA.into(), report: Box::new(report.clone()) });
     }
 
-    /// Appends a line. A failure is kept and told at the end; measuring goes on.
+    /// Appends a line, without secrets. A failure is kept and told at the end; measuring goes on.
     pub fn append(&mut self, line: &LogLine) {
         if self.failure.is_some() {
             return;
         }
-        let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut bytes| {
+        let mut line = line.clone();
+        line.hide(&output::own_secrets());
+        let written = serde_json::to_vec(&line).map_err(io::Error::other).and_then(|mut bytes| {
             bytes.push(b'\n');
             self.file.write_all(&bytes)
         });

@@ -8,6 +8,7 @@ use samehost_transport::Stream;
 
 use super::login::{Channel, Denied, Greeting, Login, Step};
 use super::packet::{self, Answer, SqlError, first_frame, frame, take_text};
+use crate::held::hold;
 use crate::link::{Link, plain, prove};
 use crate::{Expected, LoginError, Refused};
 
@@ -124,6 +125,7 @@ impl Dialogue {
         // A proof of the password is as good as the password to one who has time, or who passes it on to the server.
         if !account.password.is_empty() {
             link.tie(account.expected)?;
+            hold(account.password);
         }
         let mut step =
             login.greeted(&greeting).map_err(|denied| not_let_in(endpoint, account, false, denied))?;

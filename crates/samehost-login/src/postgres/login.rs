@@ -8,6 +8,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
+use crate::held::hold;
 use crate::link::Link;
 use crate::{Expected, LoginError, Refused};
 
@@ -208,6 +209,7 @@ fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], Logi
         refused_by_us(link.endpoint(), what, "it wants a password, and none is given", PASSWORD)
     })?;
     link.tie(account.expected)?;
+    account.password.inspect(|password| hold(password));
     Ok(password)
 }
 

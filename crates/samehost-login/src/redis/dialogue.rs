@@ -7,6 +7,7 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol};
 
 use super::resp::{self, Reply};
+use crate::held::hold;
 use crate::link::{Link, prove};
 use crate::{Expected, LoginError, Refused};
 
@@ -95,6 +96,7 @@ impl Dialogue {
         let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {
             dialogue.link.tie(account.expected)?;
+            hold(password);
             let mut words: Vec<&[u8]> = vec![b"AUTH"];
             words.extend(account.user.map(str::as_bytes));
             words.push(password.as_bytes());

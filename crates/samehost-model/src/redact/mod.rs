@@ -47,6 +47,11 @@ impl Redactor {
         redactor
     }
 
+    /// Knows one more.
+    pub fn add(&mut self, secret: &Secret) {
+        self.known.extend(Known::new(secret.reveal()));
+    }
+
     /// Takes what stands where secrets stand in a configuration for secrets from now on: programs quote parts of the
     /// files that they complain about.
     pub fn learn(&mut self, text: &str) {

@@ -48,6 +48,8 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
         report.warnings.push(Warning::new(Code::NotStored, "", message));
     }
     let samples = store.map(|store| store.end(&mut report));
+    // A server may say anything, the password that it was told as well.
+    report.hide(&output::own_secrets());
     outputs.write(&report).with_context(|| match &samples {
         Some(path) => format!("the samples are safe: `samehost report {}` shows them", path.display()),
         None => "the result could not be written".into(),

@@ -465,3 +465,60 @@ fn on_a_terminal_a_person_is_asked_and_a_burst_needs_a_yes_too() {
         &["128 connections at once", "may wait to be accepted there (its backlog)", "say --yes"],
     );
 }
+
+/// A server of root's that tells the password wherever it has a say; its port.
+fn telltale(machine: &mut Machine, kind: &str, password: &str) -> u16 {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/fake_server.py");
+    let port = free_port();
+    let log = machine.write(&format!("{kind}/heard"), "");
+    let mut command = Command::new("/usr/bin/python3");
+    command.args([script, kind]).arg(log).arg(port.to_string()).env("REPEATS", password);
+    machine.start(command);
+    wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    port
+}
+
+/// Every file below a directory, as text.
+fn texts_below(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: PathBuf| match path.is_dir() {
+        true => texts_below(&path),
+        false => String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn what_a_measured_server_says_tells_no_password() {
+    let mut machine = Machine::new();
+    let password = "sesame-Of-the-shop-9";
+    let redis = telltale(&mut machine, "redis-repeats", password);
+    let url = format!("redis://app:{password}@127.0.0.1:{redis}");
+    let html = machine.path("state/report.html").display().to_string();
+    let words = ["redis", "--tcp", &url, "--transports", "tcp", "--yes", "--html", &html];
+    let measured = measured(&machine, &words);
+    assert!(measured.stdout.contains("\"version\": \"7.0-***\""), "{}", measured.both());
+    let stored = texts_below(&machine.path("state"));
+    assert!(stored.contains("samehost.samples/") && stored.contains("<html"), "{stored}");
+    for (what, told) in [("the output", measured.both()), ("a file", stored)] {
+        assert!(!told.contains(password), "{what}: {told}");
+    }
+
+    let mysql = telltale(&mut machine, "mysql-repeats", password);
+    // From the URL, the environment and the client's own file: it is the same password.
+    let home = machine.path("home");
+    fs::create_dir(&home).unwrap();
+    let file = machine.write("home/.my.cnf", format!("[client]\npassword={password}\n"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let with = format!("mysql://app:{password}@127.0.0.1:{mysql}/d");
+    let without = format!("mysql://app@127.0.0.1:{mysql}/d");
+    for (url, variable) in [(&with, None), (&without, Some("MYSQL_PWD")), (&without, None)] {
+        let mut command = machine.command(&["bench", "mysql", "--tcp", url, "--transports", "tcp", "--yes"]);
+        command.args(TINY).env("HOME", &home);
+        variable.map(|name| command.env(name, password));
+        let ended = crate::support::bounded(command);
+        assert_ne!(ended.status, 0);
+        assert!(ended.stderr.contains("who said ***"), "{variable:?}: {}", ended.both());
+        assert!(!ended.both().contains(password), "{variable:?}: {}", ended.both());
+    }
+}

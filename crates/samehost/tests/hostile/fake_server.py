@@ -107,6 +107,57 @@ def redis(answer):
     return speak
 
 
+def mysql_repeats(connection):
+    connection.sendall(greeting())
+    heard(connection)
+    words = b"Access denied for user 'app', who said " + os.environ["REPEATS"].encode()
+    connection.sendall(mysql(2, b"\xff" + struct.pack("<H", 1045) + b"#28000" + words))
+
+
+def redis_repeats(connection):
+    """Works as far as a measurement needs it, and tells the password wherever it has a say."""
+    said, store, data = os.environ["REPEATS"].encode(), {}, b""
+    bulk = lambda text: b"$%d\r\n%s\r\n" % (len(text), text)
+    while True:
+        data += heard(connection)
+        answers = b""
+        while True:
+            lines = data.split(b"\r\n")
+            if not lines[0].startswith(b"*") or len(lines) < 2:
+                break
+            count, words, rest = int(lines[0][1:]), [], data.split(b"\r\n", 1)[1]
+            for _ in range(count):
+                head, found, rest = rest.partition(b"\r\n")
+                length = int(head[1:]) if found else 0
+                if not found or len(rest) < length + 2:
+                    rest = None
+                    break
+                words.append(rest[:length])
+                rest = rest[length + 2:]
+            if rest is None:
+                break
+            data = rest
+            name = words[0].upper()
+            if name == b"SET":
+                store[words[1]] = words[2]
+                answers += b"+OK\r\n"
+            elif name == b"GET":
+                answers += bulk(store[words[1]]) if words[1] in store else b"$-1\r\n"
+            elif name in (b"AUTH", b"SELECT", b"DEL", b"UNLINK", b"EXPIRE", b"PEXPIRE"):
+                answers += b"+OK\r\n" if name in (b"AUTH", b"SELECT") else b":1\r\n"
+            elif name == b"PING":
+                answers += b"+PONG\r\n"
+            elif name == b"INFO":
+                answers += bulk(b"# Server\r\nredis_version:7.0-" + said + b"\r\nrun_id:" + said + b"\r\n")
+            elif name == b"CLIENT":
+                answers += bulk(b"id=1 addr=" + said + b":1 laddr=" + said + b":2 flags=N user=" + said + b"\n")
+            elif name == b"DBSIZE":
+                answers += b":0\r\n"
+            else:
+                answers += b"-ERR " + said + b" is no word for " + name + b"\r\n"
+        connection.sendall(answers)
+
+
 def redis_bulk(connection):
     heard(connection)
     connection.sendall(b"$400000000\r\n")
@@ -134,6 +185,8 @@ KINDS = {
     "redis": redis(b"+OK\r\n"),
     "redis-refuses": redis(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
     "redis-bulk": redis_bulk,
+    "mysql-repeats": mysql_repeats,
+    "redis-repeats": redis_repeats,
     "memcached-lines": memcached_lines,
 }
 

@@ -1,0 +1,81 @@
+//! What stands in results and is another program's word: a server that is measured may repeat the password that it was
+//! told, in its version, in an error, wherever it has a say.
+
+use std::collections::BTreeMap;
+
+use crate::{LogLine, Redactor, Report, Sample};
+
+impl Sample {
+    /// Hides secrets in what others say.
+    pub fn hide(&mut self, redactor: &Redactor) {
+        let mut words: Vec<&mut String> = self.polluted.iter_mut().collect();
+        words.extend(
+            [&mut self.invalid, &mut self.transport_observed, &mut self.cipher].into_iter().flatten(),
+        );
+        words.extend(self.warnings.iter_mut().map(|warning| &mut warning.message));
+        for word in words {
+            *word = redactor.message(word);
+        }
+        let mut errors = BTreeMap::new();
+        for (kind, count) in &self.errors {
+            *errors.entry(redactor.message(kind)).or_default() += count;
+        }
+        self.errors = errors;
+    }
+}
+
+impl Report {
+    /// Hides secrets in what others say.
+    pub fn hide(&mut self, redactor: &Redactor) {
+        let server = &mut self.workload.server;
+        let mut words = vec![&mut server.kind, &mut server.version];
+        words.extend(
+            self.evidence.iter_mut().flat_map(|one| [Some(&mut one.observed), one.cipher.as_mut()]).flatten(),
+        );
+        words.extend(self.warnings.iter_mut().map(|warning| &mut warning.message));
+        for word in words {
+            *word = redactor.message(word);
+        }
+        for trial in &mut self.trials {
+            trial.hide(redactor);
+        }
+    }
+}
+
+impl LogLine {
+    /// Hides secrets in what others say.
+    pub fn hide(&mut self, redactor: &Redactor) {
+        match self {
+            LogLine::Begin { report, .. } => report.hide(redactor),
+            LogLine::Trial(sample) => sample.hide(redactor),
+            LogLine::Warning(warning) => warning.message = redactor.message(&warning.message),
+            LogLine::Profile(_) | LogLine::End { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Code, Secret, Warning};
+
+    #[test]
+    fn a_trial_keeps_its_numbers_and_no_password() {
+        let said = "the server refused: hunter2-and-more";
+        let mut sample = Sample {
+            errors: [(said.to_owned(), 3), ("lost".to_owned(), 1)].into(),
+            invalid: Some(said.into()),
+            polluted: vec![said.into()],
+            transport_observed: Some(said.into()),
+            warnings: vec![Warning::new(Code::NotStored, "unix", said)],
+            ..Sample::default()
+        };
+        sample.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));
+        let mut line = LogLine::Trial(Box::new(sample.clone()));
+        line.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));
+        assert_eq!(line, LogLine::Trial(Box::new(sample.clone())));
+        assert!(!serde_json::to_string(&line).unwrap().contains("hunter2"));
+        assert_eq!(sample.errors.values().sum::<u64>(), 4);
+        assert_eq!(sample.warnings[0].subject, "unix");
+    }
+}
