@@ -238,4 +238,37 @@ mod tests {
         };
         assert!(missing.plan().unwrap_err().contains("no such program"));
     }
+    #[test]
+    fn what_a_users_compose_file_names_is_read_as_that_user() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        assert!(geteuid().is_root(), "this test gives files away: run it as root");
+        let directory = tempfile::Builder::new().tempdir_in("/var").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(directory.path(), 0o755);
+        let (secret, hers) = (directory.path().join("secret.env"), directory.path().join("hers"));
+        fs::create_dir(&hers).unwrap();
+        mode(&hers, 0o755);
+        fs::write(&secret, "not hers = of-root-7\n").unwrap();
+        mode(&secret, 0o600);
+        let file = hers.join("compose.yml");
+        let text = format!(
+            "services:\n  app:\n    image: wordpress\n    env_file: {}\n    environment:\n      WORDPRESS_DB_HOST: db\n  db:\n    image: mariadb\n",
+            secret.display()
+        );
+        fs::write(&file, text).unwrap();
+        chown(&file, Some(54_321), None).unwrap();
+        chown(&hers, Some(54_321), None).unwrap();
+        let compose = crate::editors::editor("compose").unwrap();
+        let disk = crate::Disk::of(&file, crate::Reads::Application, None);
+        let check = compose.check(&file, &disk).unwrap();
+        assert!(check.reads.contains(&secret) && check.unknown.is_none(), "{check:?}");
+        // What Compose does with such a file: it opens it, and quotes the lines that it does not understand.
+        let words = ["cat", secret.to_str().unwrap()].map(str::to_owned).to_vec();
+        let planned = Check { words, ..check }.plan().unwrap();
+        assert_eq!(planned.user, Some(User::of(54_321)));
+        let (Verdict::Wrong(said) | Verdict::NotChecked(said)) = planned.run(&[]) else {
+            panic!("it was read")
+        };
+        assert!(said.contains("ermission denied") && !said.contains("of-root-7"), "{said}");
+    }
 }

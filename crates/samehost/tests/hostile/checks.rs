@@ -247,3 +247,147 @@ fn a_server_that_never_answers_holds_nobody_up() {
     let (ended, took) = interrupted(child, Signal::INT);
     assert!(ended.status == 130 && took < Duration::from_secs(10), "{took:?} {}", ended.both());
 }
+
+/// A library that writes down whose it is as soon as it is loaded.
+fn library(machine: &Machine, name: &str, mark: &std::path::Path) -> PathBuf {
+    let source = machine.write(
+        "loads.c",
+        format!(
+            "#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) {{ FILE *mark = fopen(\"{}\", \"w\"); if (mark) {{ fprintf(mark, \"%d\", getuid()); fclose(mark); }} }}\n",
+            mark.display()
+        ),
+    );
+    let made = machine.write(name, "");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&made).arg(source).status().unwrap();
+    assert!(built.success());
+    made
+}
+
+#[test]
+fn a_module_of_a_users_is_never_loaded_by_roots_nginx() {
+    let mut machine = Machine::new();
+    let service = service(&mut machine);
+    let folder = machine.folder_of("mallory", MALLORY);
+    let mark = folder.join("loaded-by");
+    let module = library(&machine, "mallory/m.so", &mark);
+    give(&module);
+    give(&folder);
+    let with_module = |name: &str| {
+        let file = nginx(&machine, name, &service, "");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("load_module {};\n{text}", module.display())).unwrap();
+        file
+    };
+    let (own, hers) = (with_module("own/nginx.conf"), with_module("mallory/nginx.conf"));
+    give(&hers);
+    // The attack is one: a check as root loads it.
+    let _ = Command::new("nginx").args(["-t", "-q", "-c"]).arg(&own).output().unwrap();
+    assert_eq!(fs::read_to_string(&mark).unwrap(), "0");
+    fs::remove_file(&mark).unwrap();
+
+    let run = |file: &std::path::Path| {
+        let file = file.display().to_string();
+        let options = ["--socket", &service.socket, "--reload", "true", "--yes", "--no-confirm", "--json"];
+        machine.samehost(&[&["switch", &file], &options[..]].concat())
+    };
+    let roots = run(&own);
+    assert!(!is_there(&mark), "{}", roots.both());
+    assert!(
+        roots.status == 0 && roots.stdout.contains("is not run: it would run as root"),
+        "{}",
+        roots.both()
+    );
+    let theirs = run(&hers);
+    assert!(theirs.stdout.contains(&format!("(as user {MALLORY})")), "{}", theirs.both());
+    let loaded_by = fs::read_to_string(&mark).unwrap_or_else(|_| panic!("{}", theirs.both()));
+    assert_eq!(loaded_by, MALLORY.to_string());
+}
+
+#[test]
+fn a_users_php_fpm_is_checked_as_that_user_and_roots_not_with_a_users_part() {
+    let machine = Machine::new();
+    fs::create_dir(machine.path("run")).unwrap();
+    let log = |name: &str| machine.path("state").join(name);
+    let pool = |name: &str| {
+        format!(
+            "[{name}]\nuser = nobody\nlisten = 127.0.0.1:{}\npm = static\npm.max_children = 1\n",
+            free_port()
+        )
+    };
+    // php-fpm -t opens its log for appending, where only root can make a file.
+    let hers = log("hers.log");
+    let text = format!("[global]\nerror_log = {}\n{}", hers.display(), pool("hers"));
+    let theirs = machine.write_as(MALLORY, "mallory/php-fpm.conf", text);
+    let (roots, sound) = (log("roots.log"), log("sound.log"));
+    let part = machine.write_as(MALLORY, "pools/pool.d/m.conf", pool("m"));
+    let own = |name: &str, log: &std::path::Path, rest: &str| {
+        machine.write(name, format!("[global]\nerror_log = {}\n{rest}", log.display()))
+    };
+    let mixed = own("own/php-fpm.conf", &roots, &format!("include = {}\n{}", part.display(), pool("own")));
+    let alone = own("alone/php-fpm.conf", &sound, &pool("alone"));
+    let run = |file: &std::path::Path, socket: &str| {
+        let (file, socket) = (file.display().to_string(), machine.path(socket).display().to_string());
+        let options = ["--socket", &socket, "--reload", "php-fpm=true", "--yes", "--no-confirm", "--json"];
+        machine.samehost(&[&["switch", &file], &options[..]].concat())
+    };
+    let attack = run(&theirs, "run/hers.sock");
+    assert!(
+        attack.stdout.contains(&format!("-y {} (as user {MALLORY})", theirs.display())),
+        "{}",
+        attack.both()
+    );
+    assert!(!is_there(&hers), "php-fpm -t ran as root: {}", attack.both());
+    let with_part = run(&mixed, "run/mixed.sock");
+    assert!(with_part.stdout.contains("is not run: it would run as root"), "{}", with_part.both());
+    assert!(!is_there(&roots), "php-fpm -t ran as root: {}", with_part.both());
+    let sound_one = run(&alone, "run/alone.sock");
+    assert!(sound_one.stdout.contains("(as root)") && is_there(&sound), "{}", sound_one.both());
+}
+
+#[test]
+fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
+    let machine = Machine::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = machine.path("db.sock");
+    let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let text = format!(
+        "<?php\ndefine( 'DB_HOST', '127.0.0.1:{}' );\ndefine( 'DB_USER', 'u' );\ndefine( 'DB_PASSWORD', 'secret' );\ndefine( 'DB_NAME', 'd' );\n",
+        listener.local_addr().unwrap().port()
+    );
+    let config = machine.write("site/wp-config.php", &text);
+    let (name, socket) = (config.display().to_string(), socket.display().to_string());
+    for signal in [Signal::INT, Signal::TERM] {
+        // It waits for a database that says nothing.
+        let options = ["switch", &name, "--socket", &socket, "--yes", "--no-confirm"];
+        let child = piped(machine.command(&options));
+        let (_held, _) = listener.accept().unwrap();
+        let (ended, took) = interrupted(child, signal);
+        assert!(ended.status == 130 && took < Duration::from_secs(3), "{took:?} {}", ended.both());
+        assert_eq!(fs::read_to_string(&config).unwrap(), text);
+        let beside = fs::read_dir(config.parent().unwrap()).unwrap().count();
+        assert_eq!(beside, 1, "a prepared file was left");
+        let list = machine.samehost(&["switch", "--list", "--json"]);
+        assert_eq!(list.stdout.trim(), "[]", "{}", list.both());
+    }
+}
+
+#[test]
+fn termination_ends_the_checkup_and_its_servers() {
+    let machine = Machine::new();
+    let runtime = machine.path("run");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = machine.command(&["--budget", "60s", "--quiet"]);
+    command.env("XDG_RUNTIME_DIR", &runtime).env("TMPDIR", &runtime);
+    let child = piped(command);
+    let began = |pid: u32| samehost_system::peer::children(pid).into_iter().next();
+    wait_for("a server of the checkup's", || began(child.id()));
+    let (ended, took) = interrupted(child, Signal::TERM);
+    assert!(ended.status == 130 && took < Duration::from_secs(10), "{took:?} {}", ended.both());
+    let left: Vec<_> = fs::read_dir(&runtime).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let left: Vec<_> = left
+        .into_iter()
+        .filter(|path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_some()))
+        .collect();
+    assert_eq!(left, Vec::<PathBuf>::new());
+}
