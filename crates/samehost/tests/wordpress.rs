@@ -158,7 +158,7 @@ impl TestSite {
     }
 
     fn bench(&self, here: &Here, arguments: &[&str]) -> Output {
-        bench(here, &[&["--site", self.root().to_str().unwrap()], arguments].concat())
+        bench(here, &[&["--site", self.root().to_str().unwrap(), "--yes"], arguments].concat())
     }
 }
 
@@ -267,7 +267,7 @@ fn ctrl_c_ends_it_and_nothing_is_left() {
 fn what_is_missing_is_named_with_its_package() {
     for (name, value, arguments, package) in [
         ("PATH", "/nonexistent", &[][..], "apt install mariadb-server"),
-        ("PATH", "/nonexistent", &["--site", "/usr/share/wordpress"], "apt install php-cli"),
+        ("PATH", "/nonexistent", &["--site", "/usr/share/wordpress", "--yes"], "apt install php-cli"),
         // Extensions of PHP are named by files in this directory.
         ("PHP_INI_SCAN_DIR", "/nonexistent", &[], "apt install php-mysql"),
     ] {
@@ -289,6 +289,7 @@ fn wrong_use_is_said_before_anything_starts() {
         (vec!["--host", "blog.example"], "give --site"),
         (vec!["--site", "/nonexistent"], "No such file"),
         (vec!["--site", "/usr"], "no WordPress is here"),
+        (vec!["--site", "/usr/share/wordpress"], "for any visitor"),
         (vec!["--fpm", "abstract"], "abstract"),
         (vec!["--tcp", "127.0.0.1:80"], "--tcp"),
     ] {

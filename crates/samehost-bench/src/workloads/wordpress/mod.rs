@@ -15,8 +15,11 @@ mod web;
 
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Wanted, Workload};
+use super::{
+    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Wanted, Workload,
+};
 use crate::BenchError;
+use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use running::RunningWordPress;
 
@@ -108,7 +111,7 @@ impl Workload for WordPress {
             .into_iter()
             .map(|path| {
                 format!(
-                    "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes nothing.",
+                    "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
                     path.display()
                 )
             })
@@ -133,6 +136,20 @@ impl Workload for WordPress {
             request::check_path(&parameters["path"])?;
         }
         request::check_host(&parameters["host"])
+    }
+
+    /// Nothing is written by us; but a page is the site's own code, and what that does for a visitor it does for each of
+    /// thousands.
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        let root = std::path::Path::new(&look.parameters["site"]);
+        if look.parameters["site"].is_empty() || !root.join("wp-load.php").is_file() {
+            return Ok(Vec::new());
+        }
+        let does = format!(
+            "loads its pages as fast as they are made, {} at a time: WordPress and its plugins write to its database what they write for any visitor (transients, statistics, counters)",
+            look.connections
+        );
+        Ok(vec![Impact { does: vec![does], ..Impact::of(format!("the site in {}", root.display())) }])
     }
 
     /// nginx and the database let nobody in who has no password or no way to their sockets; PHP-FPM lets everybody in.
