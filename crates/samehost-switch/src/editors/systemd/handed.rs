@@ -97,8 +97,8 @@ mod tests {
         let other = write(root, "etc/shop/other.env", "A=b\n");
         write(root, "usr/lib/systemd/system/shop.service", "[Service]\nEnvironmentFile=-/etc/shop/env\n");
         write(root, "etc/systemd/system/at@.service", "[Service]\nEnvironmentFile=/etc/%i/*.env\n");
-        assert_eq!(named("shop.service"), [shop.clone()]);
-        assert_eq!(named("at@shop.service"), [other.clone()]);
+        assert_eq!(named("shop.service"), std::slice::from_ref(&shop));
+        assert_eq!(named("at@shop.service"), std::slice::from_ref(&other));
         assert_eq!(named("none.service"), Vec::<PathBuf>::new());
         // An empty one takes back what was named before.
         let drop_in = "[Service]\nEnvironmentFile=\nEnvironmentFile=/etc/shop/other.env\n";
