@@ -75,7 +75,7 @@ fn bench_here(
     let request = &Request { servers, parameters, ..request.clone() };
     let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
-    if !request.servers.is_empty() {
+    if !request.servers.is_empty() || workload.uses_what_runs(&request.parameters) {
         consented(workload, request, &matrix, &axes, observer)?;
     }
     let driving = driving(workload, request, &matrix.transports);

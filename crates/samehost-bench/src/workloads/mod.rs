@@ -188,12 +188,7 @@ pub trait Workload: Sync {
     ///
     /// # Errors
     /// With what to change.
-    fn check(
-        &self,
-        _point: &Point,
-        _transport: Transport,
-        _parameters: &Parameters,
-    ) -> Result<(), BenchError> {
+    fn check(&self, _: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
         Ok(())
     }
 
@@ -233,6 +228,11 @@ pub trait Workload: Sync {
     /// How its server is started afresh: a process's luck would look like a difference of transports.
     fn starts(&self) -> Starts {
         Starts::EachBlock
+    }
+
+    /// Whether it uses what already runs, though no server was named.
+    fn uses_what_runs(&self, _parameters: &Parameters) -> bool {
+        false
     }
 
     /// What measuring does to servers that already run, as they say themselves; nothing is written for that.

@@ -348,6 +348,7 @@ fn a_users_php_fpm_is_checked_as_that_user_and_roots_not_with_a_users_part() {
 fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
     let machine = Machine::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let socket = machine.path("db.sock");
     let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let text = format!(
@@ -360,7 +361,7 @@ fn ctrl_c_while_it_plans_ends_it_at_once_and_nothing_was_written() {
         // It waits for a database that says nothing.
         let options = ["switch", &name, "--socket", &socket, "--yes", "--no-confirm"];
         let child = piped(machine.command(&options));
-        let (_held, _) = listener.accept().unwrap();
+        let _held = wait_for("its login", || listener.accept().ok());
         let (ended, took) = interrupted(child, signal);
         assert!(ended.status == 130 && took < Duration::from_secs(3), "{took:?} {}", ended.both());
         assert_eq!(fs::read_to_string(&config).unwrap(), text);

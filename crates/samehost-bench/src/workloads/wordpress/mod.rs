@@ -138,11 +138,16 @@ impl Workload for WordPress {
         request::check_host(&parameters["host"])
     }
 
+    fn uses_what_runs(&self, parameters: &Parameters) -> bool {
+        !parameters["site"].is_empty()
+    }
+
     /// Nothing is written by us; but a page is the site's own code, and what that does for a visitor it does for each of
     /// thousands.
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         let root = std::path::Path::new(&look.parameters["site"]);
-        if look.parameters["site"].is_empty() || !root.join("wp-load.php").is_file() {
+        // One that is none is refused in its own words.
+        if !root.join("wp-load.php").is_file() {
             return Ok(Vec::new());
         }
         let does = format!(
