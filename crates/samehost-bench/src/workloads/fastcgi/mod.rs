@@ -10,8 +10,6 @@ mod running;
 mod script;
 mod session;
 
-use std::collections::BTreeMap;
-
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
 use super::{
@@ -135,12 +133,6 @@ impl Workload for FastCgi {
             foreign_servers: true,
             commands: false,
         }
-    }
-
-    fn most_sliced(&self, parameters: &Parameters, servers: &BTreeMap<Transport, String>) -> u32 {
-        // A kept connection has a child of PHP-FPM for itself, those of the other arms too, and a server that runs has as
-        // many as it has.
-        if is_kept(parameters) && parameters["children"] == "auto" && servers.is_empty() { 16 } else { 0 }
     }
 
     fn title(&self, parameters: &Parameters) -> String {
