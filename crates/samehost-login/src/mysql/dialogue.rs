@@ -122,13 +122,14 @@ impl Dialogue {
         };
         let mut login = Login::new(account.user, account.password, account.database, channel);
         let (_, greeting) = packet(&mut link, &[])?;
+        // One that turns everybody away says so in place of a greeting, and hangs up.
+        let mut step =
+            login.greeted(&greeting).map_err(|denied| not_let_in(endpoint, account, false, denied))?;
         // A proof of the password is as good as the password to one who has time, or who passes it on to the server.
         if !account.password.is_empty() {
             link.tie(account.expected)?;
             hold(account.password);
         }
-        let mut step =
-            login.greeted(&greeting).map_err(|denied| not_let_in(endpoint, account, false, denied))?;
         let has_tls = login.has_tls();
         let denied = |denied| not_let_in(endpoint, account, has_tls, denied);
         for _ in 0..MOST_PACKETS {

@@ -95,7 +95,10 @@ impl Dialogue {
     pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
         let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {
-            dialogue.link.tie(account.expected)?;
+            match dialogue.link.tie(account.expected) {
+                Err(lost @ LoginError::Lost { .. }) => return Err(dialogue.last_words().unwrap_or(lost)),
+                tied => tied?,
+            }
             hold(password);
             let mut words: Vec<&[u8]> = vec![b"AUTH"];
             words.extend(account.user.map(str::as_bytes));
@@ -107,6 +110,15 @@ impl Dialogue {
             dialogue.must(&format!("database {number}"), &[b"SELECT", number.as_bytes()])?;
         }
         Ok(dialogue)
+    }
+
+    /// What the server said unasked, before it hung up: too many clients, protected mode.
+    fn last_words(&mut self) -> Option<LoginError> {
+        let said = self.link.ask(&[], |input| resp::parse(input).map_err(|error| error.to_string()));
+        match said.ok()? {
+            Reply::Error(answer) => Some(self.refused("a connection", answer)),
+            _ => None,
+        }
     }
 
     /// The connection.

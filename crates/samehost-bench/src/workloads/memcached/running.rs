@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::session::{Exchange, MemcachedSession};
@@ -72,7 +73,7 @@ impl RunningMemcached {
 
 impl Drop for RunningMemcached {
     fn drop(&mut self) {
-        if let Err(error) = self.delete_key() {
+        if let Err(error) = interrupt::putting_right(|| self.delete_key()) {
             tracing::warn!("the key {} could not be deleted: {error}", self.key);
         }
     }

@@ -1,5 +1,7 @@
 //! The tables that statements work on: our own, made first and dropped last, or one that is there and is only read.
 
+use samehost_system::interrupt;
+
 use super::address::Address;
 use super::dialogue::Dialogue;
 use super::running::rows_of;
@@ -118,8 +120,9 @@ impl Tables {
 impl Drop for Tables {
     fn drop(&mut self) {
         let Some((address, sql)) = &self.undo else { return };
-        let undone =
-            Dialogue::begin(address).and_then(|mut dialogue| dialogue.must("dropping what is ours", sql));
+        let undo =
+            || Dialogue::begin(address).and_then(|mut dialogue| dialogue.must("dropping what is ours", sql));
+        let undone = interrupt::putting_right(undo);
         if let Err(error) = undone {
             tracing::warn!("what was made for measuring could not be dropped: {error}; `{sql}` does it");
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::postgres::{Defaults, unsaid};
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::address::Address;
@@ -173,7 +174,7 @@ impl Drop for RunningPostgres {
             return;
         }
         for address in &self.tables {
-            if let Err(error) = self.drop_table(address) {
+            if let Err(error) = interrupt::putting_right(|| self.drop_table(address)) {
                 tracing::warn!(
                     "the table {} could not be dropped: {error}; `DROP TABLE {}` in database {} does it",
                     self.table,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::address::Address;
@@ -135,7 +136,7 @@ impl RunningRedis {
 impl Drop for RunningRedis {
     fn drop(&mut self) {
         if self.is_foreign()
-            && let Err(error) = self.delete_keys()
+            && let Err(error) = interrupt::putting_right(|| self.delete_keys())
         {
             tracing::warn!(
                 "keys {}* could not be deleted: {error}; `redis-cli --scan --pattern '{}*' | xargs redis-cli del` does it",
