@@ -23,9 +23,21 @@ use cli::{Cli, Verb};
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     let cli = Cli::parse();
-    // Servers, and what we start ourselves, have ends of their own.
-    let has_own_end =
-        matches!(cli.verb, Some(Verb::Serve(_) | Verb::Supervise(_) | Verb::BecomeServer(_) | Verb::LogInAs));
+    // Servers, and what we start ourselves, have ends of their own; measurements end cleanly, and need to be one thread when
+    // they begin.
+    let has_own_end = matches!(
+        cli.verb,
+        None | Some(
+            Verb::Checkup(_)
+                | Verb::Bench(_)
+                | Verb::Reproduce(_)
+                | Verb::TryOwnNetwork
+                | Verb::Serve(_)
+                | Verb::Supervise(_)
+                | Verb::BecomeServer(_)
+                | Verb::LogInAs
+        )
+    );
     if !has_own_end && let Err(error) = signals::end_at_once() {
         return exit::status(Err(error.into()));
     }

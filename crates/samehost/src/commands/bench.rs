@@ -21,7 +21,7 @@ use crate::{output, signals};
 
 pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let options = &bench.options;
-    let interrupted = signals::watch();
+    let interrupted = signals::watch()?;
     let request = request(bench, interrupted)?;
     if samehost_bench::needs_own_network(bench.workload, &request) {
         // Before the first thread.

@@ -38,7 +38,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     }
     let paths = [&options.json, &options.html].into_iter().flatten();
     let is_stdout_taken = output::is_stdout_taken(paths.map(std::path::PathBuf::as_path))?;
-    let interrupted = signals::watch();
+    let interrupted = signals::watch()?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     // Looked at before any server of ours runs.
     let neighbours = neighbours();

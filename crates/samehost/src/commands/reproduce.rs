@@ -19,7 +19,7 @@ use crate::signals;
 pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     let published = chosen(&options.ids)?;
     let outputs = Outputs::open(options)?;
-    let interrupted = signals::watch();
+    let interrupted = signals::watch()?;
     let mode = if options.quick { Mode::Quick } else { Mode::Full };
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let budget_s = options.budget.map(|budget| budget.as_secs_f64());

@@ -64,7 +64,7 @@ pub(super) fn look(
     samehost_scan::advise(&mut scan);
     if let Some(period) = observe {
         // What was seen until then is shown, and private servers are ended.
-        let _ = signals::watch();
+        signals::watch()?;
         samehost_scan::observe(&mut scan, period, interrupted);
         if !scan.advice.is_empty()
             && !interrupted.load(Ordering::Relaxed)

@@ -129,7 +129,7 @@ fn make(
     if interrupt::is_requested() {
         return Ok(Ending::Interrupted);
     }
-    let _ = signals::watch();
+    signals::watch()?;
     let store = switches::store()?;
     let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);

@@ -22,7 +22,7 @@ pub fn top(options: &TopOptions) -> anyhow::Result<Ending> {
             "`samehost top` draws on a terminal, and there is none; use samehost scan --observe 10s";
         return Err(WrongUse(message.into()).into());
     }
-    let stop = signals::watch();
+    let stop = signals::watch()?;
     let mut state = State::new(options.interval.as_secs_f64(), output::terminal().color);
     let mut source = Live::new();
     // Also sets a panic hook that gives the terminal back before it speaks.
