@@ -147,13 +147,13 @@ impl Url {
         let login = self.login.as_ref()?;
         let alone = (self.protocol() != Some(Protocol::Redis)).then_some(login.as_str());
         let user = login.split_once(':').map_or(alone, |(user, _)| Some(user))?;
-        Some(decoded(user)?).filter(|user| !user.is_empty() && !user.contains('$'))
+        text_of(user)
     }
 
     /// The password of the login.
     pub(crate) fn password(&self) -> Option<Secret> {
         let (_, password) = self.login.as_ref()?.split_once(':')?;
-        Some(Secret::new(decoded(password)?)).filter(|_| !password.is_empty() && !password.contains('$'))
+        text_of(password).map(Secret::new)
     }
 
     /// The password of the login, for a library to which a login without a colon is one.
@@ -164,8 +164,13 @@ impl Url {
 
     /// The first part of the path: a database.
     pub(crate) fn database(&self) -> Option<String> {
-        Some(decoded(self.path.strip_prefix('/')?)?).filter(|name| !name.is_empty() && !name.contains('$'))
+        text_of(self.path.strip_prefix('/')?)
     }
+}
+
+/// The text of a part; none where it is empty or holds a variable, which a `$` that is not escaped begins.
+fn text_of(part: &str) -> Option<String> {
+    if part.is_empty() || part.contains('$') { None } else { decoded(part) }
 }
 
 /// What is spoken, by the scheme of a URL.
@@ -289,6 +294,17 @@ mod tests {
         ] {
             assert_eq!(Url::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_escaped_dollar_is_text_and_a_bare_one_a_variable() {
+        let of = |text: &str| {
+            let url = Url::parse(text).unwrap();
+            (url.user(), url.password().map(|password| password.reveal().to_owned()), url.database())
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of("mysql://a%24b:c%24@h/d%24"), (some("a$b"), some("c$"), some("d$")));
+        assert_eq!(of("mysql://$USER:$PASS@h/$DB"), (None, None, None));
     }
 
     #[test]
