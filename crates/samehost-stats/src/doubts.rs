@@ -2,7 +2,7 @@
 //!
 //! A doubt looks at errors, CPU and the machine. It never looks at which arm came out ahead.
 
-use samehost_model::{Arm, Code, MetricInfo, Placement, Report, Sample, Warning};
+use samehost_model::{Arm, Code, Latency, MetricInfo, Placement, Report, Sample, Warning};
 
 use crate::wording::{count, percent, reasons};
 use crate::{machine, median, pairing, processor, self_check};
@@ -11,6 +11,8 @@ use crate::{machine, median, pairing, processor, self_check};
 const ERROR_RATE: f64 = 0.001;
 /// More disturbed trials than this, although measured again, bar a verdict.
 const POLLUTED: f64 = 0.2;
+/// A generator that is later than this part of the baseline's latency measures itself.
+const LATE: f64 = 0.2;
 /// Trials' second half ÷ first half beyond 1 ± this is drift.
 const DRIFT: f64 = 0.1;
 
@@ -93,6 +95,7 @@ pub fn find_doubts(report: &Report) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = arms.iter().filter_map(doubt_errors).collect();
     doubts.extend(self_check::doubt(report));
     doubts.extend(arms.iter().filter_map(doubt_generator));
+    doubts.extend(doubt_lateness(report, &arms));
     doubts.extend(arms.iter().filter_map(doubt_pollution));
     doubts.extend(processor::doubt(report, &arms));
     doubts.extend(machine::doubt(&arms));
@@ -149,6 +152,35 @@ fn doubt_generator(trials: &ArmTrials<'_>) -> Option<Doubt> {
     );
     let bar = if most { Bar::Everything } else { Bar::Nothing };
     Some(Doubt::about(trials.arm, Code::GeneratorLate, bar, message))
+}
+
+/// A generator that sent late, of itself: where that is more than a fifth of the baseline's latency, it bars what is said
+/// of the time of every arm of the point. One limit for all of them, for one that knew the arm's own latency would hit the
+/// faster.
+fn doubt_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    for group in pairing::group(&report.arms) {
+        let own: Vec<&ArmTrials<'_>> =
+            arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
+        let median = |trials: &ArmTrials<'_>, read: fn(&Sample) -> &Option<Latency>| {
+            trials.median(|sample| read(sample).as_ref()?.p50)
+        };
+        let baseline = own.iter().find(|trials| trials.arm.id == group.baseline.id);
+        let Some(latency) = baseline.and_then(|trials| median(trials, |sample| &sample.latency_us)) else {
+            continue;
+        };
+        let late = own.iter().filter_map(|trials| median(trials, |sample| &sample.lateness_us));
+        let Some(late) = late.reduce(f64::max).filter(|late| *late > LATE * latency) else { continue };
+        let message = format!(
+            "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency of {} ({latency:.1} µs): the latencies are too much its own",
+            group.baseline.id
+        );
+        doubts.extend(
+            own.iter()
+                .map(|trials| Doubt::about(trials.arm, Code::GeneratorLate, Bar::Time, message.clone())),
+        );
+    }
+    doubts
 }
 
 /// Trials that stayed disturbed because their repeats were used up.

@@ -33,8 +33,18 @@ fn microseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1000.0
 }
 
+/// A percentile in microseconds. It lies between two ranks (Hyndman and Fan 1996, their type 8), so that it means the same
+/// of 1,000 and of 2,000 operations: the rank rounded up put the p99 of the fewer a percent higher.
 fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
-    is_supported(histogram.len(), quantile).then(|| microseconds(histogram.value_at_quantile(quantile)))
+    if !is_supported(histogram.len(), quantile) {
+        return None;
+    }
+    let count = histogram.len() as f64;
+    // Half a rank lower, for the quantile is rounded up to a rank.
+    let at = |rank: f64| histogram.value_at_quantile((rank.min(count) - 0.5) / count) as f64;
+    let position = ((count + 1.0 / 3.0) * quantile + 1.0 / 3.0).clamp(1.0, count);
+    let (below, above) = (at(position.floor()), at(position.floor() + 1.0));
+    Some((below + position.fract() * (above - below)) / 1000.0)
 }
 
 /// Summarises a histogram of nanoseconds in microseconds. A percentile is present only where at least ten
@@ -184,6 +194,24 @@ mod tests {
         }
         let empty = summarise(&histogram([]));
         assert_eq!(empty, Latency::default());
+    }
+
+    #[test]
+    fn a_percentile_means_the_same_of_few_and_of_many() {
+        use rand::{RngExt as _, SeedableRng as _};
+        use rand_xoshiro::Xoshiro256PlusPlus;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(16);
+        // Exponential: of the rank rounded up, the mean logarithm of p99 is off by 1 % between 1,000 and 4,000.
+        let mut mean_log_p99 = |count: usize| {
+            let repeats = 2000;
+            let one = |random: &mut Xoshiro256PlusPlus| {
+                let draw = |_| (-random.random_range(f64::EPSILON..1.0).ln() * 1e7) as u64 + 1;
+                summarise(&histogram((0..count).map(draw))).p99.unwrap().ln()
+            };
+            (0..repeats).map(|_| one(&mut random)).sum::<f64>() / f64::from(repeats)
+        };
+        let difference = mean_log_p99(1000) - mean_log_p99(4000);
+        assert!(difference.abs() < 0.004, "{difference}");
     }
 
     #[test]

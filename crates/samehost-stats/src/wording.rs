@@ -1,7 +1,10 @@
 //! Numbers in the sentences of warnings.
 
-/// A ratio's distance from 1 as a signed percentage: `+3.4 %`.
+/// A ratio's distance from 1 as a signed percentage: `+3.4 %`; from twice on as a factor: `×12`.
 pub(crate) fn change(ratio: f64) -> String {
+    if ratio >= 1.995 {
+        return format!("×{ratio:.*}", usize::from(ratio < 9.95));
+    }
     let percent = 100.0 * (ratio - 1.0);
     format!("{percent:+.*} %", decimals(percent))
 }
@@ -82,6 +85,7 @@ mod tests {
     fn numbers_as_words() {
         assert_eq!(change(1.0341), "+3.4 %");
         assert_eq!(change(0.5), "-50 %");
+        assert_eq!([change(2.0), change(12.14)], ["×2.0", "×12"]);
         assert_eq!(percent(0.0009), "0.09 %");
         assert_eq!(percent(0.4), "40 %");
         assert_eq!(count(1_234_567), "1,234,567");

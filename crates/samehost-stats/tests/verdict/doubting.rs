@@ -208,8 +208,15 @@ fn disturbed_trials_bar_beyond_a_fifth() {
         verdicts(&report)
     };
     assert_eq!(with(2), FASTER);
-    // What others took of the CPUs is in no process's clock: CPU time per operation stands.
-    assert_eq!(with(3), [Verdict::Inconclusive, Verdict::Inconclusive, Verdict::Faster]);
+    // What the hypervisor took of the CPUs is in no process's clock: CPU time per operation stands.
+    assert_eq!(with(3), TIME_BARRED);
+    // What a process beside ours took of the caches is.
+    let mut report = clear();
+    for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(3) {
+        sample.polluted = vec!["burn (7) used 60 % of a CPU".into()];
+        sample.machine.foreign_percent = 60.0;
+    }
+    assert_eq!(verdicts(&report), BARRED);
 }
 
 #[test]
@@ -240,6 +247,25 @@ fn void_trials_bar_beyond_a_half() {
     };
     assert_eq!(with(6), (FASTER.to_vec(), 1));
     assert_eq!(with(7), (BARRED.to_vec(), 1));
+}
+
+#[test]
+fn one_limit_of_lateness_holds_for_both_arms() {
+    // The baseline's latency is 1,000 µs, the faster arm's 667.
+    let with = |late: [f64; 2]| {
+        let mut report = clear();
+        for (arm, late) in ["tcp", "unix"].iter().zip(late) {
+            each(&mut report, arm, |s| {
+                s.lateness_us = Some(Latency { p50: Some(late), ..Latency::default() });
+            });
+        }
+        (verdicts(&report), said(&report, Code::GeneratorLate).len())
+    };
+    // More than a fifth of the faster arm's own latency: no trial of it is thrown away.
+    assert_eq!(with([150.0; 2]), (FASTER.to_vec(), 0));
+    assert_eq!(with([210.0; 2]), (TIME_BARRED.to_vec(), 2));
+    assert_eq!(with([210.0, 10.0]), (TIME_BARRED.to_vec(), 2));
+    assert_eq!(with([10.0, 210.0]), (TIME_BARRED.to_vec(), 2));
 }
 
 #[test]
