@@ -99,6 +99,11 @@ impl Ended {
         }
     }
 
+    /// What was heard since it was last taken.
+    pub(crate) fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
     /// What was heard since the last time, and whether that is all there was.
     pub(crate) fn take(&mut self) -> (Sums, bool) {
         let missed = std::mem::take(&mut self.missed);

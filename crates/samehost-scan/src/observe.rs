@@ -16,6 +16,11 @@ use crate::proc::cpu_time;
 
 /// How long the kernel keeps a closed connection's socket (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
+/// Into how many steps an observation is cut at most, and how long each is at least: by them the rate's error is known.
+const STEPS: u32 = 8;
+const SHORTEST_STEP: Duration = Duration::from_millis(400);
+/// Two-sided 95 % quantiles of Student's t for 2 to 7 degrees of freedom.
+const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 /// How often a stop is looked for.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -63,12 +68,72 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
     let before = look(scan);
+    let step = (period / STEPS).max(SHORTEST_STEP);
+    let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
         before.hear(&mut ended, &listeners);
+        if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
+            steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
+        }
     }
     let after = look(scan);
     fill(scan, &before, &after, ended.take(), &listeners);
+    for advice in &mut scan.advice {
+        let totals: Vec<f64> =
+            steps.iter().map(|step| step.get(&advice.service).copied().unwrap_or(0.0)).collect();
+        if let Some(traffic) = &mut advice.traffic {
+            traffic.rate_error = rate_error(&totals);
+        }
+    }
+}
+
+/// The round trips of each service since `before`, those of connections that ended included.
+fn so_far(
+    scan: &Scan,
+    before: &Look,
+    now: &Look,
+    ended: &Sums,
+    listeners: &Listeners,
+) -> HashMap<usize, f64> {
+    let mut totals = HashMap::new();
+    for advice in &scan.advice {
+        *totals.entry(advice.service).or_default() +=
+            traffic(scan, advice, before, now, 1.0).round_trips_per_s;
+    }
+    let service_of = services_of_listeners(scan);
+    for ((namespace, server), sum) in ended {
+        let listener = listeners.accepts(*namespace, *server);
+        if let Some(service) = listener.and_then(|at| service_of.get(&at)) {
+            *totals.entry(*service).or_default() += sum.round_trips as f64;
+        }
+    }
+    totals
+}
+
+/// By what part a rate may be off that was counted in equal steps, from what had been counted at the end of each: the
+/// scatter of the steps, and at least what chance makes of so many single events.
+fn rate_error(totals: &[f64]) -> f64 {
+    let steps: Vec<f64> =
+        totals.iter().scan(0.0, |last, total| Some(total - std::mem::replace(last, *total))).collect();
+    let (count, total) = (steps.len() as f64, steps.iter().sum::<f64>());
+    if total <= 0.0 {
+        return 0.0;
+    }
+    let mean = total / count;
+    let by_chance = 1.96 / total.sqrt();
+    let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let t = steps.len().checked_sub(3).map_or(0.0, |at| T[at.min(T.len() - 1)]);
+    by_chance.max(t * (variance / count).sqrt() / mean)
+}
+
+/// The service of each listener, by their indexes.
+fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
+    let mut service_of = HashMap::new();
+    for (index, service) in scan.services.iter().enumerate() {
+        service_of.extend(service.listeners.iter().map(|at| (*at, index)));
+    }
+    service_of
 }
 
 /// The short connections to a service.
@@ -229,10 +294,7 @@ fn short_connections(
     listeners: &Listeners,
     seconds: f64,
 ) -> HashMap<usize, Short> {
-    let mut service_of = HashMap::new();
-    for (index, service) in scan.services.iter().enumerate() {
-        service_of.extend(service.listeners.iter().map(|at| (*at, index)));
-    }
+    let service_of = services_of_listeners(scan);
     let service = |namespace, ends: &[SocketAddr]| {
         let listener = ends.iter().find_map(|end| listeners.accepts(namespace, *end));
         listener.and_then(|at| service_of.get(&at).copied())
@@ -269,6 +331,17 @@ fn short_connections(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_as_sure_as_its_steps_are_alike() {
+        // 1,000 in each of 4 steps: chance alone, 1.96 ÷ √4,000.
+        assert!((rate_error(&[1000.0, 2000.0, 3000.0, 4000.0]) - 0.031).abs() < 1e-3);
+        // All in one of 4 steps: its mean is a guess.
+        assert!(rate_error(&[0.0, 4000.0, 4000.0, 4000.0]) > 1.0);
+        assert_eq!(rate_error(&[0.0, 0.0]), 0.0);
+        // Two steps say nothing of scatter.
+        assert!((rate_error(&[100.0, 10_000.0]) - 0.0196).abs() < 1e-4);
+    }
 
     #[test]
     fn counters_may_begin_anew() {

@@ -105,6 +105,12 @@ fn scale(range: Range, factor: f64) -> Range {
     Range { low: range.low * factor, high: range.high * factor }
 }
 
+/// A range times a factor that may itself be off by a part of it.
+fn scale_roughly(range: Range, factor: f64, error: f64) -> Range {
+    let (less, more) = (factor * (1.0 - error).max(0.0), factor * (1.0 + error));
+    Range { low: (range.low * less).min(range.low * more), high: (range.high * less).max(range.high * more) }
+}
+
 fn add(a: Range, b: Range) -> Range {
     Range { low: a.low + b.low, high: a.high + b.high }
 }
@@ -128,9 +134,9 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let (short_cpu, short_us) = of_short(costs, each.max(1.0));
     let busy = f64::from(traffic.busy_connections.max(1));
     let at_once = f64::from(connections.max(traffic.busy_connections).max(1));
-    let cpu_part = add(scale(costs.cpu_us_per_request, long * 1e-6), scale(short_cpu, short * 1e-6));
-    let waiting_part =
-        add(scale(costs.us_per_round_trip, long / busy * 1e-6), scale(short_us, short / at_once * 1e-6));
+    let of_rate = |range, per_s: f64| scale_roughly(range, per_s * 1e-6, traffic.rate_error);
+    let cpu_part = add(of_rate(costs.cpu_us_per_request, long), of_rate(short_cpu, short));
+    let waiting_part = add(of_rate(costs.us_per_round_trip, long / busy), of_rate(short_us, short / at_once));
     let known = traffic.short.is_some() && short > 0.0;
     let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
     // The whole range has to reach the threshold: a range of which most lies below it decides nothing.
@@ -169,6 +175,13 @@ mod tests {
         let idle = Traffic { round_trips_per_s: 10.0, busy_connections: 1, ..Traffic::default() };
         let idle = super::saving(&idle, 1, &costs);
         assert!(!idle.worth_it && !idle.undecided);
+        let rough = Traffic { rate_error: 0.5, ..traffic };
+        let rough = super::saving(&rough, 1, &costs);
+        assert!(
+            (rough.cpu_s_per_day.low - 864.0).abs() < 1e-6,
+            "a rate that is known by half, half of 1728 s"
+        );
+        assert!((rough.waiting_part.high - 0.009).abs() < 1e-9);
         let short = Traffic { short_connections_per_s: 5_000.0, ..Traffic::default() };
         assert!(super::saving(&short, 1, &costs).worth_it, "a short connection counts as one round trip");
         let around_zero = Range { low: -1.0, high: 9.0 };
