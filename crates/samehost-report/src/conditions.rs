@@ -166,13 +166,13 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     }
     type Read = fn(&Sample) -> Option<f64>;
     let told = |name: &str| !view.is_sweep() && view.metric(name).is_some();
-    let columns: Vec<(&str, Read, &str)> = [
-        ("client busy", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),
-        ("client waits", |s| Some(100.0 * s.client_wait?), "percent"),
-        ("server CPUs", |s| s.server_utilization, ""),
-        ("client CPU/op", |s| s.client_cpu_us_per_op, "us"),
-        ("server CPU/op", |s| s.server_cpu_us_per_op, "us"),
-        ("switches/op", |s| s.context_switches_per_op, ""),
+    let columns: Vec<(&str, &str, Read, &str)> = [
+        ("client busy", "client", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),
+        ("client waits", "waits", |s| Some(100.0 * s.client_wait?), "percent"),
+        ("server CPUs", "server", |s| s.server_utilization, ""),
+        ("client CPU/op", "client CPU", |s| s.client_cpu_us_per_op, "us"),
+        ("server CPU/op", "server CPU", |s| s.server_cpu_us_per_op, "us"),
+        ("switches/op", "switches", |s| s.context_switches_per_op, ""),
     ]
     .into_iter()
     .filter(|(title, ..)| match *title {
@@ -184,19 +184,18 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     let names = view.arm_names();
     let columns: Vec<_> = columns
         .into_iter()
-        .filter(|(_, read, _)| names.iter().any(|name| !view.medians(name, read).is_empty()))
+        .filter(|(_, _, read, _)| names.iter().any(|name| !view.medians(name, read).is_empty()))
         .collect();
     if columns.is_empty() {
         return None;
     }
-    let heads = columns
-        .iter()
-        .enumerate()
-        .map(|(i, (title, ..))| Column::new(title, Align::Value).spare(if i < 2 { 0 } else { i as u8 }));
+    let heads = columns.iter().enumerate().map(|(i, (title, short, ..))| {
+        Column::new(title, Align::Value).or_short(short).spare(if i < 2 { 0 } else { i as u8 })
+    });
     let mut grid = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
     for name in &names {
         let mut row = vec![Span::plain(name)];
-        row.extend(columns.iter().map(|(_, read, unit)| {
+        row.extend(columns.iter().map(|(_, _, read, unit)| {
             let medians = view.medians(name, read);
             match *unit {
                 "percent" => plain_range(&medians, 0, " %"),

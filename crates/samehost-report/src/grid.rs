@@ -142,7 +142,7 @@ impl Grid {
         self.widths().iter().sum::<usize>() + GAP * self.columns.len().saturating_sub(1)
     }
 
-    /// The same table made to fit: short heads first, then cut heads, then without spare columns, then with
+    /// The same table made to fit: short heads first, then without spare columns, then with cut heads, then with
     /// its widest words cut.
     fn fitted(&self, columns: usize) -> Grid {
         let mut grid = self.clone();
@@ -158,6 +158,11 @@ impl Grid {
             }
         }
         while grid.total() > columns {
+            let spare = (0..grid.columns.len()).filter(|&c| grid.columns[c].spare > 0);
+            let Some(least) = spare.max_by_key(|&c| grid.columns[c].spare) else { break };
+            grid.remove(least);
+        }
+        while grid.total() > columns {
             let beyond = |&c: &usize| {
                 let head = width(&grid.columns[c].head);
                 if head > NARROWEST { head.saturating_sub(grid.content_width(c)) } else { 0 }
@@ -165,11 +170,6 @@ impl Grid {
             let Some(c) = (0..grid.columns.len()).max_by_key(beyond).filter(|c| beyond(c) > 0) else { break };
             let limit = width(&grid.columns[c].head) - 1;
             grid.columns[c].head = truncate(&grid.columns[c].head, limit);
-        }
-        while grid.total() > columns {
-            let spare = (0..grid.columns.len()).filter(|&c| grid.columns[c].spare > 0);
-            let Some(least) = spare.max_by_key(|&c| grid.columns[c].spare) else { break };
-            grid.remove(least);
         }
         while grid.total() > columns {
             let widths = grid.widths();

@@ -52,10 +52,9 @@ pub enum Verb {
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
     Scan(ScanOptions),
-    /// Which transport is really in use, with proof from the kernel and the server
     /// What talks to what, live: traffic of each pair, and what could use a Unix socket
     Top(TopOptions),
-    /// Which transport is really in use, with proof from the kernel
+    /// Which transport is really in use, with proof from the kernel and the server
     Verify(VerifyOptions),
     /// How to set a service up for a Unix socket, and the connection in each client's own words
     How(HowOptions),
@@ -192,6 +191,9 @@ pub struct BenchOptions {
     /// its own for each arm
     #[arg(long, value_parser = parse_slicing, value_name = "TIME", help_heading = "How much to measure")]
     pub slice: Option<Slicing>,
+    /// How often a trial is measured again at most where other programs or the hypervisor disturbed it [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10), help_heading = "How much to measure")]
+    pub repeats: Option<u32>,
     /// Stop each point as soon as its first metric is decided; its time goes to the others
     #[arg(long, conflicts_with = "precision", help_heading = "How much to measure")]
     pub until_decided: bool,
