@@ -11,8 +11,6 @@ use crate::BenchError;
 use crate::machine::{Pollution, judge_pollution};
 use crate::schedule::{self, Group};
 
-/// How often a trial is measured at most because the machine was not ours.
-const MOST_ATTEMPTS: u32 = 3;
 /// Repeats in all, as a part of the trials made so far, before we stop trying to outwait the machine.
 const MOST_REPEATED: f64 = 0.5;
 
@@ -190,11 +188,11 @@ impl<'a> Course<'a> {
         measurer: &mut dyn Measurer,
         observer: &mut dyn Observer,
     ) -> Result<(), BenchError> {
-        for attempt in 0..MOST_ATTEMPTS {
+        for attempt in 0..=self.plan.repeats {
             let mut samples = measurer.measure(slots)?;
             let is_polluted = |sample: &Sample| !judge_pollution(&sample.machine).0.is_empty();
             let again = samples.iter().any(is_polluted)
-                && attempt + 1 < MOST_ATTEMPTS
+                && attempt < self.plan.repeats
                 && self.may_repeat()
                 && !self.is_spent(measurer.elapsed());
             let has_strangers = |sample: &Sample| sample.machine.foreign_percent > 0.0;
@@ -228,7 +226,7 @@ impl<'a> Course<'a> {
     }
 
     fn may_repeat(&self) -> bool {
-        (self.repeats as f64) < MOST_REPEATED * self.samples.len() as f64 + f64::from(MOST_ATTEMPTS)
+        (self.repeats as f64) < MOST_REPEATED * self.samples.len() as f64 + f64::from(self.plan.repeats + 1)
     }
 
     /// Drops the points whose every comparison is precise enough. It sees widths, never where an interval lies.

@@ -85,6 +85,8 @@ pub struct Wishes {
     pub stopping: Stopping,
     /// Slices or trials.
     pub slicing: Slicing,
+    /// How often a trial is measured again at most because the machine was not ours.
+    pub repeats: Option<u32>,
 }
 
 /// Decides how much to measure.
@@ -138,6 +140,7 @@ pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm], driven: Vec<Driven>) -> 
         stopping: wishes.stopping,
         driven,
         awake: None,
+        repeats: wishes.repeats.unwrap_or(Plan::default().repeats),
     })
 }
 

@@ -174,9 +174,16 @@ pub struct Plan {
     /// What kept idle CPUs from sleeping; absent where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake: Option<AwakeBy>,
+    /// How often a trial was measured again at most because the machine was not ours.
+    #[serde(default = "Plan::default_repeats")]
+    pub repeats: u32,
 }
 
 impl Plan {
+    fn default_repeats() -> u32 {
+        2
+    }
+
     /// How the arms of a point were driven, where that is known.
     #[must_use]
     pub fn driven(&self, point: &Point) -> Option<&Driven> {
@@ -201,6 +208,7 @@ impl Default for Plan {
             stopping: Stopping::Precision,
             driven: Vec::new(),
             awake: None,
+            repeats: Plan::default_repeats(),
         }
     }
 }

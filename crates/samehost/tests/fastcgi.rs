@@ -45,8 +45,11 @@ fn new_and_kept_connections_over_both_transports() {
         assert!(server["kind"].as_str().unwrap().starts_with("PHP-FPM"), "{server}");
         assert!(server["version"].as_str().unwrap().starts_with(|c: char| c.is_ascii_digit()), "{server}");
         for arm in ["tcp/c4", "unix/c4"] {
+            // On a busy machine a tiny trial may be over before its first page.
+            let served: Vec<_> = trials(&report, arm).filter(|trial| trial["operations"] != 0).collect();
+            assert!(!served.is_empty(), "{arm}");
             assert!(
-                trials(&report, arm).all(|trial| trial["server_cpu_us_per_op"].as_f64().unwrap() > 0.0),
+                served.iter().all(|trial| trial["server_cpu_us_per_op"].as_f64().unwrap() > 0.0),
                 "the children's CPU counts: {arm}"
             );
         }
@@ -119,6 +122,8 @@ fn a_burst_fails_on_a_short_backlog_and_not_on_the_one_that_is_advised() {
     let once = [
         "--patience",
         "60s",
+        "--repeats",
+        "0",
         "--min-blocks",
         "1",
         "--max-blocks",
@@ -156,10 +161,9 @@ fn through_nginx_the_hop_behind_it_is_compared() {
         let report =
             Here::new().report(&["fastcgi", "--via", "nginx", "--connect", connect, "--connections", "4"]);
         assert_eq!(report["outcome"], "complete");
+        assert_eq!(samehost_testing::idle_or_failing(&report), Vec::<String>::new());
         for arm in ["tcp", "unix"] {
-            for trial in trials(&report, arm) {
-                assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
-                assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+            for trial in trials(&report, arm).filter(|trial| trial["operations"] != 0) {
                 for part in ["client_cpu_us_per_op", "proxy_cpu_us_per_op", "server_cpu_us_per_op"] {
                     assert!(trial[part].as_f64().unwrap() > 0.0, "{part}: {trial}");
                 }

@@ -133,5 +133,6 @@ fn wishes(options: &BenchOptions) -> Wishes {
         no_control: options.no_control,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
         slicing: options.slice.unwrap_or_default(),
+        repeats: options.repeats,
     }
 }

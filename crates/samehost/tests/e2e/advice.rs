@@ -165,7 +165,9 @@ fn blockers_5_and_6_an_unusual_path_and_the_account() {
     let port = free_port();
     let tcp = format!("tcp:127.0.0.1:{port}");
     let _server = Held::start(&program, &["serve", "echo", "--listen", &listen, "--listen", &tcp]);
-    wait_for("the server", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    // It listens at one after the other.
+    wait_for("the server's socket", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    wait_for("the server's port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     let client = Held::start("nc", &["127.0.0.1", &port.to_string()]);
     let told = advice(&home, &client);
     assert_told(&told, "localhost", &["not where client libraries look", socket.to_str().unwrap(), "Go"]);

@@ -9,12 +9,11 @@ fn ping_pong_over_every_transport() {
     let home = Home::new();
     let names = Transport::ALL.map(Transport::name).join(",");
     let report = home.measure(&["bench", "raw", "--transports", &names, "--size", "200"]);
+    assert_eq!(samehost_testing::idle_or_failing(&report), Vec::<String>::new());
     for transport in Transport::ALL {
         let counted = trials(&report, transport.name());
         assert!(!counted.is_empty(), "{transport}");
-        for trial in counted {
-            assert!(trial["operations"].as_u64().unwrap() > 0, "{trial}");
-            assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
+        for trial in counted.into_iter().filter(|trial| trial["operations"] != 0) {
             assert!(trial["latency_us"]["p50"].as_f64().unwrap() > 0.0);
             assert!(trial["client_cpu_us_per_op"].as_f64().unwrap() > 0.0);
             assert!(trial["server_cpu_us_per_op"].as_f64().unwrap() > 0.0, "{trial}");
@@ -120,8 +119,10 @@ fn a_burst_is_refused_on_one_side_and_stalls_on_the_other() {
     let home = Home::new();
     let burst = ["bench", "connect", "--pattern", "burst", "--connections", "60", "--backlog", "5"];
     let slow = ["--accept-delay", "20ms", "--patience", "1500ms", "--no-control"];
-    let ended =
-        home.run(&[&burst[..], &slow, &["--min-blocks", "1", "--max-blocks", "1", "--json", "-"]].concat());
+    let ended = home.run(
+        &[&burst[..], &slow, &["--repeats", "0", "--min-blocks", "1", "--max-blocks", "1", "--json", "-"]]
+            .concat(),
+    );
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     let unix = trials(&report, "unix")[0];
@@ -183,7 +184,8 @@ fn a_percentage_is_of_the_capacity_at_its_level() {
 #[test]
 fn a_ladder_has_eleven_rates_and_says_where_each_takes_off() {
     let home = Home::new();
-    let quick = ["--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
+    let quick =
+        ["--repeats", "0", "--min-blocks", "2", "--max-blocks", "2", "--trial-time", "40ms", "--no-control"];
     let ended =
         home.run(&[&["bench", "raw", "--ladder", "--connections", "4", "--json", "-"][..], &quick].concat());
     assert_eq!(ended.status, 0, "{}", ended.stderr);

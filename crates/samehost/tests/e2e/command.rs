@@ -4,8 +4,20 @@ use serde_json::Value;
 
 use crate::support::{Home, comparison, trials};
 
-const FEW: &[&str] =
-    &["--min-blocks", "6", "--max-blocks", "6", "--budget", "60s", "--seed", "3", "--json", "-"];
+const FEW: &[&str] = &[
+    "--repeats",
+    "0",
+    "--min-blocks",
+    "6",
+    "--max-blocks",
+    "6",
+    "--budget",
+    "60s",
+    "--seed",
+    "3",
+    "--json",
+    "-",
+];
 
 fn measure(home: &Home, arguments: &[&str]) -> Value {
     let ended = home.run(&[&["bench", "command"], arguments, FEW].concat());

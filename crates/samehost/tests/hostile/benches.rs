@@ -16,6 +16,8 @@ use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_f
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];
 /// As little as can be measured.
 const TINY: &[&str] = &[
+    "--repeats",
+    "0",
     "--min-blocks",
     "2",
     "--max-blocks",

@@ -50,16 +50,16 @@ fn a_socket_that_is_gone_after_a_boot_needs_who_makes_its_directory() {
         bounded(command)
     };
     let run = machine.path("run").display().to_string();
-    let without_systemd = inside(&format!("mount -t tmpfs none {run} && exec \"$@\""));
+    let without_systemd = inside(&format!("mount -t tmpfs -o mode=755 none {run} && exec \"$@\""));
     assert_eq!(without_systemd.status, 0, "{}", without_systemd.both());
     assert!(one_line(&without_systemd).contains("gone after the next boot"), "{}", without_systemd.both());
     let booted = "mkdir -p /run/systemd; mount -t tmpfs none /run/systemd && mkdir /run/systemd/system";
-    let barred = inside(&format!("{booted} && mount -t tmpfs none {run} && exec \"$@\""));
+    let barred = inside(&format!("{booted} && mount -t tmpfs -o mode=755 none {run} && exec \"$@\""));
     assert_eq!(barred.status, 1, "{}", barred.both());
     let said = one_line(&barred);
     assert!(said.contains("gone after the next boot") && said.contains("RuntimeDirectory="), "{said}");
     let made = format!(
-        "{booted} && mount -t tmpfs none {run} && mkdir -p /etc/tmpfiles.d && mount -t tmpfs none /etc/tmpfiles.d && echo 'd {run} 0755 root root -' > /etc/tmpfiles.d/a.conf && exec \"$@\""
+        "{booted} && mount -t tmpfs -o mode=755 none {run} && mkdir -p /etc/tmpfiles.d && mount -t tmpfs none /etc/tmpfiles.d && echo 'd {run} 0755 root root -' > /etc/tmpfiles.d/a.conf && exec \"$@\""
     );
     let made = inside(&made);
     assert_eq!(made.status, 0, "{}", made.both());

@@ -1,0 +1,22 @@
+//! What every report must have, whatever it measured.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// The arms that did nothing in any of their trials, and those of which an operation failed. A single trial of a few
+/// milliseconds may be over before its first operation where others have the CPUs.
+#[must_use]
+pub fn idle_or_failing(report: &Value) -> Vec<String> {
+    let mut arms: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
+    for trial in report["trials"].as_array().into_iter().flatten() {
+        let arm = arms.entry(trial["arm"].as_str().unwrap_or_default()).or_default();
+        arm.0 += trial["operations"].as_u64().unwrap_or(0);
+        arm.1 |= trial["errors"].as_object().is_some_and(|errors| !errors.is_empty());
+    }
+    if arms.is_empty() {
+        return vec!["no arm was measured".into()];
+    }
+    let odd = arms.into_iter().filter(|(_, (operations, has_failed))| *operations == 0 || *has_failed);
+    odd.map(|(arm, (operations, _))| format!("{arm}: {operations} operations")).collect()
+}
