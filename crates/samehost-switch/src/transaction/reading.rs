@@ -162,4 +162,30 @@ mod tests {
         assert_eq!(salvage(text.as_bytes()), [PathBuf::from("/a/\u{e9} \"b"), "/c".into()]);
         assert!(salvage(b"\0\xff\"/").is_empty());
     }
+
+    /// Journals that the first version wrote, wherever they stopped.
+    fn recorded() -> Vec<Vec<u8>> {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journals-0.1");
+        let stories = std::fs::read_dir(kept).unwrap().map(|story| story.unwrap().path().join("switches"));
+        let switches = stories.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        switches.map(|switch| std::fs::read(switch.unwrap().path().join("journal")).unwrap()).collect()
+    }
+
+    fn id_of(journal: &[u8]) -> String {
+        let first = journal.split(|byte| *byte == b'\n').next().unwrap();
+        let begun: serde_json::Value = serde_json::from_slice(first).unwrap();
+        begun["id"].as_str().unwrap().to_owned()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bent_journals_are_read_soundly_or_not_at_all(bytes in samehost_testing::bent(recorded())) {
+            for id in recorded().iter().map(|journal| id_of(journal)) {
+                let Ok(Some(read)) = read(Path::new("/j"), &id, &bytes) else { continue };
+                proptest::prop_assert!(read.begun.is_sound() && read.begun.id == id);
+                proptest::prop_assert!(read.length <= bytes.len() as u64);
+            }
+            proptest::prop_assert!(salvage(&bytes).iter().all(|path| path.is_absolute()));
+        }
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use samehost_switch::transaction::{FileChange, Intent, Stage, State, Transaction, recover, undo};
 
 use crate::scene::Scene;
@@ -88,4 +90,38 @@ proptest! {
         let state = store.list().unwrap()[0].state;
         prop_assert!(state == State::RolledBack || state == State::Undone);
     }
+
+    #[test]
+    fn with_a_bent_journal_no_version_of_a_file_is_lost(seed in any::<[u8; 32]>(), stop in 0_usize..4, undone in any::<bool>()) {
+        let scene = Scene::new();
+        let store = scene.store();
+        let mut transaction = Transaction::begin(&store, &scene.intent()).unwrap();
+        for stage in 0..stop.min(3) {
+            transaction.write(stage).unwrap();
+        }
+        let id = transaction.id().to_owned();
+        if stop == 3 {
+            transaction.commit().unwrap();
+        } else {
+            drop(transaction);
+        }
+        let journal = scene.journal();
+        let mut runner =
+            TestRunner::new_with_rng(ProptestConfig::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+        let bytes = samehost_testing::bent(vec![fs::read(&journal).unwrap()]).new_tree(&mut runner).unwrap();
+        fs::write(&journal, bytes.current()).unwrap();
+        // Whether they can do anything with it or not.
+        let _ = store.list();
+        let _ = if undone { undo(&store, &id, &mut |_| Ok(())).map(drop) } else { recover(&store, &mut |_| Ok(())).map(drop) };
+        let kept: Vec<Vec<u8>> = below(scene.root()).iter().map(|path| fs::read(path).unwrap()).collect();
+        for original in ["listen = 127.0.0.1:9000\n", "pass 127.0.0.1:9000;\n"] {
+            prop_assert!(kept.iter().any(|content| content == original.as_bytes()), "{original} is lost");
+        }
+    }
+}
+
+/// Every file below a directory.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
 }
