@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
 use samehost_system::interrupt;
@@ -35,8 +35,12 @@ pub(super) struct RunningRedis {
     keys: BTreeSet<String>,
     /// The connections of the last trial.
     trial: Option<Arc<RedisConnector>>,
-    /// Counters made so far, one for each connection.
+    /// Counters in use, one for each connection.
     counters: Arc<AtomicU32>,
+    /// Most counters that there ever were.
+    most_counters: u32,
+    /// Whoever makes connections; gone when those are closed.
+    open: Vec<Weak<RedisConnector>>,
 }
 
 impl RunningRedis {
@@ -79,6 +83,8 @@ impl RunningRedis {
             keys: BTreeSet::new(),
             trial: None,
             counters: Arc::default(),
+            most_counters: 0,
+            open: Vec::new(),
         })
     }
 
@@ -115,9 +121,19 @@ impl RunningRedis {
         }))
     }
 
+    /// Counters are used again when the connections that had them are closed. Arms that take turns have theirs at the same
+    /// time.
+    fn free_counters(&mut self) {
+        self.trial = None;
+        self.open.retain(|connector| connector.strong_count() > 0);
+        if self.open.is_empty() {
+            self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
+        }
+    }
+
     fn delete_keys(&self) -> Result<(), BenchError> {
-        let counters = (0..self.counters.load(Ordering::Relaxed))
-            .map(|number| format!("{}counter:{number}", self.prefix));
+        let most = self.most_counters.max(self.counters.load(Ordering::Relaxed));
+        let counters = (0..most).map(|number| format!("{}counter:{number}", self.prefix));
         let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
         // One process has one set of keys, whichever way we reach it.
         let places = if self.differ { self.addresses.len() } else { 1 };
@@ -169,8 +185,10 @@ impl Running for RunningRedis {
             BenchError::Usage(format!("no Redis listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address)?;
+        self.free_counters();
         let asked = self.asked(arm, &mut dialogue)?;
         let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
+        self.open.push(Arc::downgrade(&connector));
         self.trial = Some(Arc::clone(&connector));
         Ok(Job::Sessions { connector, small: true })
     }
