@@ -13,7 +13,8 @@ use crate::network::{Network, OwnNetwork};
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
-use crate::stage::Stage;
+use crate::stage::{Nets, Stage};
+use crate::tuned::{self, Means};
 use crate::workloads::{Axes, Look, OpenOrClosed, Parameters, Wanted, Workload};
 
 /// Measures a workload, in a network of its own where its private servers need one.
@@ -25,19 +26,24 @@ pub fn bench(
     request: &Request,
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
-    match network(workload, request) {
-        Network::Shared => bench_here(workload, request, None, observer),
-        network @ Network::OwnBehind(instead) => {
-            let own = Arc::new(OwnNetwork::new(instead)?);
-            let benched = bench_here(workload, request, Some(Arc::clone(&own)), observer);
-            benched.map(|benched| warned(benched, &own, network))
+    tuned::check(workload, request)?;
+    let network = network(workload, request);
+    let means = tuned::means(workload, request);
+    let instead = match network {
+        Network::Shared => return bench_here(workload, request, Nets::default(), observer),
+        Network::Own(instead) | Network::OwnBehind(instead) => instead,
+        Network::OwnRoutes => tuned::INSTEAD,
+    };
+    let own = Arc::new(OwnNetwork::new(instead).map_err(|error| tuned::denied(network, error))?);
+    let routed = (means == Means::Routes).then(|| Arc::clone(&own));
+    let benched = match network {
+        Network::OwnBehind(_) => {
+            let nets = Nets { behind: Some(Arc::clone(&own)), routed };
+            bench_here(workload, request, nets, observer)
         }
-        network @ Network::Own(instead) => {
-            let own = OwnNetwork::new(instead)?;
-            let benched = own.inside(|| bench_here(workload, request, None, observer))?;
-            benched.map(|benched| warned(benched, &own, network))
-        }
-    }
+        _ => own.inside(|| bench_here(workload, request, Nets { behind: None, routed }, observer))?,
+    };
+    benched.map(|benched| warned(benched, &own, network))
 }
 
 /// Whether a measurement's private servers need a network of their own; see [`crate::network::prepare`].
@@ -48,7 +54,10 @@ pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
 
 fn network(workload: &dyn Workload, request: &Request) -> Network {
     let wanted = Wanted { transports: &request.transports, servers: &request.servers };
-    workload.network(&request.parameters, wanted)
+    match workload.network(&request.parameters, wanted) {
+        Network::Shared if tuned::means(workload, request) == Means::Routes => Network::OwnRoutes,
+        network => network,
+    }
 }
 
 fn warned(mut benched: Benched, own: &OwnNetwork, network: Network) -> Benched {
@@ -60,12 +69,13 @@ fn warned(mut benched: Benched, own: &OwnNetwork, network: Network) -> Benched {
 fn bench_here(
     workload: &'static dyn Workload,
     request: &Request,
-    behind: Option<Arc<OwnNetwork>>,
+    nets: Nets,
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
     let proposed = workload.propose(&request.parameters, &request.connections)?;
-    let (parameters, swept) = sweep(workload, &proposed)?;
+    let (mut parameters, mut swept) = sweep(workload, &proposed)?;
+    tuned::add(request, &mut parameters, &mut swept);
     let axes = workload.axes(&parameters);
     let servers = if request.servers.is_empty() {
         BTreeMap::new()
@@ -79,7 +89,7 @@ fn bench_here(
         consented(workload, request, &matrix, &axes, observer)?;
     }
     let driving = driving(workload, request, &matrix.transports);
-    let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, behind)?;
+    let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, nets)?;
     if !request.rates.is_empty() {
         matrix.capacities = stage.measure_capacities(&matrix, observer)?;
     }
@@ -163,7 +173,9 @@ fn consented(
 /// # Errors
 /// When an option is none of the workload's, a point makes no sense, or the budget is too short.
 pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
-    let (parameters, swept) = sweep(workload, &request.parameters)?;
+    tuned::check(workload, request)?;
+    let (mut parameters, mut swept) = sweep(workload, &request.parameters)?;
+    tuned::add(request, &mut parameters, &mut swept);
     let axes = workload.axes(&parameters);
     let request = &Request { parameters, ..request.clone() };
     let matrix = Matrix { swept, ..matrix(workload, request, &axes)? };

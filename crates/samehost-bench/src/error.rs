@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use samehost_login::{CredentialsError, LoginError, OPEN};
 use samehost_model::{Endpoint, EndpointError, QuantityError, Transport, UnknownTransport};
-use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError};
+use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError, TuningError};
 
 use crate::workloads;
 
@@ -51,6 +51,9 @@ pub enum BenchError {
     /// A connection of a burst could not be started.
     #[error(transparent)]
     StartConnect(#[from] StartError),
+    /// A socket cannot be set as asked for.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
     /// A certificate could not be made.
     #[error(transparent)]
     Certificate(#[from] CertificateMakingError),
@@ -255,6 +258,7 @@ impl BenchError {
             | BenchError::Command { .. } => Fault::Input,
             BenchError::Connect(_)
             | BenchError::StartConnect(_)
+            | BenchError::Tuning(_)
             | BenchError::Certificate(_)
             | BenchError::ServerLost { .. }
             | BenchError::Hung { .. }

@@ -22,6 +22,7 @@ pub mod schedule;
 pub mod servers;
 mod stage;
 mod starts;
+mod tuned;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};

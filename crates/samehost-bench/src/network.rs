@@ -4,6 +4,8 @@
 //! Root makes one as it is. An ordinary user needs a user namespace first, which a process can only enter while it has
 //! one thread: [`prepare`] does that, before a command starts any.
 
+mod routes;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -13,8 +15,6 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use samehost_model::{Code, Warning};
 
@@ -28,6 +28,8 @@ pub enum Network {
     Shared,
     /// One of their own, and of ours with them.
     Own(Instead),
+    /// The same, for its routes, which set the congestion control.
+    OwnRoutes,
     /// One of their own for what stands behind a Unix socket, while we and others stay where we are.
     OwnBehind(Instead),
 }
@@ -36,6 +38,8 @@ pub enum Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instead(pub &'static str);
 
+/// The request that sets an interface up.
+const RTM_NEWLINK: u16 = 16;
 /// Why this process, of an ordinary user, has no user namespace of its own.
 static DENIED: OnceLock<String> = OnceLock::new();
 /// The verb by which this program tries whether it may, in a process of its own.
@@ -82,15 +86,29 @@ impl OwnNetwork {
         })
     }
 
+    /// Has TCP connections that are made there from now on use this congestion control, at both ends: by its routes. The
+    /// machine's own are not touched, for this is done from inside.
+    ///
+    /// # Errors
+    /// When the kernel does not have it.
+    pub(crate) fn set_congestion(&self, name: &str) -> Result<(), BenchError> {
+        self.inside(|| routes::set_congestion(name))?.map_err(|error| {
+            BenchError::io(format!("setting the congestion control {name} in a network of our own"), error)
+        })
+    }
+
     /// What a reader of the result has to know.
     pub(crate) fn warning(&self, network: Network) -> Warning {
         let what = match network {
             Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
             _ => "servers and client were in a network namespace of their own, the same for every arm",
         };
-        let mut message = format!(
-            "{what}, so that nobody else reaches a PHP-FPM that runs whatever it is told: the host's packet filter and connection tracking were not in the path"
-        );
+        let why = match network {
+            Network::OwnRoutes => "whose routes set the congestion control",
+            _ => "so that nobody else reaches a PHP-FPM that runs whatever it is told",
+        };
+        let mut message =
+            format!("{what}, {why}: the host's packet filter and connection tracking were not in the path");
         if !self.differing.is_empty() {
             let each: Vec<String> = self
                 .differing
@@ -140,7 +158,15 @@ pub fn try_own_network() -> io::Result<()> {
 
 fn enter_user_namespace() -> io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    unshare(CloneFlags::CLONE_NEWUSER)?;
+    // A thread that was joined may be on its way out still, and a process of two threads may not.
+    let mut tries = 0;
+    while let Err(errno) = unshare(CloneFlags::CLONE_NEWUSER) {
+        tries += 1;
+        if errno != nix::errno::Errno::EINVAL || tries > 100 {
+            return Err(errno.into());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
@@ -169,29 +195,13 @@ fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
 
 /// Sets the loopback up: rtnetlink(7), RTM_NEWLINK of the first interface with IFF_UP.
 fn raise_loopback() -> io::Result<()> {
-    let flags = SocketFlags::CLOEXEC;
-    // Protocol 0 of netlink is rtnetlink.
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let mut message = Vec::with_capacity(32);
-    // nlmsghdr: length, type, flags (request, acknowledge), sequence, port.
-    message.extend(32_u32.to_ne_bytes());
-    message.extend(16_u16.to_ne_bytes());
-    message.extend(0x5_u16.to_ne_bytes());
-    message.extend([0; 8]);
+    let mut message = Vec::with_capacity(16);
     // ifinfomsg: family, type, index, flags, the flags that change.
     message.extend([0; 4]);
     for word in [1_u32, 1, 1] {
         message.extend(word.to_ne_bytes());
     }
-    rustix::net::sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut answer = [0; 1024];
-    let (_, length) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    // nlmsgerr: the negated number of the error, or 0.
-    match answer[..length.min(answer.len())].get(16..20).map(|word| [word[0], word[1], word[2], word[3]]) {
-        Some([0, 0, 0, 0]) => Ok(()),
-        Some(word) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(word))),
-        None => Err(io::Error::other("the kernel's answer about the loopback is too short")),
-    }
+    routes::request(RTM_NEWLINK, 0, &message)
 }
 
 /// Why there is none, as far as it can be told, with what would help.

@@ -36,6 +36,12 @@ pub struct Request {
     pub placements: Vec<Placement>,
     /// Whether idle CPUs are kept from sleeping.
     pub awake: bool,
+    /// Congestion controls; empty for what the machine has by default.
+    pub congestion: Vec<String>,
+    /// Whether routes of a private network set them even where each socket could be set: to see what a route does.
+    pub congestion_by_routes: bool,
+    /// Bytes of socket buffers; empty for what the kernel gives.
+    pub socket_buffers: Vec<u64>,
     /// Client threads.
     pub threads: u32,
     /// How much to measure.
@@ -68,6 +74,9 @@ impl Request {
             sizes: Vec::new(),
             placements: Vec::new(),
             awake: false,
+            congestion: Vec::new(),
+            congestion_by_routes: false,
+            socket_buffers: Vec::new(),
             threads: 1,
             wishes: Wishes::default(),
             seed: 0,

@@ -22,6 +22,7 @@ use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
+use crate::tuned::{congestion, first_congestion, unusual};
 use crate::workloads::{Running, Start, Starts, Workload, noop_job};
 
 /// Length of the floor's trials.
@@ -30,6 +31,15 @@ const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest wait for the machine to calm down before a trial is repeated.
 const CALM: Duration = Duration::from_secs(2);
+
+/// Networks of our own that a measurement has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nets {
+    /// For what stands behind a Unix socket.
+    pub(crate) behind: Option<Arc<OwnNetwork>>,
+    /// Whose routes set the congestion control.
+    pub(crate) routed: Option<Arc<OwnNetwork>>,
+}
 
 /// The running fixture and what trials need from it.
 pub(crate) struct Stage<'a> {
@@ -50,6 +60,8 @@ pub(crate) struct Stage<'a> {
     trial_time: Duration,
     begun: Instant,
     trials: u64,
+    /// The network whose routes set the congestion control.
+    routed: Option<Arc<OwnNetwork>>,
 }
 
 impl<'a> Stage<'a> {
@@ -59,7 +71,7 @@ impl<'a> Stage<'a> {
         matrix: &Matrix,
         driving: Driving,
         cpus: u32,
-        behind: Option<Arc<OwnNetwork>>,
+        nets: Nets,
     ) -> Result<Self, BenchError> {
         for level in matrix.levels() {
             for transport in &matrix.transports {
@@ -77,9 +89,13 @@ impl<'a> Stage<'a> {
             most_connections: most_at_once(&driving, matrix),
             servers: request.servers.clone(),
             commands: request.commands.clone(),
-            behind,
+            behind: nets.behind,
+            routed: nets.routed.is_some(),
         };
         raise_file_limit(start.most_connections)?;
+        if let (Some(own), Some(name)) = (&nets.routed, first_congestion(&request.parameters)) {
+            own.set_congestion(name)?;
+        }
         let running = workload.start(&start)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
@@ -102,7 +118,17 @@ impl<'a> Stage<'a> {
             trial_time: Duration::from_millis(300),
             begun: Instant::now(),
             trials: 0,
+            routed: nets.routed,
         })
+    }
+
+    /// Has connections that are made from now on use what an arm's point asks for, where routes set it. A connection keeps
+    /// what it was made with.
+    fn set_congestion(&self, arm: &Arm) -> Result<(), BenchError> {
+        match (&self.routed, congestion(&arm.point, &self.start.parameters)) {
+            (Some(own), Some(name)) => own.set_congestion(name),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn server(&self) -> ServerInfo {
@@ -136,6 +162,9 @@ impl<'a> Stage<'a> {
             cpus: self.driving.cpus(&arm.point)?,
             places_server: self.running.server().managed,
         };
+        if !is_floor {
+            self.set_congestion(arm)?;
+        }
         let job = if is_floor { noop_job(1) } else { self.running.job(arm)? };
         if !is_floor {
             self.look_around();
@@ -201,6 +230,7 @@ impl<'a> Stage<'a> {
                 format!("measuring ended early: {failure}"),
             ));
         }
+        report.warnings.extend(unusual(&report));
         let mut failure = measured.failure;
         if let (Some(profiler), None) = (profiler, &failure)
             && report.outcome != Outcome::Interrupted

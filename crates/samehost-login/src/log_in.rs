@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use rustix::fs::fstat;
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{ConnectionSettings, Endpoint, Protocol, Secret};
 use samehost_system::accounts;
+use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
 
 use crate::guard::guard;
@@ -114,6 +115,12 @@ impl Connection {
     #[must_use]
     pub fn observed(&self) -> &Observed {
         &self.observed
+    }
+
+    /// How both ends are set, as the kernel has them.
+    #[must_use]
+    pub fn settings(&self) -> Option<ConnectionSettings> {
+        both_ends(self.link.stream())
     }
 
     /// The inode of our end.

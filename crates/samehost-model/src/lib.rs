@@ -6,6 +6,7 @@
 
 mod arm;
 mod comparison;
+mod connection;
 mod effect;
 mod endpoint;
 mod hidden;
@@ -29,6 +30,7 @@ mod warning;
 
 pub use arm::{Arm, Placement, Point};
 pub use comparison::{Comparison, Control, Grade, Verdict};
+pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, MetricInfo, metric_title, split_unit};

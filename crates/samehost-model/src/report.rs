@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Arm, Comparison, Control, Effect, Limit, MetricInfo, Part, Placement, Point, Prediction, Profile,
-    ProfileDifference, Sample, Warning,
+    Arm, Comparison, ConnectionSettings, Control, Effect, Limit, MetricInfo, Part, Placement, Point,
+    Prediction, Profile, ProfileDifference, Sample, Warning,
 };
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
@@ -242,6 +242,9 @@ pub struct Evidence {
     /// TLS version and cipher, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cipher: Option<String>,
+    /// How the connection was set: congestion control and buffers. Absent in older reports and where nobody could look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionSettings>,
     /// In how many trials it said so.
     pub trials: u32,
 }

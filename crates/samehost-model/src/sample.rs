@@ -172,6 +172,10 @@ pub struct Sample {
     pub cpu_s: Option<f64>,
     /// What the kernel said of the sockets in use, such as `AF_UNIX stream, peer pid 4711`.
     pub transport_observed: Option<String>,
+    /// How the connection was set: congestion control and buffers, read from the trial's first one. Absent in older
+    /// reports and where the connections are a client program's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<crate::ConnectionSettings>,
     /// The TLS version and cipher in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cipher: Option<String>,

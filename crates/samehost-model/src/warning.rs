@@ -51,6 +51,8 @@ pub enum Code {
     TlsDiffers,
     /// Client and servers were in a network namespace of their own, without the host's packet filter.
     OwnNetwork,
+    /// TCP ran with a congestion control that most machines do not have by default.
+    Congestion,
     /// Something could not be measured here.
     NotMeasured,
     /// Samples could not be stored as they came.

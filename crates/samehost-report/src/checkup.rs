@@ -5,8 +5,10 @@ use std::io::{self, Write};
 
 use samehost_model::{Comparison, Grade, Report, Verdict};
 
+use crate::checkup_words::{amount, bulk, difference};
+use crate::scan_congestion::broken;
 use crate::text::wrap;
-use crate::{Terminal, format_value};
+use crate::{Terminal, format_value, sockets};
 
 /// A part of the whole that a reader would notice.
 const NOTICEABLE: f64 = 0.05;
@@ -114,47 +116,6 @@ impl Saved {
     }
 }
 
-/// The answer of a row, graded, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
-/// `probably less (-12…+1 %)`, `no telling (-12…+9 %)`.
-fn difference(comparison: &Comparison) -> String {
-    let (ratio, both) = (comparison.ratio, comparison.ci_low.zip(comparison.ci_high));
-    let direction = if ratio < 1.0 { "less" } else { "more" };
-    let signed = both.map_or_else(String::new, |(low, high)| format!(" ({})", signed_interval(low, high)));
-    match comparison.grade() {
-        Grade::Decided if comparison.verdict == Verdict::Equivalent => format!("no difference{signed}"),
-        Grade::Decided => {
-            let interval =
-                both.map_or_else(String::new, |(low, high)| format!(" ({})", interval_in_words(low, high)));
-            format!("{}{interval}", amount(ratio))
-        }
-        Grade::SizeOpen => both.map_or_else(
-            || direction.to_owned(),
-            |(low, high)| format!("{direction}, by {}: open", interval_in_words(low, high)),
-        ),
-        Grade::Probable => format!("probably {direction}{signed}"),
-        Grade::Leaning => format!("leans to {direction}{signed}"),
-        Grade::Open => format!("no telling{signed}"),
-        Grade::Barred => format!("no verdict{signed}"),
-    }
-}
-
-/// `31 % less`, `1.9 times`.
-fn amount(ratio: f64) -> String {
-    if ratio >= 1.995 {
-        return format!("{ratio:.1} times");
-    }
-    let percent = 100.0 * (ratio - 1.0);
-    format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
-}
-
-/// An interval around no difference: `-12…+9 %`, or `0.4…2.6 ×` where a percentage would be none.
-fn signed_interval(low: f64, high: f64) -> String {
-    if high >= 1.995 {
-        return format!("{low:.1}…{high:.1} ×");
-    }
-    format!("{:+.0}…{:+.0} %", 100.0 * (low - 1.0), 100.0 * (high - 1.0))
-}
-
 impl Terminal {
     /// Writes the checkup.
     ///
@@ -224,7 +185,9 @@ impl Terminal {
         self.bullet(out, around.here)?;
         for one in around.worth {
             self.bullet(out, &samehost_model::printable::clean(one.about))?;
-            writeln!(out, "    {}", samehost_model::printable::clean(one.line))?;
+            for line in broken(&samehost_model::printable::clean(one.line), self.width.clamp(40, 100) - 6) {
+                writeln!(out, "    {line}")?;
+            }
         }
         if around.worth.is_empty() {
             self.bullet(
@@ -263,15 +226,6 @@ impl Terminal {
     }
 }
 
-/// The interval as differences: `29–33 %`, or as factors from twice on.
-fn interval_in_words(low: f64, high: f64) -> String {
-    if low >= 1.995 {
-        return format!("{low:.1}–{high:.1}");
-    }
-    let (a, b) = (100.0 * (low - 1.0).abs(), 100.0 * (high - 1.0).abs());
-    format!("{:.0}–{:.0} %", a.min(b), a.max(b))
-}
-
 fn of_kind<'a>(findings: &'a [Finding<'a>], kind: FindingKind) -> Option<&'a Finding<'a>> {
     findings.iter().find(|finding| finding.kind == kind)
 }
@@ -302,13 +256,10 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
             _ => {}
         }
     }
-    if let Some(comparison) = of_kind(findings, FindingKind::Bulk).and_then(Finding::comparison) {
-        sentences.push(match comparison.verdict {
-            Verdict::Faster => "Large transfers gain as well.".into(),
-            Verdict::Slower => "Large transfers are faster over TCP here: do not switch a connection that mostly moves bulk data.".into(),
-            Verdict::Equivalent => "For large transfers it makes no difference.".into(),
-            Verdict::Inconclusive => format!("Large transfers: {}.", difference(comparison)),
-        });
+    if let Some(finding) = of_kind(findings, FindingKind::Bulk)
+        && let Some(comparison) = finding.comparison()
+    {
+        sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
     }
     sentences
 }

@@ -5,6 +5,7 @@ use samehost_model::{Code, Evidence, Sample, Verdict};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::number::{count, format_percent, format_value, percent_number};
+use crate::sockets;
 use crate::view::{View, median};
 use crate::words;
 use samehost_model::printable::clean;
@@ -27,6 +28,7 @@ pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     all.extend(generator(view).map(|text| Condition { label: "generator", text }));
     all.extend(repeats(view).map(|text| Condition { label: "repeats", text }));
     all.extend(evidence(view).into_iter().map(|text| Condition { label: "evidence", text }));
+    all.extend(sockets::settings(view).into_iter().map(|text| Condition { label: "sockets", text }));
     all
 }
 

@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
 use samehost_stats::pairing::group;
 
-use crate::view;
+use crate::{sockets, view};
 use samehost_model::printable::clean;
 
-const HEADER: [&str; 24] = [
+const HEADER: [&str; 26] = [
     "workload",
     "connections",
     "rate_per_s",
@@ -35,6 +35,8 @@ const HEADER: [&str; 24] = [
     "noise_floor",
     "warnings",
     "started_at",
+    "baseline_congestion",
+    "candidate_congestion",
 ];
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -78,6 +80,8 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         number(floor),
         codes(&comparison.warnings),
         clean(&report.started_at),
+        sockets::of_arm(report, &comparison.baseline),
+        sockets::of_arm(report, &comparison.candidate),
     ]);
     row
 }
@@ -87,9 +91,9 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     let median = samehost_stats::median(&values)?;
     let mut row = at(report, &arm.point, &metric.name, Some(metric));
     row.extend([clean(&arm.id), String::new(), number(median)]);
-    row.resize(HEADER.len() - 1, String::new());
+    row.resize(HEADER.len() - 3, String::new());
     row[18] = values.len().to_string();
-    row.push(clean(&report.started_at));
+    row.extend([clean(&report.started_at), sockets::of_arm(report, &arm.id), String::new()]);
     Some(row)
 }
 

@@ -7,6 +7,7 @@ use crate::driving;
 use crate::number::{count, format_seconds};
 use samehost_model::printable::clean;
 
+use crate::sockets;
 use crate::text::{width, wrap};
 use crate::view::{Parameter, View};
 
@@ -96,6 +97,7 @@ pub(crate) fn how(view: &View<'_>) -> Vec<String> {
         let managed = if server.managed { "" } else { " (was running)" };
         parts.push(format!("{} {}{managed}", clean(&server.kind), clean(&server.version)).replace("  ", " "));
     }
+    parts.extend(sockets::congestion(view));
     parts.push(machine(&report.host));
     parts.extend(started(&report.started_at));
     parts.retain(|part| !part.is_empty());

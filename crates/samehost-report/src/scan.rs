@@ -7,7 +7,7 @@ use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, Socke
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::terminal::Page;
-use crate::{Terminal, scan_advice};
+use crate::{Terminal, scan_advice, scan_congestion};
 
 /// Endpoints of a service beyond these are counted, not listed.
 const MOST_ENDPOINTS: usize = 8;
@@ -24,6 +24,7 @@ impl Terminal {
         page.section(head(scan, page.measure()));
         page.section(services(scan, page.measure()));
         page.section(scan_advice::advice(scan, page.measure()));
+        page.section(scan_congestion::slow(scan, page.measure()));
         page.section(pairs(scan, page.measure()));
         page.section(hidden(scan, page.measure()));
         self.print(&page, out)

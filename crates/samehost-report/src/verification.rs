@@ -21,7 +21,11 @@ impl Terminal {
         let proofs = found.proofs.iter().flat_map(|proof| {
             labelled(&Span::dim(format!("  {}", proof.by)), 15, &[Span::plain(&proof.says)], columns)
         });
-        page.section(proofs.collect());
+        let settings = found.settings.iter().flat_map(|settings| {
+            let text = samehost_model::printable::clean(&settings.to_string());
+            labelled(&Span::dim("  sockets"), 15, &[Span::plain(text)], columns)
+        });
+        page.section(proofs.chain(settings).collect());
         page.section(connections(found, columns));
         let notes = found.notes.iter();
         page.section(notes.flat_map(|note| wrap_spans(&[Span::plain(note)], columns)).collect());

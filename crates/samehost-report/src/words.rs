@@ -172,6 +172,7 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
         }
         Code::TlsDiffers => ("encryption", "encryption", None),
         Code::OwnNetwork => ("own network", "own network", None),
+        Code::Congestion => ("congestion control", "congestion", None),
         Code::NotMeasured => ("not measured", "not measured", None),
         Code::NotStored => ("not stored", "not stored", None),
         Code::HostDiffers => ("not alike", "not alike", None),

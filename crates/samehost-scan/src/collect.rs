@@ -12,7 +12,7 @@ use crate::diag::Diag;
 use crate::error::ScanError;
 use crate::proc::descriptors::{Descriptors, pids, walk};
 use crate::proc::{net_table, users::Names};
-use crate::{join, namespaces, process, service};
+use crate::{congestion, join, namespaces, process, service};
 
 /// Looks at this machine: sockets, processes, services, connections. No advice yet.
 ///
@@ -58,9 +58,11 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
         services: Vec::new(),
         connections,
         advice: Vec::new(),
+        slow_congestion: Vec::new(),
         hidden,
     };
     service::find(&mut scan);
+    scan.slow_congestion = congestion::slow(&scan);
     Ok(scan)
 }
 

@@ -4,6 +4,7 @@
 
 mod advice;
 mod collect;
+mod congestion;
 mod ended;
 mod error;
 mod expected;

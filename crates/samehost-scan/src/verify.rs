@@ -55,6 +55,7 @@ pub fn verify(
         target: Redactor::default().word(text),
         endpoint: None,
         transport: None,
+        settings: None,
         proofs: Vec::new(),
         connections: Vec::new(),
         remote: 0,
@@ -89,6 +90,7 @@ fn address(
         _ => None,
     };
     verification.transport = transport;
+    verification.settings = connection.settings();
     verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
     // Before the login, for a server that lets nobody in closes its end.
     verification.proofs.extend(accepted_pair(connection.inode(), version)?);
@@ -296,6 +298,8 @@ mod tests {
         expect(&mut found, "unix");
         assert_eq!((found.transport, found.as_expected), (Some("unix"), Some(true)));
         assert!(found.proofs[0].says.contains("AF_UNIX"), "{found:?}");
+        let settings = found.settings.clone().unwrap();
+        assert!(settings.congestion().is_empty() && settings.server.is_some(), "{settings:?}");
         expect(&mut found, "tcp");
         assert_eq!(found.as_expected, Some(false));
     }

@@ -2,8 +2,8 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, Control, Effect, Evidence, Limit, MetricInfo, Point, Prediction,
-    ProfileDifference, Report, Stopping, Verdict, Warning, metric_title,
+    Arm, Code, Comparison, ConnectionSettings, Control, Effect, Evidence, Limit, MetricInfo, Point,
+    Prediction, ProfileDifference, Report, Stopping, Verdict, Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
@@ -319,21 +319,30 @@ fn gather_evidence(report: &Report) -> Vec<Evidence> {
         let from = evidence.len();
         for sample in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
             let Some(observed) = &sample.transport_observed else { continue };
-            let known = evidence[from..]
-                .iter_mut()
-                .find(|e| shape(&e.observed) == shape(observed) && e.cipher == sample.cipher);
+            let known = evidence[from..].iter_mut().find(|e| {
+                shape(&e.observed) == shape(observed)
+                    && e.cipher == sample.cipher
+                    && is_alike(e.connection.as_ref(), sample.connection.as_ref())
+            });
             match known {
                 Some(known) => known.trials += 1,
                 None => evidence.push(Evidence {
                     arm: arm.id.clone(),
                     observed: observed.clone(),
                     cipher: sample.cipher.clone(),
+                    connection: sample.connection.clone(),
                     trials: 1,
                 }),
             }
         }
     }
     evidence
+}
+
+/// Whether two connections send by the same congestion control. Their buffers are the first one's to tell: TCP's
+/// differ by a little from one to the next.
+fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>) -> bool {
+    one.map(ConnectionSettings::congestion) == other.map(ConnectionSettings::congestion)
 }
 
 /// Whether a comparison reached a verdict.

@@ -17,6 +17,7 @@ pub mod open;
 pub mod ownership;
 pub mod peer;
 pub mod proc;
+pub mod routes;
 pub mod user;
 
 pub use as_user::{Account, as_user};

@@ -7,7 +7,7 @@ use samehost_model::Endpoint;
 
 use crate::connect_error::{PARENT_NEEDED, StartError};
 use crate::registry::carrier;
-use crate::{ConnectError, Connecting, Stream, TlsTrust};
+use crate::{ConnectError, Connecting, Stream, TlsTrust, Tuning};
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct ConnectOptions {
     pub timeout: Option<Duration>,
     /// Which certificates `tcp+tls` accepts; the default is [`TlsTrust::any_on_loopback`].
     pub tls: TlsTrust,
+    /// How the socket is set before it connects.
+    pub tuning: Tuning,
 }
 
 /// Connects to an endpoint and, for `tcp+tls`, does the handshake. The stream blocks.

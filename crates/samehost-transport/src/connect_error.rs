@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use samehost_model::Endpoint;
 
-use crate::{AddressError, Denied};
+use crate::{AddressError, Denied, TuningError};
 
 pub(crate) const PARENT_NEEDED: &str = "nobody can connect to it by name: make it with `pair()` or `pipe_pair()` and hand one side to a child process";
 
@@ -106,6 +106,14 @@ pub enum ConnectError {
         endpoint: Endpoint,
         /// EMFILE (this process) or ENFILE (the system).
         errno: Errno,
+    },
+    /// The socket could not be set as asked for.
+    #[error("cannot connect to {endpoint}: {source}")]
+    Tuning {
+        /// Where.
+        endpoint: Endpoint,
+        /// What stands in the way.
+        source: TuningError,
     },
     /// Connected, but the TLS handshake failed.
     #[error(
@@ -221,6 +229,14 @@ pub enum StartError {
         endpoint: Endpoint,
         /// What the resolver said.
         source: io::Error,
+    },
+    /// The socket could not be set as asked for.
+    #[error("cannot start a connection to {endpoint}: {source}")]
+    Tuning {
+        /// Where.
+        endpoint: Endpoint,
+        /// What stands in the way.
+        source: TuningError,
     },
     /// The TLS session could not be made, or this certificate rule does not hold for this address.
     #[error(

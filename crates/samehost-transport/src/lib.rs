@@ -87,6 +87,7 @@ mod tls_trust;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod transports;
+mod tuning;
 
 pub use address::AddressError;
 pub use connect::{ConnectOptions, connect, connect_nonblocking};
@@ -103,3 +104,4 @@ pub use tls_trust::{CertificateMakingError, MadeCertificate, TlsServer, TlsTrust
 pub use transports::pipe::pipe_pair;
 pub use transports::socketpair::pair;
 pub use transports::tls::start_tls;
+pub use tuning::{Tuning, TuningError};

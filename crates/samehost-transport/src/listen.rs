@@ -15,7 +15,7 @@ use crate::claim::Claim;
 use crate::connect_error::PARENT_NEEDED;
 use crate::registry::carrier;
 use crate::tls_session::TlsSession;
-use crate::{ListenError, Stream, TlsServer};
+use crate::{ListenError, Stream, TlsServer, Tuning};
 
 /// How to listen. What does not concern the endpoint's transport is ignored.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct ListenOptions {
     pub refuse_tmp: bool,
     /// The certificate of a `tcp+tls` listener, which cannot do without.
     pub tls: Option<TlsServer>,
+    /// How the sockets of its connections are set.
+    pub tuning: Tuning,
 }
 
 impl Default for ListenOptions {
@@ -43,6 +45,7 @@ impl Default for ListenOptions {
             create_directory: false,
             refuse_tmp: false,
             tls: None,
+            tuning: Tuning::default(),
         }
     }
 }
@@ -78,11 +81,13 @@ pub struct Listener {
     endpoint: Endpoint,
     transport: Transport,
     tls: Option<Arc<ServerConfig>>,
+    /// What accepted sockets are set to one by one: a Unix listener hands nothing on.
+    tuning: Tuning,
 }
 
 impl Listener {
     pub(crate) fn new(fd: OwnedFd, endpoint: Endpoint, transport: Transport) -> Self {
-        Listener { claim: None, fd, endpoint, transport, tls: None }
+        Listener { claim: None, fd, endpoint, transport, tls: None, tuning: Tuning::default() }
     }
 
     pub(crate) fn with_claim(self, claim: Claim) -> Self {
@@ -91,6 +96,10 @@ impl Listener {
 
     pub(crate) fn with_tls(self, tls: Arc<ServerConfig>) -> Self {
         Listener { tls: Some(tls), ..self }
+    }
+
+    pub(crate) fn tuning_each(self, tuning: Tuning) -> Self {
+        Listener { tuning, ..self }
     }
 
     /// Where it really listens: port 0 has become the port that the kernel chose, a host name an address.
@@ -118,6 +127,9 @@ impl Listener {
 
     fn accepted(&self, flags: SocketFlags) -> io::Result<Stream> {
         let fd = retry_on_intr(|| accept_with(&self.fd, flags))?;
+        if !self.tuning.is_none() {
+            self.tuning.apply(&fd).map_err(io::Error::other)?;
+        }
         match &self.tls {
             None => Ok(Stream::from_fd(fd, self.transport)),
             Some(config) => {
@@ -137,8 +149,8 @@ impl Listener {
 
     /// The parts that async code needs: the socket, and what must live as long as it.
     #[cfg(feature = "tokio")]
-    pub(crate) fn into_parts(self) -> (OwnedFd, Option<Claim>, Endpoint) {
-        (self.fd, self.claim, self.endpoint)
+    pub(crate) fn into_parts(self) -> (OwnedFd, Option<Claim>, Endpoint, Tuning) {
+        (self.fd, self.claim, self.endpoint, self.tuning)
     }
 }
 

@@ -7,12 +7,20 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use samehost_model::Endpoint;
 
-use crate::AddressError;
+use crate::{AddressError, TuningError};
 
 /// Why [`listen`](crate::listen) failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
+    /// The socket could not be set as asked for.
+    #[error("cannot listen on {endpoint}: {source}")]
+    Tuning {
+        /// Where.
+        endpoint: Endpoint,
+        /// What stands in the way.
+        source: TuningError,
+    },
     /// Another process listens there, or is about to.
     #[error(
         "cannot listen on {endpoint}: address in use, {} already listens there; stop it or choose another path",

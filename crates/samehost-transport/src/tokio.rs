@@ -32,7 +32,7 @@ use ::tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host
 use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
-use crate::{ConnectError, ConnectOptions, Errno, ListenError, ListenOptions, Observed, StartError};
+use crate::{ConnectError, ConnectOptions, Errno, ListenError, ListenOptions, Observed, StartError, Tuning};
 
 const NOT_ASYNC: &str = "async connections are tcp, tcp6, unix and abstract; use the blocking side, or wrap a tcp stream in tokio-rustls for TLS";
 
@@ -82,6 +82,7 @@ fn connect_unix(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
         crate::connect_nonblocking(endpoint, &ConnectOptions::default()).map_err(|error| match error {
             StartError::Os { errno, .. } => ConnectError::from_errno(endpoint, errno, None),
             StartError::Address(error) => ConnectError::Address(error),
+            StartError::Tuning { endpoint, source } => ConnectError::Tuning { endpoint, source },
             other => failed(endpoint, io::Error::other(other)),
         })?;
     let stream = stream
@@ -197,6 +198,8 @@ pub struct Listener {
     _claim: Option<Claim>,
     socket: Socket,
     endpoint: Endpoint,
+    /// What accepted sockets are set to one by one.
+    tuning: Tuning,
 }
 
 #[derive(Debug)]
@@ -216,9 +219,9 @@ pub async fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<List
     let listener = crate::listen(endpoint, options)?;
     let failed = |source| ListenError::Other { endpoint: endpoint.clone(), source };
     listener.set_nonblocking(true).map_err(failed)?;
-    let (fd, claim, actual) = listener.into_parts();
+    let (fd, claim, actual, tuning) = listener.into_parts();
     let socket = register(fd, &actual).map_err(failed)?;
-    Ok(Listener { _claim: claim, socket, endpoint: actual })
+    Ok(Listener { _claim: claim, socket, endpoint: actual, tuning })
 }
 
 fn register(fd: OwnedFd, endpoint: &Endpoint) -> io::Result<Socket> {
@@ -240,9 +243,13 @@ impl Listener {
     /// # Errors
     /// What accept(2) says: too many open files.
     pub async fn accept(&self) -> io::Result<Stream> {
-        Ok(Stream(match &self.socket {
+        let stream = Stream(match &self.socket {
             Socket::Tcp(listener) => Inner::Tcp(listener.accept().await?.0),
             Socket::Unix(listener) => Inner::Unix(listener.accept().await?.0),
-        }))
+        });
+        if !self.tuning.is_none() {
+            self.tuning.apply(&stream).map_err(io::Error::other)?;
+        }
+        Ok(stream)
     }
 }

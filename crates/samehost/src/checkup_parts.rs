@@ -19,6 +19,10 @@ pub struct Part {
     pub connections: Vec<u32>,
     /// Size of a message.
     pub size: Option<u64>,
+    /// Transports; none for the workload's first two.
+    pub transports: Vec<Transport>,
+    /// Congestion controls, set by the routes of a private network; none for what the machine has.
+    pub congestion: Vec<String>,
     /// The lines of the table that it answers.
     pub lines: Vec<PartLine>,
     /// Whether it starts a server that is installed here, which may fail for reasons of its own.
@@ -56,7 +60,8 @@ fn part(
     let line = PartLine { label: label.to_owned(), kind, metric, connections: None };
     let connections = connections.into_iter().collect();
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    Part { workload, parameters, connections, size, lines: vec![line], installed: false }
+    let (transports, congestion, lines) = (Vec::new(), Vec::new(), vec![line]);
+    Part { workload, parameters, connections, size, transports, congestion, lines, installed: false }
 }
 
 /// The parts that need no server but ours.
@@ -90,6 +95,8 @@ fn server(workload: &'static dyn Workload) -> Part {
             .collect(),
         connections: vec![1, MANY],
         size: None,
+        transports: Vec::new(),
+        congestion: Vec::new(),
         lines: vec![
             line(": one at a time", FindingKind::Server, "latency_mean", 1),
             line(": CPU time, 64 at once", FindingKind::Server, "total_cpu_per_op", MANY),

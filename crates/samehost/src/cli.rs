@@ -47,7 +47,7 @@ pub enum Verb {
     Checkup(CheckupOptions),
     /// Measure a workload over two or more transports, with an interval on the ratio
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// The published experiments on this machine: what was claimed, what it says here, and whether that holds
     Reproduce(ReproduceOptions),
     /// What talks to what on this machine, and what could use a Unix socket
@@ -150,6 +150,13 @@ pub struct BenchOptions {
     /// Keep idle CPUs from sleeping, for all arms alike
     #[arg(long)]
     pub awake: bool,
+    /// TCP's congestion controls, at both ends of every connection: cubic, bbr, reno [default: what this machine has]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub congestion: Vec<String>,
+    /// Bytes of the socket buffers at both ends, as for SO_SNDBUF: 64k,1m or a doubling range [default: what the kernel
+    /// gives]
+    #[arg(long, value_name = "LIST")]
+    pub socket_buffer: Option<String>,
     /// Client threads that share the connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
@@ -333,6 +340,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("ask_password", !axes.foreign_servers),
         ("yes", !axes.foreign_servers),
         ("arm", !axes.commands),
+        ("socket_buffer", !workload.owns_both_ends()),
         ("trial_time", !axes.timed),
     ];
     for (id, hide) in hidden {

@@ -1,5 +1,6 @@
 //! samehost: the hop between programs on one machine, measured.
 
+mod checkup_cure;
 mod checkup_parts;
 mod checkup_worth;
 mod cli;

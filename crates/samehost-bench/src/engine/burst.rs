@@ -14,6 +14,7 @@ use samehost_transport::{ConnectOptions, Connecting, StartError, Stream, connect
 
 use super::clock::{Nanos, nanos, now, timespec};
 use super::recorder::histogram;
+use super::seen::Seen;
 use super::session::{Progress, Session};
 use crate::BenchError;
 
@@ -46,7 +47,7 @@ pub struct BurstTally {
     /// From the first connect to the last reply or the end of patience.
     pub elapsed: Nanos,
     /// What the kernel says of the first socket that was served.
-    pub observed: Option<String>,
+    pub seen: Option<Seen>,
 }
 
 struct Attempt {
@@ -72,7 +73,7 @@ pub fn drive(job: &BurstJob) -> Result<BurstTally, BenchError> {
         errors: BTreeMap::new(),
         latency: histogram(),
         elapsed: 0,
-        observed: None,
+        seen: None,
     };
     let mut attempts: Vec<Option<Attempt>> = Vec::with_capacity(job.connects as usize);
     let options = ConnectOptions::default();
@@ -134,8 +135,8 @@ fn wait(
                     tally.served += 1;
                     tally.stalled += u64::from(took >= STALL);
                     tally.latency.saturating_record(took);
-                    if tally.observed.is_none() {
-                        tally.observed = attempt.stream.observed().ok().map(|observed| observed.to_string());
+                    if tally.seen.is_none() {
+                        tally.seen = Some(Seen::of(&attempt.stream));
                     }
                     *slot = None;
                     open -= 1;

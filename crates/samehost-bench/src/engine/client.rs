@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::clock::{Nanos, Window, nanos, now, timespec};
 use super::recorder::Tally;
 use super::sample::{self, Metered};
+use super::seen;
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use super::{Load, Surroundings};
 use crate::BenchError;
@@ -207,11 +208,11 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
         let (pid, family) = (client.pid(), families(&around.server_pids));
         let window = client.begin(warm_up, length)?;
         let (client_use, metered) = meter(window, pid, &family, &around);
-        let observed = client.observed.clone();
+        let seen = seen::Seen::of_words(&client.observed);
         let mut tally = client.end()?;
         tally.usage = client_use;
         let mut sample = sample::of_tally(&tally, window.seconds(), None, metered);
-        sample.transport_observed = Some(observed);
+        seen.tell(&mut sample);
         Ok(sample)
     })])?;
     let patience = warm_up + length + surroundings.patience * 2;

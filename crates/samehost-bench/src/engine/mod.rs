@@ -10,6 +10,7 @@ pub mod clock;
 pub mod count;
 pub mod process;
 pub mod recorder;
+pub mod seen;
 pub mod session;
 pub mod slices;
 pub mod whole;

@@ -191,9 +191,9 @@ pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Sample {
         operations: tally.served,
         errors: tally.errors.clone(),
         latency_us: Some(summarise(&tally.latency)),
-        transport_observed: tally.observed.clone(),
         ..Sample::default()
     };
+    tally.seen.clone().unwrap_or_default().tell(&mut sample);
     sample.measurements.insert("served_percent".into(), percent(tally.served));
     sample.measurements.insert("refused_percent".into(), percent(failed));
     sample.measurements.insert("stalled_percent".into(), percent(tally.stalled));

@@ -2,6 +2,7 @@
 
 use samehost_transport::Stream;
 
+use super::seen::Seen;
 use crate::BenchError;
 
 /// How far a session got with the bytes it was shown.
@@ -80,7 +81,7 @@ pub trait Caller: Send {
     fn call(&mut self) -> Result<(), Bad>;
 
     /// What the kernel says of the socket in use, once there was one.
-    fn observed(&self) -> Option<String> {
+    fn seen(&self) -> Option<Seen> {
         None
     }
 }

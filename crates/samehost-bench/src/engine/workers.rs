@@ -13,6 +13,7 @@ use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
 use super::sample::{self, Metered};
+use super::seen::Seen;
 use super::session::{Caller, Connector, Session};
 use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
 use crate::BenchError;
@@ -200,9 +201,7 @@ pub fn sessions(
     surroundings.server_pids = connector.server_pids().unwrap_or(surroundings.server_pids);
     let surroundings = &surroundings;
     load.place(surroundings);
-    let (observed, cipher) = opened.first().map_or((None, None), |(stream, _)| {
-        (stream.observed().ok().map(|observed| observed.to_string()), stream.cipher())
-    });
+    let seen = opened.first().map(|(stream, _)| Seen::of(stream)).unwrap_or_default();
     let threads = load.threads.clamp(1, load.connections.max(1)) as usize;
     let mut shares: Vec<Opened> = (0..threads).map(|_| Vec::new()).collect();
     for (index, pair) in opened.into_iter().enumerate() {
@@ -221,8 +220,7 @@ pub fn sessions(
     });
     let crew = Crew::spawn(work.collect())?;
     let mut sample = attend(crew, window, &family, &connector.endpoint(), load, surroundings)?;
-    sample.transport_observed = observed;
-    sample.cipher = cipher;
+    seen.tell(&mut sample);
     Ok(sample)
 }
 
@@ -290,9 +288,9 @@ pub fn callers(
         .open_loop
         .as_ref()
         .map(|open_loop| Arc::new(Line { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
-    let (observed_sender, observed_receiver) = mpsc::channel();
+    let (seen_sender, seen_receiver) = mpsc::channel();
     let work = callers.into_iter().map(|mut caller| {
-        let (line, cpus, observed) = (line.clone(), load.cpus.clone(), observed_sender.clone());
+        let (line, cpus, seen) = (line.clone(), load.cpus.clone(), seen_sender.clone());
         Box::new(move || {
             cpus.place_client();
             precise_sleep();
@@ -301,13 +299,13 @@ pub fn callers(
             }
             let recorder = Recorder::new(window, line.is_some());
             let tally = callers::drive(caller.as_mut(), recorder, line.as_ref());
-            let _ = observed.send(caller.observed());
+            let _ = seen.send(caller.seen());
             Ok(tally)
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
     });
     let crew = Crew::spawn(work.collect())?;
     let mut sample = attend(crew, window, &family, "the server", load, surroundings)?;
-    sample.transport_observed = observed_receiver.try_iter().flatten().next();
+    seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut sample);
     Ok(sample)
 }
 
@@ -320,8 +318,7 @@ pub fn bulk(
     surroundings: &Surroundings,
 ) -> Result<Sample, BenchError> {
     load.place(surroundings);
-    let observed = stream.observed().ok().map(|observed| observed.to_string());
-    let cipher = stream.cipher();
+    let seen = Seen::of(&stream);
     let (cpus, length, around) = (load.cpus.clone(), load.length, surroundings.clone());
     let name = endpoint.clone();
     let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
@@ -339,8 +336,7 @@ pub fn bulk(
     let Some(mut sample) = crew.done.pop() else {
         return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
     };
-    sample.transport_observed = observed;
-    sample.cipher = cipher;
+    seen.tell(&mut sample);
     Ok(sample)
 }
 
@@ -352,8 +348,7 @@ pub fn whole(
 ) -> Result<Sample, BenchError> {
     let (stream, session) = connector.connect()?;
     load.place(surroundings);
-    let observed = stream.observed().ok().map(|observed| observed.to_string());
-    let cipher = stream.cipher();
+    let seen = Seen::of(&stream);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), connector.endpoint());
     let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
         cpus.place_client();
@@ -364,8 +359,7 @@ pub fn whole(
     crew.wait(Nanos::MAX, surroundings)?;
     let gone = || BenchError::io("a client thread", std::io::Error::other("it ended without a sample"));
     let mut sample = crew.done.pop().ok_or_else(gone)?;
-    sample.transport_observed = observed;
-    sample.cipher = cipher;
+    seen.tell(&mut sample);
     Ok(sample)
 }
 

@@ -12,7 +12,7 @@ mod work;
 use std::time::Duration;
 
 use samehost_model::{Endpoint, Transport};
-use samehost_transport::{ListenOptions, Stream};
+use samehost_transport::{ListenOptions, Stream, Tuning};
 
 use http::HttpResponder;
 pub(crate) use http::body as http_body;
@@ -132,6 +132,8 @@ pub struct ServeOptions {
     pub work: Option<Duration>,
     /// Part of that work that echo has besides with a message marked for it.
     pub longer: Option<f64>,
+    /// How the sockets of its connections are set.
+    pub tuning: Tuning,
 }
 
 impl Server {
@@ -195,5 +197,10 @@ impl Server {
 
 /// Options for the transport's listener.
 fn listen_options(options: &ServeOptions) -> ListenOptions {
-    ListenOptions { backlog: options.backlog, mode: options.mode, ..ListenOptions::default() }
+    ListenOptions {
+        backlog: options.backlog,
+        mode: options.mode,
+        tuning: options.tuning.clone(),
+        ..ListenOptions::default()
+    }
 }

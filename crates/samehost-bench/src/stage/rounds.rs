@@ -23,6 +23,7 @@ impl Stage<'_> {
     /// Measures the arms of a point in slices.
     pub(super) fn round(&mut self, slots: &[Slot<'_>], slice: Duration) -> Result<Vec<Sample>, BenchError> {
         let Some(first) = slots.first() else { return Ok(Vec::new()) };
+        self.set_congestion(first.arm)?;
         let mut lanes = Lanes::default();
         let mut evidence = Vec::with_capacity(slots.len());
         for slot in slots {
@@ -52,6 +53,7 @@ impl Stage<'_> {
             let mut sample = Sample {
                 transport_observed: known.transport_observed,
                 cipher: known.cipher,
+                connection: known.connection,
                 server_most_cpus: known.server_most_cpus,
                 proxy_most_cpus: known.proxy_most_cpus,
                 ..measured

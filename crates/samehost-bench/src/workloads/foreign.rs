@@ -89,3 +89,15 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
     });
     each.collect()
 }
+
+/// The URL with a password that was asked for; one that has a password keeps it.
+///
+/// # Errors
+/// When the text is no URL, and so has no place for a password.
+pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
+    samehost_login::url::with_password(text, password).ok_or_else(|| {
+        BenchError::Usage(format!(
+            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
+        ))
+    })
+}

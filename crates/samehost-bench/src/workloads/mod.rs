@@ -35,7 +35,7 @@ use crate::impact::Impact;
 use crate::network::{Network, OwnNetwork};
 
 pub use crate::starts::Starts;
-pub use foreign::Look;
+pub use foreign::{Look, with_password};
 pub(crate) use foreign::{crowding, foreign_endpoints, foreign_pids, needs_private};
 pub use http::PageLook;
 pub(crate) use noop::job as noop_job;
@@ -136,6 +136,8 @@ pub struct Start {
     pub commands: Vec<(String, String)>,
     /// A network for what stands behind a Unix socket, where the workload asked for one.
     pub behind: Option<Arc<OwnNetwork>>,
+    /// Whether routes set the congestion control, so that no socket needs to.
+    pub routed: bool,
 }
 
 /// What is to be measured, as far as it decides what is started.
@@ -248,6 +250,11 @@ pub trait Workload: Sync {
         Network::Shared
     }
 
+    /// Whether both ends of its connections are ours, so that each socket can be set.
+    fn owns_both_ends(&self) -> bool {
+        false
+    }
+
     /// Servers that already run, with the half that was not given where the server tells it; `wanted` are the
     /// transports asked for, none for the default.
     ///
@@ -325,18 +332,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection outside the hot path, for set-up and evidence.
 pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
     Ok(Link::connect(endpoint, PATIENCE)?)
-}
-
-/// The URL with a password that was asked for; one that has a password keeps it.
-///
-/// # Errors
-/// When the text is no URL, and so has no place for a password.
-pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
-    samehost_login::url::with_password(text, password).ok_or_else(|| {
-        BenchError::Usage(format!(
-            "{text} has no place for a password: write a URL, such as mysql://USER@127.0.0.1:3306"
-        ))
-    })
 }
 
 /// What to try next after a refusal: where a measurement has options for it, those.

@@ -2,6 +2,7 @@
 //! JSON of `samehost scan --json`, `samehost.scan/1`.
 
 mod advice;
+mod congestion;
 mod how;
 mod process;
 mod service;
@@ -11,6 +12,7 @@ mod verification;
 use serde::{Serialize, Serializer};
 
 pub use advice::{Advice, Obstacle, Possible, Range, Saving, ShortTraffic, Traffic, Weight};
+pub use congestion::SlowCongestion;
 pub use how::{ClientWords, HOW_SCHEMA, HowTo};
 pub use process::{Container, Process};
 pub use service::{Connection, RecognisedBy, Service};
@@ -95,6 +97,8 @@ pub struct Scan {
     pub connections: Vec<Connection>,
     /// Advice, one for each pair that talks over TCP.
     pub advice: Vec<Advice>,
+    /// Addresses of this machine whose connections begin with a congestion control that is slow there.
+    pub slow_congestion: Vec<SlowCongestion>,
     /// What could not be seen.
     pub hidden: Hidden,
 }
@@ -141,6 +145,7 @@ pub(crate) struct ScanView<'a> {
     network_namespaces: &'a [NetworkNamespace],
     services: &'a [Service],
     advice: &'a [Advice],
+    slow_congestion: &'a [SlowCongestion],
     processes: &'a [Process],
     connections: Vec<ConnectionView<'a>>,
     sockets: &'a [Socket],
@@ -169,6 +174,7 @@ impl Serialize for Scan {
             network_namespaces: &self.network_namespaces,
             services: &self.services,
             advice: &self.advice,
+            slow_congestion: &self.slow_congestion,
             processes: &self.processes,
             connections: connections.collect(),
             sockets: &self.sockets,

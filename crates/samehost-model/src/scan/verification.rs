@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::ConnectionSettings;
+
 /// The name of the JSON format.
 pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
 
@@ -47,6 +49,8 @@ pub struct Verification {
     pub endpoint: Option<String>,
     /// The transport in use: `unix`, `tcp`, `mixed`, or none when nothing is connected.
     pub transport: Option<&'static str>,
+    /// How both ends of the connection that proves it were set: congestion control and buffers.
+    pub settings: Option<ConnectionSettings>,
     /// What proves it, for an endpoint or URL.
     pub proofs: Vec<Proof>,
     /// The connections, for a process.

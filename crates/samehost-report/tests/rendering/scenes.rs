@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Better, Code, MetricInfo, Outcome, Point, Report, Transport, Warning};
+use samehost_model::{
+    Better, Code, ConnectionSettings, MetricInfo, Outcome, Point, Report, SocketEnd, Transport, Warning,
+};
 
 use crate::scene::{Scene, Side, point, tcp, unix};
 
@@ -259,6 +261,9 @@ pub(crate) fn equal() -> Report {
     scene.arm(Side { latency_us: 250.0, noise: 0.004, ..tcp() }, at.clone(), "");
     scene.arm(Side { latency_us: 250.4, noise: 0.004, ..unix() }, at, "");
     scene.measure(14);
+    for sample in &mut scene.report.trials {
+        sample.connection = Some(sockets(sample.arm.starts_with("tcp")));
+    }
     scene.done()
 }
 
@@ -304,4 +309,15 @@ pub(crate) fn tail() -> Report {
     }
     scene.measure(12);
     scene.done()
+}
+
+/// How both ends of a connection were set: TCP with CUBIC, or a Unix socket.
+fn sockets(tcp: bool) -> ConnectionSettings {
+    let end = |nodelay| SocketEnd {
+        congestion: tcp.then(|| "cubic".into()),
+        send_buffer_bytes: Some(if tcp { 2_626_560 } else { 212_992 }),
+        receive_buffer_bytes: Some(if tcp { 131_072 } else { 212_992 }),
+        nodelay,
+    };
+    ConnectionSettings { client: Some(end(tcp.then_some(true))), server: Some(end(None)) }
 }

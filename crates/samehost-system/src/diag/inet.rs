@@ -13,7 +13,7 @@ const IPPROTO_UDP: u8 = 17;
 /// Bytes of `struct inet_diag_req_v2`.
 const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
-const FIXED: usize = 72;
+pub const FIXED: usize = 72;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 const INET_DIAG_ULP_INFO: u16 = 19;

@@ -2,7 +2,8 @@
 //! only file of this folder that talks to the kernel; the others read bytes.
 
 mod endings;
-mod frame;
+mod ends;
+pub(crate) mod frame;
 mod inet;
 mod unix;
 
@@ -15,6 +16,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use samehost_model::scan::{Address, Socket, SocketKind, SocketState};
 
 pub use endings::Endings;
+pub use ends::both_ends;
 use frame::{Message, messages, u32_at};
 pub use inet::Counters;
 pub use inet::KINDS;
@@ -105,13 +107,7 @@ impl Diag {
     pub fn tcp(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<Socket>, Errno> {
         let Some(request) = inet::exact(local, peer) else { return Ok(None) };
         let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
-        // Where nothing is connected so, the kernel answers with who listens there.
-        let is = |address: &Address, wanted: SocketAddr| {
-            address.inet().is_some_and(|found| {
-                found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
-            })
-        };
-        Ok(found.filter(|socket| is(&socket.local, local) && is(&socket.peer, peer)))
+        Ok(found.filter(|socket| is_between(socket, local, peer)))
     }
 
     /// The Unix socket of an inode, where it belongs to the namespace.
@@ -124,11 +120,11 @@ impl Diag {
     }
 
     /// Sends a request for one socket; none when the kernel knows none.
-    fn one(
+    fn one<T>(
         &mut self,
         request: &[u8],
-        read_payload: impl Fn(&[u8]) -> Option<Socket>,
-    ) -> Result<Option<Socket>, Errno> {
+        read_payload: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Errno> {
         self.send(request, NLM_F_REQUEST)?;
         let datagram = self.receive()?;
         let mut found = None;
@@ -174,6 +170,16 @@ impl Diag {
             }
         }
     }
+}
+
+/// Whether a socket is that connection: where nothing is connected so, the kernel answers with who listens there.
+fn is_between(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> bool {
+    let is = |address: &Address, wanted: SocketAddr| {
+        address.inet().is_some_and(|found| {
+            found.ip().to_canonical() == wanted.ip().to_canonical() && found.port() == wanted.port()
+        })
+    };
+    is(&socket.local, local) && is(&socket.peer, peer)
 }
 
 /// A socket for questions to sock_diag, which also hears what is sent to these groups.

@@ -6,7 +6,7 @@ use super::frame::{attributes, u32_at};
 
 const AF_UNIX: u8 = 1;
 /// Bytes of `struct unix_diag_msg`.
-const FIXED: usize = 16;
+pub const FIXED: usize = 16;
 const SOCK_STREAM: u8 = 1;
 const SOCK_DGRAM: u8 = 2;
 const SOCK_SEQPACKET: u8 = 5;
@@ -17,6 +17,8 @@ const RQLEN: u16 = 4;
 const UID: u16 = 7;
 /// `UDIAG_SHOW_NAME | _VFS | _PEER | _RQLEN | _UID`.
 const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10 | 0x40;
+/// `UDIAG_SHOW_MEMINFO`.
+const SHOW_MEMORY: u32 = 0x20;
 
 /// The payload of a request for all Unix sockets (`struct unix_diag_req`).
 pub fn request() -> Vec<u8> {
@@ -33,7 +35,7 @@ pub fn exact(inode: u64) -> Option<Vec<u8>> {
     let mut request = vec![AF_UNIX, 0, 0, 0];
     request.extend(u32::MAX.to_ne_bytes());
     request.extend(u32::try_from(inode).ok()?.to_ne_bytes());
-    request.extend(SHOW.to_ne_bytes());
+    request.extend((SHOW | SHOW_MEMORY).to_ne_bytes());
     // Any cookie.
     request.extend([0xff; 8]);
     Some(request)

@@ -13,7 +13,7 @@ use crate::{AddressError, ListenError, ListenOptions, Listener, address};
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Abstract,
     connect: |endpoint, options| connect_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
-    start: |endpoint, _| start_to(endpoint, &name_address(endpoint)?, SocketType::STREAM),
+    start: |endpoint, options| start_to(endpoint, options, &name_address(endpoint)?, SocketType::STREAM),
     listen,
     carries: |seen| {
         seen.family == Family::Unix

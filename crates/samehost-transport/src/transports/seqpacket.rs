@@ -13,7 +13,7 @@ pub(crate) const CARRIER: Carrier = Carrier {
     connect: |endpoint, options| {
         connect_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET)
     },
-    start: |endpoint, _| start_to(endpoint, &path_address(endpoint)?, SocketType::SEQPACKET),
+    start: |endpoint, options| start_to(endpoint, options, &path_address(endpoint)?, SocketType::SEQPACKET),
     listen: |endpoint, options| listen_at(endpoint, options, SocketType::SEQPACKET),
     carries: |seen| seen.family == Family::Unix && seen.kind == Kind::Seqpacket,
 };

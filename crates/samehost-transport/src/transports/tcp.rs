@@ -72,6 +72,8 @@ pub(super) fn connect_socket(
     let mut last = Errno::ADDRNOTAVAIL;
     for address in addresses {
         let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
+        let set = options.tuning.apply(&fd);
+        set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
         match socket::connect(&fd, &address, deadline) {
             Ok(()) => return Ok((fd, address)),
             Err(errno) => last = errno,
@@ -80,18 +82,23 @@ pub(super) fn connect_socket(
     Err(failed(last))
 }
 
-fn start(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
-    let (fd, address, connecting) = start_socket(endpoint)?;
+fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
+    let (fd, address, connecting) = start_socket(endpoint, options)?;
     Ok((Stream::from_fd(fd, transport(address)), connecting))
 }
 
 /// Starts with the first address only: the next would mean to wait for this one.
-pub(super) fn start_socket(endpoint: &Endpoint) -> Result<(OwnedFd, SocketAddr, Connecting), StartError> {
+pub(super) fn start_socket(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+) -> Result<(OwnedFd, SocketAddr, Connecting), StartError> {
     let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
     let (host, port) = host_port(endpoint).map_err(failed)?;
     let address = look_up(endpoint.transport(), host, port)
         .map_err(|source| StartError::Lookup { endpoint: endpoint.clone(), source })?[0];
     let fd = socket::open(family(address), SocketType::STREAM, Blocking::No).map_err(failed)?;
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
     let connecting = socket::start(&fd, &address).map_err(failed)?;
     Ok((fd, address, connecting))
 }
@@ -119,6 +126,9 @@ pub(super) fn listen_socket(
         // `[::]` must not take the IPv4 port as well: tcp6 is tcp6.
         sockopt::set_ipv6_v6only(&fd, true).map_err(failed)?;
     }
+    // As TCP_NODELAY, these are handed on; the window of a connection is fixed before it is accepted.
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
     net::bind(&fd, &address).map_err(failed)?;
     net::listen(&fd, options.backlog).map_err(failed)?;
     let actual = net::getsockname(&fd).map_err(failed)?;

@@ -116,7 +116,7 @@ fn session(
 }
 
 fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
-    let (fd, address, connecting) = tcp::start_socket(endpoint)?;
+    let (fd, address, connecting) = tcp::start_socket(endpoint, options)?;
     let session = session(endpoint, &options.tls, fd, address)
         .map_err(|source| StartError::Tls { endpoint: endpoint.clone(), source })?;
     Ok((Stream::tls(session), connecting))

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Unix,
     connect: |endpoint, options| connect_to(endpoint, options, &path_address(endpoint)?, SocketType::STREAM),
-    start: |endpoint, _| start_to(endpoint, &path_address(endpoint)?, SocketType::STREAM),
+    start: |endpoint, options| start_to(endpoint, options, &path_address(endpoint)?, SocketType::STREAM),
     listen: |endpoint, options| listen_at(endpoint, options, SocketType::STREAM),
     carries: |seen| {
         seen.family == Family::Unix
@@ -42,17 +42,22 @@ pub(super) fn connect_to(
     let failed = |errno| ConnectError::from_errno(endpoint, errno, options.timeout);
     let deadline = socket::deadline(options.timeout);
     let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| ConnectError::Tuning { endpoint: endpoint.clone(), source })?;
     socket::connect(&fd, address, deadline).map_err(failed)?;
     Ok(Stream::from_fd(fd, endpoint.transport()))
 }
 
 pub(super) fn start_to(
     endpoint: &Endpoint,
+    options: &ConnectOptions,
     address: &SocketAddrUnix,
     kind: SocketType,
 ) -> Result<(Stream, Connecting), StartError> {
     let failed = |errno| StartError::Os { endpoint: endpoint.clone(), errno };
     let fd = socket::open(AddressFamily::UNIX, kind, Blocking::No).map_err(failed)?;
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| StartError::Tuning { endpoint: endpoint.clone(), source })?;
     let connecting = socket::start(&fd, address).map_err(failed)?;
     Ok((Stream::from_fd(fd, endpoint.transport()), connecting))
 }
@@ -80,7 +85,10 @@ pub(super) fn listen_on(
     fd: OwnedFd,
 ) -> Result<Listener, ListenError> {
     net::listen(&fd, options.backlog).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
-    Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()))
+    // To see now what accepting would be refused for.
+    let set = options.tuning.apply(&fd);
+    set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
+    Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()).tuning_each(options.tuning.clone()))
 }
 
 #[cfg(test)]

@@ -34,6 +34,13 @@ pub struct ServeOptions {
     /// Part of that work besides, for messages of `bench raw --longer`
     #[arg(long, hide = true, value_parser = samehost_model::parse_fraction)]
     pub longer: Option<f64>,
+    /// The congestion control of TCP connections: cubic, bbr, reno; what the kernel has, `sysctl
+    /// net.ipv4.tcp_available_congestion_control` lists
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+    /// Bytes of each connection's send buffer and receive buffer, as for SO_SNDBUF
+    #[arg(long, value_parser = samehost_model::parse_size, value_name = "SIZE")]
+    pub socket_buffer: Option<u64>,
     /// Serve the one connection handed over on standard input
     #[arg(long, hide = true)]
     pub inherited: Option<Transport>,

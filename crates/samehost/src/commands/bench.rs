@@ -87,6 +87,13 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         sizes: sizes.map_err(BenchError::from)?,
         placements: options.placement.clone(),
         awake: options.awake,
+        congestion: options.congestion.clone(),
+        congestion_by_routes: false,
+        socket_buffers: options
+            .socket_buffer
+            .as_deref()
+            .map_or(Ok(Vec::new()), parse_size_list)
+            .map_err(BenchError::from)?,
         threads: options.threads,
         wishes: wishes(options),
         seed: options.seed.unwrap_or_else(fresh_seed),

@@ -15,6 +15,7 @@ use samehost_report::{Around, Finding, FindingKind, Running};
 use samehost_scan::Costs;
 use serde_json::json;
 
+use crate::checkup_cure::{CURE_TIME, cure, cure_part};
 use crate::checkup_parts::{Neighbour, Part, neighbours, plan};
 use crate::checkup_worth::{Worth, here, worth_doing};
 use crate::cli::CheckupOptions;
@@ -43,7 +44,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     // Looked at before any server of ours runs.
     let neighbours = neighbours();
     let looked = look(&interrupted);
-    let (parts, left) = plan(budget);
+    let (mut parts, left) = plan(budget);
+    // Last: what people look for first is how the transports compare.
+    parts.extend(looked.as_ref().and_then(cure_part).map(|part| (part, CURE_TIME)));
     for (part, share) in &parts {
         let (workload, request) = request(part, *share, seed, &interrupted)?;
         if samehost_bench::needs_own_network(workload, &request) {
@@ -64,6 +67,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         }
         match measure(&part, share, seed, &interrupted, options.quiet) {
             Ok(report) => reports.push((part, report)),
+            Err(error) if part.lines.is_empty() && !interrupted.load(Ordering::Relaxed) => {
+                notes.push(format!("What CUBIC would bring here could not be measured: {error:#}."));
+            }
             Err(error) if part.installed && !interrupted.load(Ordering::Relaxed) => {
                 notes.push(format!("{} is installed but could not be measured: {error:#}.", part.workload));
             }
@@ -71,7 +77,9 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
         }
     }
     judge_together(&mut reports);
-    let (here, worth) = priced(looked, &reports);
+    let cure = looked.as_ref().map(|scan| cure(scan, &reports)).unwrap_or_default();
+    let (here, mut worth) = priced(looked, &reports);
+    worth.splice(0..0, cure);
     if let Some(path) = &options.json {
         output::write_to(path, &as_json(&reports, &neighbours, &notes, &worth)?)?;
     }
@@ -158,6 +166,7 @@ fn running(neighbours: &[Neighbour]) -> Vec<Running<'_>> {
 fn label(part: &Part) -> String {
     match part.lines.as_slice() {
         [line] => line.label.clone(),
+        [] => "large transfers over TCP, by congestion control".to_owned(),
         _ => part.workload.to_owned(),
     }
 }
@@ -203,7 +212,10 @@ fn request(
     let mut parameters: Parameters =
         workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
     parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    let wishes = if part.installed {
+    let wishes = if part.lines.is_empty() {
+        let trial_time = Some(Duration::from_millis(80));
+        Wishes { budget: Some(budget), trial_time, min_blocks: Some(12), ..Wishes::default() }
+    } else if part.installed {
         // Two points in a share of time: short trials, and as few blocks as a verdict can do with.
         let trial_time = Some(Duration::from_millis(70));
         Wishes { budget: Some(budget), trial_time, min_blocks: Some(8), ..Wishes::default() }
@@ -216,6 +228,9 @@ fn request(
         wishes,
         seed,
         parameters,
+        transports: part.transports.clone(),
+        congestion: part.congestion.clone(),
+        congestion_by_routes: true,
         ..Request::new(
             std::env::current_exe().context("finding this program")?,
             std::env::args().collect(),

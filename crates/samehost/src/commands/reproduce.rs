@@ -39,7 +39,8 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
         Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted));
     if reproducer.needs_own_network(&ahead)? {
         // Before the first thread.
-        samehost_bench::network::prepare(&std::env::current_exe().context("finding this program")?)?;
+        let program = std::env::current_exe().context("finding this program")?;
+        samehost_bench::network::prepare(&program)?;
     }
     let mut experiments = Vec::with_capacity(published.len());
     for one in &published {

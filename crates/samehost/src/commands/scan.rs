@@ -108,7 +108,16 @@ fn part(
 ) -> Part {
     let line = PartLine { label: label.into(), kind, metric: "latency_mean", connections: None };
     let connections = vec![connections];
-    Part { workload: "raw", parameters, connections, size: Some(size), lines: vec![line], installed: false }
+    Part {
+        workload: "raw",
+        parameters,
+        connections,
+        size: Some(size),
+        transports: Vec::new(),
+        congestion: Vec::new(),
+        lines: vec![line],
+        installed: false,
+    }
 }
 
 /// Adds what a connection with one round trip costs.

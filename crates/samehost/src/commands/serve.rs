@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use samehost_bench::servers::{ServeOptions as Options, server};
+use samehost_transport::Tuning;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -24,6 +25,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
         accept_delay: options.accept_delay,
         work: options.work,
         longer: options.longer,
+        tuning: Tuning { congestion: options.congestion.clone(), buffer_bytes: options.socket_buffer },
     };
     let listening = server.listen(&options.listen, &how)?;
     // Before anyone is told that it listens, and so may stop it.

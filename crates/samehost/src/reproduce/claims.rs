@@ -8,6 +8,7 @@ use samehost_model::{
 use samehost_stats::{Judged, compare_arms, estimate, judge_alone, judge_ratio, judge_value, pairing};
 
 use super::busy;
+use super::congestion::not_comparable;
 use super::published::{At, Claim, Find};
 
 /// The claim without an answer.
@@ -92,6 +93,10 @@ fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
 }
 
 fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
+    if let Some(why) = not_comparable(found, report) {
+        let here = Some(here(found, report));
+        return ClaimOutcome { here, judgement: Judgement::CannotTell, why, ..not_measured(claim) };
+    }
     let Judged { judgement, size, mut why } = judge_ratio(&claim.expected, found);
     for more in [against_tls(found, report), busy::of(found, report)].into_iter().flatten() {
         why = [why, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");

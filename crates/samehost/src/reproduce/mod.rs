@@ -3,6 +3,7 @@
 
 mod busy;
 mod claims;
+mod congestion;
 mod experiments;
 mod published;
 mod run;

@@ -13,6 +13,7 @@ use samehost_model::{
 };
 
 use super::claims;
+use super::congestion;
 use super::published::{Command, Planned, Published};
 use crate::cli::{Bench, Cli, Verb};
 use crate::commands::bench_request;
@@ -83,12 +84,10 @@ impl Reproducer {
     /// Only where the registry's command line is wrong.
     pub fn needs_own_network(&self, experiments: &[&Published]) -> anyhow::Result<bool> {
         for planned in experiments.iter().flat_map(|one| one.measurements) {
-            if let Some(bench) = parse(planned.command(self.mode).line)?
-                && samehost_bench::needs_own_network(
-                    bench.workload,
-                    &bench_request(&bench, Arc::clone(&self.interrupted))?,
-                )
-            {
+            let Some(bench) = parse(planned.command(self.mode).line)? else { continue };
+            let request = bench_request(&bench, Arc::clone(&self.interrupted))?;
+            let request = congestion::as_then(bench.workload, request);
+            if samehost_bench::needs_own_network(bench.workload, &request) {
                 return Ok(true);
             }
         }
@@ -171,9 +170,15 @@ impl Reproducer {
             wishes: Wishes { budget: Some(Duration::from_secs_f64(share)), trial_time, ..request.wishes },
             ..request
         };
+        let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);
         watcher.announce(&format!("{} {}", published.id, planned.label));
-        let benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
+        let mut benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
+        if let Err(error) = &benched
+            && let Some(request) = congestion::as_here(&request, error)
+        {
+            benched = samehost_bench::bench(bench.workload, &request, &mut watcher);
+        }
         watcher.finish();
         let benched = benched?;
         match benched.failure {
@@ -211,7 +216,7 @@ fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
         return Ok(None);
     }
     match Cli::try_parse_from(words).with_context(|| format!("`samehost {line}`"))?.verb {
-        Some(Verb::Bench(bench)) => Ok(Some(bench)),
+        Some(Verb::Bench(bench)) => Ok(Some(*bench)),
         _ => anyhow::bail!("`samehost {line}` measures nothing"),
     }
 }
@@ -239,6 +244,7 @@ fn conclude(experiment: &mut Experiment, published: &Published, reports: Vec<(&P
     experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
+    experiment.differs.extend(congestion::said(&all));
     experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
     // A claim that holds as it was published needs no explanation.
     let as_published =

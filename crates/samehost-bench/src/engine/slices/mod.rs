@@ -21,6 +21,7 @@ use self::turns::{Borders, play};
 use super::Surroundings;
 use super::clock::{Nanos, nanos, now, timespec};
 use super::sample;
+use super::seen::Seen;
 use super::session::{Connector, Session};
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use crate::BenchError;
@@ -94,8 +95,7 @@ impl Lanes {
         self.born.extend(server.iter().copied().filter(|pid| !before.contains(pid)));
         let mut evidence = Sample::default();
         if let Some((stream, _)) = streams.first() {
-            evidence.transport_observed = stream.observed().ok().map(|observed| observed.to_string());
-            evidence.cipher = stream.cipher();
+            Seen::of(stream).tell(&mut evidence);
         }
         let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
         self.opened.push(Opened { connector, small, streams, roots, workers });

@@ -7,6 +7,7 @@ use samehost_model::{Endpoint, Transport};
 use samehost_transport::{ConnectOptions, TlsTrust, connect};
 
 use crate::BenchError;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::workloads::{connect_failure, prove};
 
@@ -16,7 +17,7 @@ pub(super) struct Cycle {
     options: ConnectOptions,
     request: &'static [u8],
     reply: Vec<u8>,
-    observed: Option<String>,
+    seen: Option<Seen>,
 }
 
 impl Cycle {
@@ -29,14 +30,14 @@ impl Cycle {
         let mut cycle = Cycle::again(endpoint, request, None);
         let stream = connect(&cycle.endpoint, &cycle.options)?;
         prove(&stream, asked)?;
-        cycle.observed = stream.observed().ok().map(|observed| observed.to_string());
+        cycle.seen = Some(Seen::of_socket(&stream));
         Ok(cycle)
     }
 
     /// One more of a kind that was proved already.
-    pub(super) fn again(endpoint: &Endpoint, request: &'static [u8], observed: Option<String>) -> Self {
+    pub(super) fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
         let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
-        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], observed }
+        Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }
     }
 }
 
@@ -54,7 +55,7 @@ impl Caller for Cycle {
         }
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.clone()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
     }
 }

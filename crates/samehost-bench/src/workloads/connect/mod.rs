@@ -8,6 +8,7 @@ use std::time::Duration;
 use samehost_model::{
     Arm, Better, Endpoint, MetricInfo, Point, Sample, ServerInfo, Transport, parse_duration,
 };
+use samehost_transport::Tuning;
 
 use super::{
     Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, crowding,
@@ -137,7 +138,12 @@ impl Workload for Connect {
             // A thread for each connection would cost more than the connection.
             ["--model".into(), "epoll".into()]
         });
-        let spec = BuiltInSpec { program: start.program.clone(), server: "echo", arguments };
+        let spec = BuiltInSpec {
+            program: start.program.clone(),
+            server: "echo",
+            arguments,
+            tuning: Tuning::default(),
+        };
         let endpoints = foreign_endpoints(start)?;
         let own: Vec<Transport> =
             start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
@@ -200,9 +206,9 @@ impl Running for RunningConnect {
         }
         // The first connection proves that somebody answers, and over what.
         let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
-        let observed = first.observed();
+        let seen = first.seen();
         let callers = (0..arm.point.connections)
-            .map(|_| Box::new(Cycle::again(&endpoint, REQUEST, observed.clone())) as Box<dyn Caller>);
+            .map(|_| Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())) as Box<dyn Caller>);
         Ok(Job::Callers(callers.collect()))
     }
 

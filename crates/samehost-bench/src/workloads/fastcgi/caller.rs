@@ -6,6 +6,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{ConnectOptions, connect};
 
 use super::session::FastCgiSession;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Progress, Session};
 use crate::workloads::connect_failure;
 
@@ -17,19 +18,19 @@ pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,
     session: FastCgiSession,
-    observed: Option<String>,
+    seen: Option<Seen>,
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
 impl PerRequest {
-    /// `observed` is what the kernel said of a connection made before.
-    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, observed: Option<String>) -> Self {
+    /// `seen` is what the kernel said of a connection made before.
+    pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, seen: Option<Seen>) -> Self {
         PerRequest {
             endpoint: endpoint.clone(),
             options: ConnectOptions::default(),
             session,
-            observed,
+            seen,
             out: Vec::with_capacity(1024),
             input: vec![0; BUFFER],
         }
@@ -64,7 +65,7 @@ impl Caller for PerRequest {
         }
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.clone()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
     }
 }

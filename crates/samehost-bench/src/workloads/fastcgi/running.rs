@@ -17,9 +17,8 @@ use super::record::{self, Ending};
 use super::session::{FastCgiSession, Reply, whole_reply};
 use super::{backlog, children, is_burst, is_kept, is_via_nginx, script};
 use crate::BenchError;
-use crate::engine::Job;
-use crate::engine::burst::BurstJob;
 use crate::engine::session::{Caller, Connector, Session};
+use crate::engine::{Job, burst::BurstJob, seen::Seen};
 use crate::fixtures::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
 use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, link_to, needs_private};
@@ -127,18 +126,18 @@ impl RunningFastCgi {
         body: Option<Arc<[u8]>>,
     ) -> Result<Learned, BenchError> {
         let request = self.request(query, Ending::Closed);
-        let mut observed = None;
+        let mut seen = None;
         let ask = || -> Result<Vec<u8>, BenchError> {
             let mut link = link_to(endpoint)?;
             let (reply, body) = link.ask(&request, whole_reply)?;
             if refusal(reply.status).is_some() {
                 return Err(self.refused(endpoint, &reply, &body));
             }
-            observed = link.into_stream()?.observed().ok().map(|observed| observed.to_string());
+            seen = Some(Seen::of_socket(&link.into_stream()?));
             Ok(body)
         };
         let expected = self.expected(endpoint, body, ask)?;
-        Ok(Learned { expected, observed })
+        Ok(Learned { expected, seen })
     }
 
     /// The job of a trial through nginx: the connections in front stay open, but for those of a burst.
@@ -219,7 +218,7 @@ impl RunningFastCgi {
 /// What was learned before a trial.
 struct Learned {
     expected: Expected,
-    observed: Option<String>,
+    seen: Option<Seen>,
 }
 
 /// A pool for each transport and backlog; which transport's children are started first alternates.
@@ -313,7 +312,7 @@ impl Running for RunningFastCgi {
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
         }
-        let Learned { expected, observed } = self.learn(&endpoint, &query, body)?;
+        let Learned { expected, seen } = self.learn(&endpoint, &query, body)?;
         if burst {
             let request = self.request(&query, Ending::Closed);
             return Ok(Job::Burst(BurstJob {
@@ -335,7 +334,7 @@ impl Running for RunningFastCgi {
         let request = self.request(&query, Ending::Closed);
         let caller = |_| {
             let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
-            Box::new(PerRequest::new(&endpoint, session, observed.clone())) as Box<dyn Caller>
+            Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
         };
         Ok(Job::Callers((0..arm.point.connections).map(caller).collect()))
     }
@@ -356,6 +355,7 @@ impl Running for RunningFastCgi {
     fn witness(&mut self, sample: &mut Sample) {
         let (Some(_), Some(asked)) = (&self.front, &self.asked) else { return };
         let seen = sample.transport_observed.take().unwrap_or_default();
+        sample.connection = None;
         sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
     }
 

@@ -12,6 +12,7 @@ use super::head::Head;
 use super::reply::{Got, ReplyReader};
 use super::session::{BodyCheck, Expected, HttpSession};
 use crate::BenchError;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Connector, Session};
 use crate::workloads::{connect_failure, prove};
 
@@ -79,7 +80,7 @@ impl<'a> RequestParts<'a> {
 
 /// Options of a connection; a certificate is not what is measured.
 fn options() -> ConnectOptions {
-    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE) }
+    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
 }
 
 /// A reply outside the measurement: its head and body.
@@ -189,7 +190,7 @@ pub(crate) struct OneShot {
     request: Arc<[u8]>,
     check: BodyCheck,
     pending: Vec<u8>,
-    observed: Option<String>,
+    seen: Option<Seen>,
 }
 
 impl OneShot {
@@ -205,7 +206,7 @@ impl OneShot {
     ) -> Result<Vec<Box<dyn Caller>>, BenchError> {
         let stream = connect(endpoint, &options())?;
         prove(&stream, endpoint.transport())?;
-        let observed = stream.observed().ok().map(|observed| observed.to_string());
+        let seen = Some(Seen::of_socket(&stream));
         let one = |_| {
             Box::new(OneShot {
                 endpoint: endpoint.clone(),
@@ -214,7 +215,7 @@ impl OneShot {
                 request: Arc::clone(request),
                 check: BodyCheck::new(expected.clone()),
                 pending: Vec::new(),
-                observed: observed.clone(),
+                seen: seen.clone(),
             }) as Box<dyn Caller>
         };
         Ok((0..number).map(one).collect())
@@ -235,8 +236,8 @@ impl Caller for OneShot {
         }
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.clone()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
     }
 }
 

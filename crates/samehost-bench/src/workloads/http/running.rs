@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_transport::Tuning;
 
 use super::address::Address;
 use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
@@ -45,7 +46,12 @@ impl RunningHttp {
             }
             // One thread for all connections: a thread for each would cost more than the hop.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
-            let spec = BuiltInSpec { program: start.program.clone(), server: "http", arguments };
+            let spec = BuiltInSpec {
+                program: start.program.clone(),
+                server: "http",
+                arguments,
+                tuning: Tuning::default(),
+            };
             let started = BuiltIn::start(spec, &start.transports)?;
             for transport in &start.transports {
                 if let Some(endpoint) = started.endpoint(*transport) {

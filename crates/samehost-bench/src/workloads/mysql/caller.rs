@@ -8,6 +8,7 @@ use super::address::Address;
 use super::dialogue::{Dialogue, Reply};
 use super::statement::{Statement, Table, digits};
 use crate::BenchError;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 
 /// Makes a new connection for each statement.
@@ -16,7 +17,7 @@ pub(super) struct MySqlCaller {
     statement: Statement,
     table: Table,
     random: Xoshiro256PlusPlus,
-    observed: Option<String>,
+    seen: Option<Seen>,
 }
 
 impl MySqlCaller {
@@ -26,9 +27,9 @@ impl MySqlCaller {
         statement: Statement,
         table: Table,
         seed: u64,
-        observed: Option<String>,
+        seen: Option<Seen>,
     ) -> Self {
-        MySqlCaller { address, statement, table, random: Xoshiro256PlusPlus::seed_from_u64(seed), observed }
+        MySqlCaller { address, statement, table, random: Xoshiro256PlusPlus::seed_from_u64(seed), seen }
     }
 
     fn is_right(&self, id: u32, reply: &Reply) -> Result<(), &'static str> {
@@ -66,8 +67,8 @@ impl Caller for MySqlCaller {
         dialogue.quit().map_err(|error| bad(&error))
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.clone()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
     }
 }
 

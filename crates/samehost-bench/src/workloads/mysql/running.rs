@@ -18,6 +18,7 @@ use super::tables::Tables;
 use super::{is_per_query, is_read_only, rows};
 use crate::BenchError;
 use crate::engine::Job;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{MARIADB_USER, MariaDbOptions, MariaDbServer};
 use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
@@ -175,18 +176,15 @@ impl Running for RunningMySql {
             let mut first = Dialogue::begin(&address)?;
             self.view = Some(first.view()?);
             let stream = first.into_stream()?;
-            let mut observed = stream.observed().ok().map(|observed| observed.to_string());
-            if let (Some(observed), Some(cipher)) = (&mut observed, stream.cipher()) {
-                observed.push_str(&format!(", {cipher}"));
-            }
+            let cipher = stream.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
+            let seen = Seen::of_socket(&stream).saying(&cipher);
             let caller = |number: u32| {
-                let observed = observed.clone();
                 Box::new(MySqlCaller::new(
                     address.clone(),
                     statement,
                     table.clone(),
                     u64::from(number),
-                    observed,
+                    Some(seen.clone()),
                 )) as Box<dyn Caller>
             };
             return Ok(Job::Callers((0..arm.point.connections).map(caller).collect()));

@@ -4,6 +4,7 @@ use super::address::Address;
 use super::dialogue::Dialogue;
 use super::session::RowSession;
 use crate::BenchError;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use samehost_transport::ConnectError;
 
@@ -12,18 +13,13 @@ pub(super) struct QueryCaller {
     address: Address,
     session: RowSession,
     read_only: bool,
-    observed: Option<String>,
+    seen: Option<Seen>,
 }
 
 impl QueryCaller {
-    /// `observed` is the kernel's word on the first connection, which was made to see that somebody answers.
-    pub(super) fn new(
-        address: Address,
-        session: RowSession,
-        read_only: bool,
-        observed: Option<String>,
-    ) -> Self {
-        QueryCaller { address, session, read_only, observed }
+    /// `seen` is the kernel's word on the first connection, which was made to see that somebody answers.
+    pub(super) fn new(address: Address, session: RowSession, read_only: bool, seen: Option<Seen>) -> Self {
+        QueryCaller { address, session, read_only, seen }
     }
 }
 
@@ -35,8 +31,8 @@ impl Caller for QueryCaller {
         dialogue.end().map_err(bad)
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.clone()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.clone()
     }
 }
 

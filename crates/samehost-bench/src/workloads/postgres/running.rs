@@ -19,6 +19,7 @@ use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
 use super::{is_per_query, is_read_only, rows};
 use crate::BenchError;
 use crate::engine::Job;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::fixtures::{PostgresServer, random_hex};
 use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
@@ -223,12 +224,11 @@ impl Running for RunningPostgres {
             };
             let _ = view.set(dialogue.view().ok());
             let cipher = dialogue.cipher().map(|cipher| format!(", {cipher}")).unwrap_or_default();
-            let observed =
-                dialogue.into_stream()?.observed().ok().map(|observed| format!("{observed}{cipher}"));
+            let seen = Seen::of_socket(&dialogue.into_stream()?).saying(&cipher);
             let callers = (0..arm.point.connections).map(|number| {
                 let session = RowSession::new(exchange.clone(), u64::from(number));
-                let (address, observed) = (address.clone(), observed.clone());
-                Box::new(QueryCaller::new(address, session, self.read_only, observed)) as Box<dyn Caller>
+                let (address, seen) = (address.clone(), Some(seen.clone()));
+                Box::new(QueryCaller::new(address, session, self.read_only, seen)) as Box<dyn Caller>
             });
             return Ok(Job::Callers(callers.collect()));
         }

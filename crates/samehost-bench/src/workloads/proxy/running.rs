@@ -228,6 +228,8 @@ impl Running for RunningProxy {
         sample.proxy_most_cpus = self.parameters["workers"].parse().ok();
         // Each has one thread that works at a time.
         sample.server_most_cpus = Some(f64::from(condition.backends));
+        // What was looked at is the connection in front, the same in every arm.
+        sample.connection = None;
         if let Some(observed) = &mut sample.transport_observed {
             *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
-use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
+use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
 use super::{
     Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload,
@@ -17,6 +17,7 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::fixtures::{BuiltIn, BuiltInSpec};
+use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use echo::EchoSession;
 
 /// Largest message that one blocking connection may echo: it fits every transport's buffers, so that neither
@@ -130,6 +131,9 @@ impl Workload for Raw {
             )));
         }
         let inherited = matches!(transport, Transport::Socketpair | Transport::Pipe);
+        if transport == Transport::Pipe && parameters.contains_key(SOCKET_BUFFER) {
+            return Err(BenchError::Usage("a pipe has no socket buffer; leave --socket-buffer out".into()));
+        }
         if transport == Transport::Pipe && (point.connections > 1 || point.rate_per_s.is_some()) {
             return Err(BenchError::Usage(
                 "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
@@ -151,6 +155,10 @@ impl Workload for Raw {
         Ok(())
     }
 
+    fn owns_both_ends(&self) -> bool {
+        true
+    }
+
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
         let bulk = is_bulk(&start.parameters);
         let endpoints = foreign_endpoints(start)?;
@@ -163,13 +171,19 @@ impl Workload for Raw {
             program: start.program.clone(),
             server: if bulk { "sink" } else { "echo" },
             arguments: if bulk { Vec::new() } else { echo_arguments(model, &start.parameters) },
+            tuning: Tuning::default(),
         };
         let own: Vec<Transport> =
             start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
-        let server = Arc::new(Mutex::new(BuiltIn::start(spec, &own)?));
+        let mut servers = Vec::new();
+        for tuning in tunings(start) {
+            let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
+            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &own)?))));
+        }
         let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
         let longer = !start.parameters["longer"].is_empty();
-        Ok(Box::new(RunningRaw { server, endpoints, bulk, longer, foreign_pids, foreign: own.is_empty() }))
+        let (start, foreign) = (start.clone(), own.is_empty());
+        Ok(Box::new(RunningRaw { servers, start, endpoints, bulk, longer, foreign_pids, foreign }))
     }
 }
 
@@ -184,7 +198,9 @@ fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
 }
 
 struct RunningRaw {
-    server: Arc<Mutex<BuiltIn>>,
+    /// One for each way in which sockets are set.
+    servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
+    start: Start,
     /// Servers that already run.
     endpoints: Vec<(Transport, Endpoint)>,
     bulk: bool,
@@ -195,8 +211,16 @@ struct RunningRaw {
 }
 
 impl RunningRaw {
-    fn with_server<T>(&self, work: impl FnOnce(&mut BuiltIn) -> T) -> T {
-        work(&mut self.server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn with_each<T>(&self, mut work: impl FnMut(&mut BuiltIn) -> T) -> Vec<T> {
+        let each = self.servers.iter();
+        each.map(|(_, server)| work(&mut server.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
+            .collect()
+    }
+
+    /// Where a server that already runs is.
+    fn foreign_endpoint(&self, transport: Transport) -> Option<Endpoint> {
+        let found = self.endpoints.iter().find(|(known, _)| *known == transport);
+        found.map(|(_, endpoint)| endpoint.clone())
     }
 }
 
@@ -213,8 +237,9 @@ impl Running for RunningRaw {
             version: if self.foreign { String::new() } else { env!("CARGO_PKG_VERSION").into() },
             managed: !self.foreign,
             pids: self
-                .with_server(|server| server.pids())
+                .with_each(|server| server.pids())
                 .into_iter()
+                .flatten()
                 .chain(self.foreign_pids.clone())
                 .collect(),
         }
@@ -222,36 +247,42 @@ impl Running for RunningRaw {
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let size = arm.point.size_bytes.unwrap_or(128);
+        let tuning = tuning(&arm.point, &self.start);
+        let server = self.servers.iter().find(|(known, _)| *known == tuning);
+        let (_, server) = server.ok_or_else(|| BenchError::Usage("no server for this trial".into()))?;
+        let own = |server: &BuiltIn| server.endpoint(arm.transport).cloned();
         let connector = RawConnector {
             marked: self.longer && arm.name.ends_with("#2"),
             transport: arm.transport,
-            endpoint: Running::endpoint(self, arm.transport),
-            server: Arc::clone(&self.server),
+            endpoint: self
+                .foreign_endpoint(arm.transport)
+                .or_else(|| own(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))),
+            server: Arc::clone(server),
+            tuning: tuning.clone(),
             size: usize::try_from(size).unwrap_or(usize::MAX),
         };
         if self.bulk {
             let endpoint = Connector::endpoint(&connector);
             return Ok(Job::Bulk { stream: connector.stream()?, endpoint, size });
         }
-        let small = size <= SMALL || arm.transport == Transport::Pipe;
+        // Where a message does not fit the buffers, each side would wait for the other to read.
+        let fits = tuning.buffer_bytes.is_none_or(|bytes| size <= bytes / 2);
+        let small = size <= SMALL && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let foreign = self
-            .endpoints
-            .iter()
-            .find(|(known, _)| *known == transport)
-            .map(|(_, endpoint)| endpoint.clone());
-        foreign.or_else(|| self.with_server(|server| server.endpoint(transport).cloned()))
+        let own =
+            || self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next();
+        self.foreign_endpoint(transport).or_else(own)
     }
 
     fn said(&self) -> String {
-        self.with_server(|server| server.said())
+        self.with_each(|server| server.said()).concat()
     }
 
     fn after(&mut self, _: &mut samehost_model::Sample) {
-        self.with_server(BuiltIn::end_heirs);
+        self.with_each(BuiltIn::end_heirs);
     }
 }
 
@@ -262,6 +293,7 @@ struct RawConnector {
     /// None for transports that are inherited.
     endpoint: Option<Endpoint>,
     server: Arc<Mutex<BuiltIn>>,
+    tuning: Tuning,
     size: usize,
 }
 
@@ -269,8 +301,11 @@ impl RawConnector {
     fn stream(&self) -> Result<Stream, BenchError> {
         let stream = match &self.endpoint {
             Some(endpoint) => {
-                let options =
-                    ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
+                let options = ConnectOptions {
+                    tls: TlsTrust::any_on_loopback(),
+                    tuning: self.tuning.clone(),
+                    ..ConnectOptions::default()
+                };
                 connect(endpoint, &options)?
             }
             None => {
@@ -279,6 +314,7 @@ impl RawConnector {
             }
         };
         prove(&stream, self.transport)?;
+        wait_for_server(&stream, &self.tuning);
         Ok(stream)
     }
 }

@@ -20,6 +20,7 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
 use crate::BenchError;
+use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
 
@@ -48,7 +49,7 @@ pub(super) struct GrpcCaller {
     runtime: Runtime,
     grpc: Grpc<Channel>,
     asked: Asked,
-    observed: Arc<OnceLock<String>>,
+    seen: Arc<OnceLock<Seen>>,
 }
 
 impl GrpcCaller {
@@ -58,12 +59,12 @@ impl GrpcCaller {
             .enable_all()
             .build()
             .map_err(|error| BenchError::io("starting a client's event loop", error))?;
-        let observed = Arc::new(OnceLock::new());
-        let channel = within(&runtime, endpoint, channel(endpoint, &observed))??;
+        let seen = Arc::new(OnceLock::new());
+        let channel = within(&runtime, endpoint, channel(endpoint, &seen))??;
         let grpc = Grpc::new(channel)
             .max_decoding_message_size(MOST_MESSAGE)
             .max_encoding_message_size(MOST_MESSAGE);
-        let mut caller = GrpcCaller { runtime, grpc, asked: asked.clone(), observed };
+        let mut caller = GrpcCaller { runtime, grpc, asked: asked.clone(), seen };
         let first = within(&caller.runtime, endpoint, ask(&mut caller.grpc, &caller.asked.request))?;
         match first {
             Ok(reply) if reply.payload == caller.asked.awaited => Ok(caller),
@@ -82,10 +83,10 @@ fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = 
 }
 
 /// A channel over a connection of ours. It connects anew by itself when that breaks.
-async fn channel(endpoint: &Endpoint, observed: &Arc<OnceLock<String>>) -> Result<Channel, BenchError> {
+async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Channel, BenchError> {
     // What was really wrong, which tonic's error hides.
     let failure: Arc<OnceLock<BenchError>> = Arc::default();
-    let (to, seen, failed) = (endpoint.clone(), Arc::clone(observed), Arc::clone(&failure));
+    let (to, seen, failed) = (endpoint.clone(), Arc::clone(seen), Arc::clone(&failure));
     let connector = tower::service_fn(move |_: Uri| {
         let (to, seen, failed) = (to.clone(), Arc::clone(&seen), Arc::clone(&failed));
         async move {
@@ -108,7 +109,7 @@ async fn channel(endpoint: &Endpoint, observed: &Arc<OnceLock<String>>) -> Resul
     })
 }
 
-async fn connected(endpoint: &Endpoint, seen: &OnceLock<String>) -> Result<transport::Stream, BenchError> {
+async fn connected(endpoint: &Endpoint, seen: &OnceLock<Seen>) -> Result<transport::Stream, BenchError> {
     let stream = transport::connect(endpoint).await?;
     let observed =
         stream.observed().map_err(|error| BenchError::io("asking the kernel about a socket", error))?;
@@ -116,7 +117,7 @@ async fn connected(endpoint: &Endpoint, seen: &OnceLock<String>) -> Result<trans
     if !observed.matches(asked) {
         return Err(BenchError::WrongTransport { asked, observed: observed.to_string() });
     }
-    let _ = seen.set(observed.to_string());
+    let _ = seen.set(Seen::of_socket(&stream));
     Ok(stream)
 }
 
@@ -201,8 +202,8 @@ impl Caller for GrpcCaller {
         }
     }
 
-    fn observed(&self) -> Option<String> {
-        self.observed.get().cloned()
+    fn seen(&self) -> Option<Seen> {
+        self.seen.get().cloned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
-use samehost_transport::{ConnectOptions, Stream, connect};
+use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
 use super::{Protocol, grpc, json, payload, reply_size};
 use crate::BenchError;
@@ -39,7 +39,12 @@ impl Grpc {
     pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
         let endpoints = foreign_endpoints(start)?;
         let own: &[Transport] = if needs_private(start)? { &start.transports } else { &[] };
-        let spec = BuiltInSpec { program: start.program.clone(), server: "rpc", arguments: Vec::new() };
+        let spec = BuiltInSpec {
+            program: start.program.clone(),
+            server: "rpc",
+            arguments: Vec::new(),
+            tuning: Tuning::default(),
+        };
         Ok(Grpc {
             server: BuiltIn::start(spec, own)?,
             foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),

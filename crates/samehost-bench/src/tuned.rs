@@ -1,0 +1,308 @@
+//! Congestion control and socket buffers as axes of a measurement, and by what means they are set: on each socket where
+//! both ends are ours, else by the routes of a network of our own. Never by a setting of the machine.
+
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use samehost_model::{Arm, Code, ConnectionSettings, Point, Report, Transport, Warning, parse_size};
+use samehost_system::diag::both_ends;
+use samehost_system::routes::available_congestion;
+use samehost_transport::{Stream, Tuning, TuningError};
+
+use crate::BenchError;
+use crate::matrix::{Swept, distinct};
+use crate::network::{Instead, Network};
+use crate::request::Request;
+use crate::workloads::{Parameters, Start, Workload};
+
+/// What a person can do where there is no network of our own.
+pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
+
+/// The axis of congestion controls, among a point's parameters.
+pub const CONGESTION: &str = "congestion";
+/// The axis of socket buffers, likewise.
+pub const SOCKET_BUFFER: &str = "socket-buffer";
+
+/// How often a server's end is looked at that is not set yet, and how long between looks.
+const LOOKS: u32 = 1000;
+const BETWEEN: Duration = Duration::from_millis(1);
+
+/// By what means the congestion control is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// Not at all: what the machine has by default.
+    Default,
+    /// On each socket, at both ends.
+    EachSocket,
+    /// By the routes of a network of our own.
+    Routes,
+}
+
+/// By what means a request's congestion control is set here.
+pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
+    if request.congestion.is_empty() {
+        return Means::Default;
+    }
+    let may_set = |name: &String| try_on_a_socket(name).is_ok();
+    let each = workload.owns_both_ends() && !request.congestion_by_routes;
+    if each && request.congestion.iter().all(may_set) { Means::EachSocket } else { Means::Routes }
+}
+
+/// The error that there is no network of our own, in the words of what it was for.
+pub(crate) fn denied(network: Network, error: BenchError) -> BenchError {
+    match error {
+        BenchError::NoOwnNetwork { reason, .. } if network == Network::OwnRoutes => {
+            BenchError::NotPermitted {
+                what: "choosing the congestion control of a private server",
+                reason: format!("it takes the routes of a network of its own, and {reason}"),
+                try_next: "leave --congestion out to measure what this machine has by default",
+            }
+        }
+        other => other,
+    }
+}
+
+/// Refuses what cannot be set, before anything is started.
+///
+/// # Errors
+/// With what to change.
+pub(crate) fn check(workload: &dyn Workload, request: &Request) -> Result<(), BenchError> {
+    let name = workload.name();
+    let usage = |text: String| Err(BenchError::Usage(text));
+    if !request.socket_buffers.is_empty() && !workload.owns_both_ends() {
+        return usage(format!(
+            "`bench {name}` takes no --socket-buffer: its server sets its buffers itself; `bench raw` has both ends in hand"
+        ));
+    }
+    let asked = !request.congestion.is_empty() || !request.socket_buffers.is_empty();
+    if asked && !request.servers.is_empty() {
+        return usage(
+            "--congestion and --socket-buffer are for servers that samehost starts: the other end of one that already runs is not ours to set".into(),
+        );
+    }
+    let axes = workload.axes(&request.parameters);
+    if !axes.transports.iter().any(|transport| is_tcp(*transport)) && !axes.commands {
+        return match request.congestion.is_empty() {
+            true => Ok(()),
+            false => usage(format!("`bench {name}` takes no --congestion: it has no TCP")),
+        };
+    }
+    if axes.commands && request.congestion.len() > 1 {
+        return usage("`bench command` takes one --congestion: its arms are its commands".into());
+    }
+    let available = available_congestion();
+    match request.congestion.iter().find(|name| !available.contains(name)) {
+        Some(name) => {
+            let available = available.join(" ");
+            Err(BenchError::Tuning(TuningError::NoCongestion { name: name.clone(), available }))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn is_tcp(transport: Transport) -> bool {
+    matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls)
+}
+
+fn try_on_a_socket(name: &str) -> Result<(), TuningError> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| TuningError::Other(errno.into()))?;
+    Tuning { congestion: Some(name.to_owned()), buffer_bytes: None }.apply(&socket)
+}
+
+/// Adds what was asked for to the parameters and, where it has several values, to the axes.
+pub(crate) fn add(request: &Request, parameters: &mut Parameters, swept: &mut Vec<Swept>) {
+    let buffers = request.socket_buffers.iter().map(|bytes| size(*bytes)).collect();
+    for (name, values) in [(CONGESTION, request.congestion.clone()), (SOCKET_BUFFER, buffers)] {
+        let values = distinct(values);
+        if values.is_empty() {
+            continue;
+        }
+        parameters.insert(name.to_owned(), values.join(","));
+        if values.len() > 1 {
+            swept.push(Swept { name: name.to_owned(), values });
+        }
+    }
+}
+
+/// `64k`, `1m`, or bytes: as `--socket-buffer` takes it.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{}k", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+/// The congestion control of a point's connections, where one was asked for.
+pub(crate) fn congestion<'a>(point: &'a Point, parameters: &'a Parameters) -> Option<&'a str> {
+    point.parameters.get(CONGESTION).or_else(|| parameters.get(CONGESTION)).map(String::as_str)
+}
+
+/// How a point's sockets are set where both ends are ours; what the routes set is left to them.
+pub(crate) fn tuning(point: &Point, start: &Start) -> Tuning {
+    let buffer = point.parameters.get(SOCKET_BUFFER).or_else(|| start.parameters.get(SOCKET_BUFFER));
+    let congestion = congestion(point, &start.parameters).filter(|_| !start.routed);
+    Tuning {
+        congestion: congestion.map(str::to_owned),
+        buffer_bytes: buffer.and_then(|text| parse_size(text).ok()),
+    }
+}
+
+/// Waits until the server has set its end of a connection: a Unix one has the usual buffers when it is accepted.
+pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
+    let Some(wanted) = tuning.buffer_bytes else { return };
+    for _ in 0..LOOKS {
+        let server = both_ends(stream).and_then(|both| both.server);
+        // The kernel takes twice as much.
+        if server.and_then(|end| end.send_buffer_bytes).is_some_and(|bytes| bytes >= 2 * wanted) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// Every way in which a measurement's sockets are set.
+pub(crate) fn tunings(start: &Start) -> Vec<Tuning> {
+    let mut all = Vec::new();
+    for congestion in values(&start.parameters, CONGESTION) {
+        for buffer in values(&start.parameters, SOCKET_BUFFER) {
+            let buffer_bytes = buffer.and_then(|text| parse_size(text).ok());
+            let congestion = congestion.filter(|_| !start.routed).map(str::to_owned);
+            all.push(Tuning { congestion, buffer_bytes });
+        }
+    }
+    distinct(all)
+}
+
+/// What most distributions have by default.
+pub(crate) const USUAL: &str = "cubic";
+
+/// The warning that TCP was another than on most machines, where nobody asked for it.
+pub(crate) fn unusual(report: &Report) -> Option<Warning> {
+    let asked = |arm: &Arm| arm.point.parameters.contains_key(CONGESTION);
+    if report.workload.parameters.contains_key(CONGESTION) || report.arms.iter().any(asked) {
+        return None;
+    }
+    let connections = report.trials.iter().filter_map(|sample| sample.connection.as_ref());
+    let mut names: Vec<&str> = connections.flat_map(ConnectionSettings::congestion).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| *name != USUAL);
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        let message = format!(
+            "TCP ran with {names}, the default here; most machines have {USUAL}, with which large transfers over TCP may be several times faster and small ones are the same: --congestion {USUAL} measures that"
+        );
+        Warning::new(Code::Congestion, "", message)
+    })
+}
+
+/// The values of an axis; one that is none where nobody asked.
+fn values<'a>(parameters: &'a Parameters, name: &str) -> Vec<Option<&'a str>> {
+    parameters.get(name).map_or_else(|| vec![None], |list| list.split(',').map(Some).collect())
+}
+
+/// The first congestion control of a measurement.
+pub(crate) fn first_congestion(parameters: &Parameters) -> Option<&str> {
+    values(parameters, CONGESTION).first().copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::workloads::workload;
+
+    fn request(congestion: &[&str]) -> Request {
+        let mut request = Request::new("samehost".into(), Vec::new(), Arc::default());
+        request.congestion = congestion.iter().map(|name| (*name).to_owned()).collect();
+        request
+    }
+
+    fn refusal(name: &str, request: &Request) -> String {
+        let workload = workload(name).unwrap();
+        let defaults = workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned()));
+        let request = Request { parameters: defaults.collect(), ..request.clone() };
+        check(workload, &request).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_refused_with_what_to_do() {
+        assert_eq!(refusal("redis", &request(&["reno", "cubic"])), "");
+        let unknown = refusal("raw", &request(&["nonesuch"]));
+        assert!(unknown.contains("`nonesuch`") && unknown.contains("modprobe tcp_nonesuch"), "{unknown}");
+        let none = refusal("noop", &request(&["reno"]));
+        assert!(none.contains("no TCP"), "{none}");
+        let mut running = request(&["reno"]);
+        running.servers.insert(Transport::Tcp, "127.0.0.1:1".into());
+        assert!(refusal("redis", &running).contains("already runs"));
+        let buffers = Request { socket_buffers: vec![65536], ..request(&[]) };
+        assert!(refusal("redis", &buffers).contains("--socket-buffer"));
+        assert_eq!(refusal("raw", &buffers), "");
+    }
+
+    #[test]
+    fn several_values_are_an_axis_and_one_is_not() {
+        let mut parameters = Parameters::new();
+        let mut swept = Vec::new();
+        let mut asked = request(&["cubic", "bbr", "cubic"]);
+        asked.socket_buffers = vec![65536];
+        add(&asked, &mut parameters, &mut swept);
+        assert_eq!(
+            (parameters[CONGESTION].as_str(), parameters[SOCKET_BUFFER].as_str()),
+            ("cubic,bbr", "64k")
+        );
+        assert_eq!(swept.len(), 1);
+        let point = Point { parameters: [(CONGESTION.into(), "bbr".into())].into(), ..Point::default() };
+        assert_eq!(congestion(&point, &parameters), Some("bbr"));
+        assert_eq!(first_congestion(&parameters), Some("cubic"));
+    }
+
+    /// Only one that everybody may use is set on every kernel's sockets.
+    #[test]
+    fn raw_is_set_socket_by_socket_and_a_server_by_routes() {
+        let asked = request(&["reno"]);
+        assert_eq!(means(workload("raw").unwrap(), &asked), Means::EachSocket);
+        assert_eq!(means(workload("redis").unwrap(), &asked), Means::Routes);
+        assert_eq!(means(workload("redis").unwrap(), &request(&[])), Means::Default);
+    }
+
+    /// Client and server of a connection made in a network of our own, as each says.
+    fn in_own(own: &crate::network::OwnNetwork, address: &str) -> Vec<String> {
+        own.inside(|| {
+            let listener =
+                samehost_transport::listen(&address.parse().unwrap(), &Default::default()).unwrap();
+            let client = samehost_transport::connect(listener.endpoint(), &Default::default()).unwrap();
+            let server = listener.accept().unwrap();
+            let name = |stream: &Stream| rustix::net::sockopt::tcp_congestion(stream).unwrap();
+            let both = both_ends(&client).unwrap();
+            assert_eq!(both.server.unwrap().congestion, Some(name(&server)));
+            vec![name(&client), name(&server)]
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn routes_of_our_own_set_each_available_one_at_both_ends_and_none_outside() {
+        assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");
+        let default = || fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+        let before = default();
+        let own = crate::network::OwnNetwork::new(INSTEAD).unwrap();
+        let available = available_congestion();
+        assert!(available.len() > 1, "needs two congestion controls, and this kernel has {available:?}");
+        for name in &available {
+            own.set_congestion(name).unwrap();
+            for address in ["tcp:127.0.0.1:0", "tcp:127.0.0.2:0", "tcp:[::1]:0"] {
+                assert_eq!(in_own(&own, address), [name.clone(), name.clone()], "{address}");
+            }
+        }
+        assert!(own.set_congestion("nonesuch").is_err());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let outside = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_congestion(&outside).unwrap(), before.trim());
+        assert_eq!(default(), before);
+    }
+}

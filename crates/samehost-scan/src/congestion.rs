@@ -1,0 +1,169 @@
+//! Whether connections inside this machine begin with BBR, which paces what it sends to spare a network that is not
+//! there, and what would give them CUBIC: the present route of each address in use, with all that it has. It finds and
+//! words it; it changes no route.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use samehost_model::scan::{Address, Scan, SlowCongestion, Socket};
+use samehost_system::routes::{LocalRoute, available_congestion, default_congestion, local_routes, route_to};
+
+/// The congestion control that is slow where no network is between.
+const SLOW: &str = "bbr";
+/// What most distributions have.
+const USUAL: &str = "cubic";
+
+/// The addresses in use in the own network whose connections begin with BBR; none where the kernel does not tell.
+pub(crate) fn slow(scan: &Scan) -> Vec<SlowCongestion> {
+    let Ok(routes) = local_routes() else { return Vec::new() };
+    let default = default_congestion().unwrap_or_default();
+    let has_usual = available_congestion().iter().any(|name| name == USUAL);
+    in_use(scan).into_iter().filter_map(|address| of(address, &routes, &default, has_usual)).collect()
+}
+
+/// The own addresses that connections with both ends here have, and those of the loopback that somebody listens on.
+fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
+    let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
+    let ours = |socket: &&Socket| socket.network_namespace == own && socket.kind.is_tcp();
+    let ip = |address: &Address| address.inet().map(|address| address.ip().to_canonical());
+    let mut found = Vec::new();
+    for socket in scan.sockets.iter().filter(ours).filter(|socket| socket.is_listening()) {
+        match ip(&socket.local) {
+            Some(IpAddr::V4(any)) if any.is_unspecified() => found.push(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            Some(IpAddr::V6(any)) if any.is_unspecified() => {
+                found.push(IpAddr::V6(Ipv6Addr::LOCALHOST));
+                if socket.v6only != Some(true) {
+                    found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                }
+            }
+            Some(address) if address.is_loopback() => found.push(address),
+            _ => {}
+        }
+    }
+    for connection in scan.connections.iter().filter(|connection| connection.kind.is_tcp()) {
+        let ends = [connection.client, connection.server].into_iter().filter_map(|at| scan.sockets.get(at));
+        found.extend(ends.filter(ours).filter_map(|end| ip(&end.local)));
+    }
+    if found.is_empty() {
+        found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    found.into_iter().collect()
+}
+
+fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) -> Option<SlowCongestion> {
+    let route = route_to(routes, address)?;
+    let congestion = route.congestion.as_deref().unwrap_or(default);
+    if congestion != SLOW {
+        return None;
+    }
+    let mut note = String::new();
+    if route.has_more {
+        note = "its route has more than can be told here: see `ip -d route show table local`, and keep it"
+            .to_owned();
+    }
+    let (mut cure, undo) = cure(address, route);
+    if !has_usual {
+        cure.insert(0, format!("modprobe tcp_{USUAL}"));
+    }
+    Some(SlowCongestion {
+        address: address.to_string(),
+        congestion: congestion.to_owned(),
+        from: match route.congestion {
+            Some(_) => "its route".to_owned(),
+            None => "net.ipv4.tcp_congestion_control".to_owned(),
+        },
+        cure,
+        undo,
+        note,
+    })
+}
+
+/// What gives an address's connections the usual congestion control, and what takes that back.
+fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
+    let back = |route: &LocalRoute| match &route.congestion {
+        Some(name) => format!("{route} congctl {name}"),
+        None => route.to_string(),
+    };
+    // The kernel's own IPv6 route has a priority that no request can name, so it cannot be replaced: another stands behind
+    // it, and then it goes. What takes that back has the usual priority.
+    if address.is_ipv6() && route.priority == 0 {
+        let ours = LocalRoute { protocol: 4, priority: 1024, ..route.clone() };
+        let cure =
+            vec![format!("ip -6 route add {ours} congctl {USUAL}"), format!("ip -6 route del {route}")];
+        return (cure, vec![format!("ip -6 route replace {}", back(&ours))]);
+    }
+    let ip = if address.is_ipv6() { "ip -6" } else { "ip" };
+    let cure = vec![format!("{ip} route replace {route} congctl {USUAL}")];
+    (cure, vec![format!("{ip} route replace {}", back(route))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(destination: &str, prefix: u8) -> LocalRoute {
+        let destination: IpAddr = destination.parse().unwrap();
+        LocalRoute {
+            destination,
+            prefix,
+            device: "lo".into(),
+            protocol: 2,
+            scope: if destination.is_ipv4() { 254 } else { 0 },
+            source: destination.is_ipv4().then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            priority: 0,
+            congestion: None,
+            metrics: Vec::new(),
+            has_more: false,
+        }
+    }
+
+    fn found(routes: &[LocalRoute], default: &str) -> Option<SlowCongestion> {
+        of(IpAddr::V4(Ipv4Addr::LOCALHOST), routes, default, true)
+    }
+
+    #[test]
+    fn the_setting_and_the_route_both_count_and_the_route_goes_first() {
+        let plain = [route("127.0.0.0", 8), route("127.0.0.1", 32)];
+        let slow = found(&plain, "bbr").unwrap();
+        assert_eq!(slow.from, "net.ipv4.tcp_congestion_control");
+        let kept = "local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local";
+        assert_eq!(slow.cure, [format!("ip route replace {kept} congctl cubic")]);
+        assert_eq!(slow.undo, [format!("ip route replace {kept}")]);
+        assert_eq!(found(&plain, "cubic"), None);
+        let with = |name: &str| [LocalRoute { congestion: Some(name.into()), ..route("127.0.0.1", 32) }];
+        assert_eq!(found(&with("cubic"), "bbr"), None);
+        let by_route = found(&with("bbr"), "cubic").unwrap();
+        assert_eq!(by_route.from, "its route");
+        assert!(by_route.undo[0].ends_with(" congctl bbr"), "{by_route:?}");
+    }
+
+    #[test]
+    fn what_a_route_has_is_kept_and_what_is_not_known_is_said() {
+        let rich =
+            LocalRoute { metrics: vec!["mtu lock 1500".into()], has_more: true, ..route("127.0.0.1", 32) };
+        let slow = found(&[rich], "bbr").unwrap();
+        assert!(slow.cure[0].contains("mtu lock 1500 congctl cubic"), "{slow:?}");
+        assert!(slow.note.contains("ip -d route show"), "{slow:?}");
+    }
+
+    #[test]
+    fn the_kernels_ipv6_route_cannot_be_replaced_and_is_followed() {
+        let slow = of(IpAddr::V6(Ipv6Addr::LOCALHOST), &[route("::1", 128)], "bbr", true).unwrap();
+        assert_eq!(
+            slow.cure,
+            [
+                "ip -6 route add local ::1 dev lo proto static metric 1024 table local congctl cubic",
+                "ip -6 route del local ::1 dev lo proto kernel table local"
+            ]
+        );
+        assert_eq!(slow.undo, ["ip -6 route replace local ::1 dev lo proto static metric 1024 table local"]);
+        let cured = LocalRoute { congestion: Some("cubic".into()), priority: 1024, ..route("::1", 128) };
+        assert_eq!(of(IpAddr::V6(Ipv6Addr::LOCALHOST), &[cured], "bbr", true), None);
+    }
+
+    #[test]
+    fn a_kernel_without_cubic_is_told_to_load_it_first() {
+        let slow = of(IpAddr::V4(Ipv4Addr::LOCALHOST), &[route("127.0.0.1", 32)], "bbr", false).unwrap();
+        assert_eq!(slow.cure[0], "modprobe tcp_cubic");
+    }
+}

@@ -1,0 +1,344 @@
+//! The kernel's local routes: by which address of its own a machine reaches itself, and with which congestion control
+//! connections to it begin. Reads; changes no route.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::diag::frame::{attributes, messages, u32_at};
+
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// `NLM_F_REQUEST | NLM_F_DUMP`.
+const DUMP: u16 = 0x301;
+/// Bytes of `struct rtmsg`.
+const FIXED: usize = 12;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const TABLE_LOCAL: u32 = 255;
+const TYPE_LOCAL: u8 = 2;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_CACHEINFO: u16 = 12;
+const RTA_TABLE: u16 = 15;
+const RTA_PREF: u16 = 20;
+const RTAX_LOCK: u16 = 1;
+const RTAX_CC_ALGO: u16 = 16;
+/// Metrics that `ip` takes as a plain number, by its word.
+const METRICS: &[(u16, &str)] = &[
+    (2, "mtu"),
+    (3, "window"),
+    (7, "cwnd"),
+    (8, "advmss"),
+    (9, "reordering"),
+    (10, "hoplimit"),
+    (11, "initcwnd"),
+    (14, "initrwnd"),
+    (15, "quickack"),
+];
+
+/// A route of the table `local`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalRoute {
+    /// Its first address.
+    pub destination: IpAddr,
+    /// Bits of it that count.
+    pub prefix: u8,
+    /// The interface's name.
+    pub device: String,
+    /// Who made it (`RTPROT_…`).
+    pub protocol: u8,
+    /// How far it reaches (`RT_SCOPE_…`).
+    pub scope: u8,
+    /// The address that packets come from.
+    pub source: Option<IpAddr>,
+    /// Its priority; the lowest goes first.
+    pub priority: u32,
+    /// The congestion control of connections that begin on it; none for the machine's default.
+    pub congestion: Option<String>,
+    /// Its other metrics in the words of `ip`: `mtu 1500`, `mtu lock 1500`.
+    pub metrics: Vec<String>,
+    /// Whether it has an attribute that is not told here.
+    pub has_more: bool,
+}
+
+impl LocalRoute {
+    /// Whether an address is reached by it.
+    #[must_use]
+    pub fn reaches(&self, address: IpAddr) -> bool {
+        let bits = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, 32),
+            IpAddr::V6(ip) => (ip.to_bits(), 128),
+        };
+        let ((own, width), (other, other_width)) = (bits(self.destination), bits(address));
+        let prefix = u32::from(self.prefix).min(width);
+        width == other_width && (prefix == 0 || (own ^ other) >> (128 - prefix) == 0)
+    }
+}
+
+impl fmt::Display for LocalRoute {
+    /// The route as `ip route replace` takes it, but for its congestion control.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.destination.is_ipv4() { 32 } else { 128 };
+        write!(f, "local {}", self.destination)?;
+        if self.prefix != whole {
+            write!(f, "/{}", self.prefix)?;
+        }
+        write!(f, " dev {} proto {}", self.device, protocol(self.protocol))?;
+        if self.destination.is_ipv4() {
+            write!(f, " scope {}", scope(self.scope))?;
+        }
+        if let Some(source) = self.source {
+            write!(f, " src {source}")?;
+        }
+        if self.priority != 0 {
+            write!(f, " metric {}", self.priority)?;
+        }
+        f.write_str(" table local")?;
+        self.metrics.iter().try_for_each(|metric| write!(f, " {metric}"))
+    }
+}
+
+fn protocol(number: u8) -> String {
+    match number {
+        2 => "kernel".into(),
+        3 => "boot".into(),
+        4 => "static".into(),
+        other => other.to_string(),
+    }
+}
+
+fn scope(number: u8) -> String {
+    match number {
+        0 => "global".into(),
+        200 => "site".into(),
+        253 => "link".into(),
+        254 => "host".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The congestion control of new connections where no route says another, of the calling thread's network.
+#[must_use]
+pub fn default_congestion() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// The congestion control of new connections to 127.0.0.1, of the calling thread's network.
+#[must_use]
+pub fn loopback_congestion() -> Option<String> {
+    let routes = local_routes().unwrap_or_default();
+    let by_route =
+        route_to(&routes, IpAddr::V4(Ipv4Addr::LOCALHOST)).and_then(|route| route.congestion.clone());
+    by_route.or_else(default_congestion)
+}
+
+/// The congestion controls that the kernel has now.
+#[must_use]
+pub fn available_congestion() -> Vec<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The routes to this machine's own addresses, of the calling thread's network.
+///
+/// # Errors
+/// The kernel's.
+pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
+    let mut routes = Vec::new();
+    for family in [AF_INET, AF_INET6] {
+        match dump(family, &mut |payload| routes.extend(parse(payload))) {
+            // A kernel without IPv6 has no such routes.
+            Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT) if family == AF_INET6 => {}
+            other => other?,
+        }
+    }
+    for route in &mut routes {
+        route.device = device(&route.device).unwrap_or_default();
+    }
+    Ok(routes)
+}
+
+/// The route by which an address is reached, of those of [`local_routes`].
+#[must_use]
+pub fn route_to(routes: &[LocalRoute], address: IpAddr) -> Option<&LocalRoute> {
+    let reaching = routes.iter().filter(|route| route.reaches(address));
+    reaching.min_by_key(|route| (std::cmp::Reverse(route.prefix), route.priority))
+}
+
+fn dump(family: u8, each: &mut impl FnMut(&[u8])) -> Result<(), Errno> {
+    // Protocol 0 of netlink is rtnetlink.
+    let socket =
+        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let mut message = (16 + FIXED as u32).to_ne_bytes().to_vec();
+    message.extend(RTM_GETROUTE.to_ne_bytes());
+    message.extend(DUMP.to_ne_bytes());
+    message.extend([0; 8]);
+    message.push(family);
+    message.extend([0; FIXED - 1]);
+    rustix::net::sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let length = match rustix::net::recv(&socket, &mut buffer[..], RecvFlags::TRUNC) {
+            Err(Errno::INTR) => continue,
+            received => received?.1,
+        };
+        for message in messages(buffer.get(..length).ok_or(Errno::MSGSIZE)?) {
+            match message.kind {
+                NLMSG_DONE => return Ok(()),
+                NLMSG_ERROR => {
+                    let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
+                    return Err(if (1..4096).contains(&code) {
+                        Errno::from_raw_os_error(code)
+                    } else {
+                        Errno::BADMSG
+                    });
+                }
+                RTM_NEWROUTE => each(message.payload),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Reads one route; none of another table or type. The device is its number still.
+fn parse(payload: &[u8]) -> Option<LocalRoute> {
+    let fixed = payload.get(..FIXED)?;
+    let (family, prefix, table, kind) = (fixed[0], fixed[1], fixed[4], fixed[7]);
+    let destination = match family {
+        AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => return None,
+    };
+    let mut route = LocalRoute {
+        destination,
+        prefix,
+        device: String::new(),
+        protocol: fixed[5],
+        scope: fixed[6],
+        source: None,
+        priority: 0,
+        congestion: None,
+        metrics: Vec::new(),
+        has_more: false,
+    };
+    let mut table = u32::from(table);
+    for (kind, value) in attributes(&payload[FIXED..]) {
+        match kind {
+            RTA_DST => route.destination = address(value)?,
+            RTA_OIF => route.device = u32_at(value, 0)?.to_string(),
+            RTA_PREFSRC => route.source = address(value),
+            RTA_PRIORITY => route.priority = u32_at(value, 0)?,
+            RTA_TABLE => table = u32_at(value, 0)?,
+            RTA_METRICS => read_metrics(&mut route, value),
+            RTA_CACHEINFO | RTA_PREF => {}
+            _ => route.has_more = true,
+        }
+    }
+    (table == TABLE_LOCAL && kind == TYPE_LOCAL).then_some(route)
+}
+
+fn read_metrics(route: &mut LocalRoute, value: &[u8]) {
+    let locked =
+        attributes(value).find(|(kind, _)| *kind == RTAX_LOCK).and_then(|(_, value)| u32_at(value, 0));
+    for (kind, value) in attributes(value) {
+        if kind == RTAX_CC_ALGO {
+            let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+            route.congestion = Some(String::from_utf8_lossy(name).into_owned());
+            continue;
+        }
+        let word = METRICS.iter().find(|(known, _)| *known == kind);
+        match (word, u32_at(value, 0)) {
+            (Some((_, word)), Some(number)) => {
+                let lock = if locked.unwrap_or(0) >> kind & 1 == 1 { "lock " } else { "" };
+                route.metrics.push(format!("{word} {lock}{number}"));
+            }
+            _ if kind == RTAX_LOCK => {}
+            _ => route.has_more = true,
+        }
+    }
+}
+
+fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// An interface's name by its number, in the calling thread's network.
+fn device(number: &str) -> Option<String> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    rustix::net::netdevice::index_to_name(socket, number.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn this_machine_reaches_its_loopback() {
+        let routes = local_routes().unwrap();
+        let route = route_to(&routes, IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        assert_eq!((route.device.as_str(), route.prefix), ("lo", 32));
+        let wide = route_to(&routes, "127.9.9.9".parse().unwrap()).unwrap();
+        assert_eq!((wide.prefix, wide.destination), (8, "127.0.0.0".parse().unwrap()));
+        assert!(route_to(&routes, "203.0.113.7".parse().unwrap()).is_none());
+        assert!(available_congestion().contains(&default_congestion().unwrap()));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(loopback_congestion(), Some(rustix::net::sockopt::tcp_congestion(&client).unwrap()));
+    }
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn every_attribute_of_a_route_is_told_or_known_to_be_left_out() {
+        let mut bytes = vec![AF_INET, 32, 0, 0, 255, 2, 254, TYPE_LOCAL, 0, 0, 0, 0];
+        bytes.extend(attribute(RTA_DST, &[127, 0, 0, 1]));
+        bytes.extend(attribute(RTA_OIF, &1_u32.to_ne_bytes()));
+        bytes.extend(attribute(RTA_PREFSRC, &[127, 0, 0, 1]));
+        let mut metrics = attribute(RTAX_LOCK, &(1_u32 << 2).to_ne_bytes());
+        metrics.extend(attribute(2, &1500_u32.to_ne_bytes()));
+        metrics.extend(attribute(11, &20_u32.to_ne_bytes()));
+        metrics.extend(attribute(RTAX_CC_ALGO, b"bbr\0"));
+        bytes.extend(attribute(RTA_METRICS, &metrics));
+        let mut route = parse(&bytes).unwrap();
+        route.device = "lo".into();
+        assert_eq!((route.congestion.as_deref(), route.has_more), (Some("bbr"), false));
+        assert_eq!(
+            route.to_string(),
+            "local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local mtu lock 1500 initcwnd 20"
+        );
+        // A gateway: nothing that a local route has, and not left out in silence.
+        bytes.extend(attribute(5, &[192, 0, 2, 1]));
+        assert!(parse(&bytes).unwrap().has_more);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What TCP was in the articles: CUBIC, which Linux has had by default since 2006. Where this machine has another, the
+//! experiments are made with CUBIC; where that cannot be, claims about large transfers are not comparable.
+
+use samehost_bench::workloads::Workload;
+use samehost_bench::{BenchError, Request};
+use samehost_model::{Comparison, Report, Transport};
+use samehost_system::routes::loopback_congestion;
+
+/// What the articles had.
+const THEN: &str = "cubic";
+/// The metric that the congestion control decides.
+const OF_BULK: &str = "bandwidth";
+
+/// A request with what the articles had, where this machine has another by default and the workload has TCP.
+pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
+    let over_tcp =
+        |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls);
+    let has_tcp = workload.axes(&request.parameters).transports.iter().any(over_tcp);
+    let is_here = loopback_congestion().is_none_or(|name| name == THEN);
+    if is_here || !has_tcp || !request.servers.is_empty() || !request.congestion.is_empty() {
+        return request;
+    }
+    let command = request.command.iter().cloned().chain(["--congestion".into(), THEN.into()]).collect();
+    Request { congestion: vec![THEN.into()], command, ..request }
+}
+
+/// The same with what this machine has, where the error is that it cannot be chosen.
+pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
+    let cannot = matches!(error, BenchError::Tuning(_) | BenchError::NotPermitted { .. });
+    (cannot && !request.congestion.is_empty()).then(|| {
+        let words = request.command.len().saturating_sub(2);
+        let command = request.command.iter().take(words).cloned().collect();
+        Request { congestion: Vec::new(), command, ..request.clone() }
+    })
+}
+
+/// What TCP was in an experiment, where that needs a word.
+pub fn said(reports: &[&Report]) -> Option<String> {
+    let default = |report: &Report| report.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
+    let asked =
+        |report: &&&Report| report.workload.parameters.get("congestion").is_some_and(|name| name == THEN);
+    if let Some(other) = reports.iter().find_map(|report| other(report, None)) {
+        return Some(format!(
+            "TCP ran with {other}, the default here, and not with {THEN} as in the article: claims about large transfers are not comparable."
+        ));
+    }
+    let here = reports.iter().find(asked).and_then(|report| default(report))?;
+    (here != THEN).then(|| format!("TCP ran with {THEN}, as in the article; the default here is {here}."))
+}
+
+/// Why a claim about large transfers is not comparable: its TCP was another.
+pub fn not_comparable(found: &Comparison, report: &Report) -> Option<String> {
+    let other = other(report, Some(found)).filter(|_| found.metric == OF_BULK)?;
+    Some(format!("not comparable: TCP ran with {other}, the article's with {THEN}"))
+}
+
+/// A congestion control of a connection that is not the articles'; of all, or of those of a comparison's arms.
+fn other(report: &Report, of: Option<&Comparison>) -> Option<String> {
+    let is_of = |arm: &str| of.is_none_or(|found| found.baseline == arm || found.candidate == arm);
+    let evidence = report.evidence.iter().filter(|evidence| is_of(&evidence.arm));
+    let connections = evidence.filter_map(|evidence| evidence.connection.as_ref());
+    let mut names = connections.flat_map(samehost_model::ConnectionSettings::congestion);
+    names.find(|name| *name != THEN).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::{ConnectionSettings, Judgement, SocketEnd};
+
+    use super::*;
+    use crate::reproduce::claims::tests::report;
+    use crate::reproduce::experiments::EXPERIMENTS;
+
+    fn with(congestion: &str) -> Report {
+        let mut report = report(&[(1, 1.3)]);
+        let end = SocketEnd { congestion: Some(congestion.into()), ..SocketEnd::default() };
+        let both = ConnectionSettings { client: Some(end.clone()), server: Some(end) };
+        for sample in &mut report.trials {
+            sample.transport_observed = Some("AF_INET stream tcp".into());
+            sample.connection = sample.arm.starts_with("tcp").then(|| both.clone());
+            sample.bytes_per_s = sample.throughput_per_s;
+        }
+        report.workload.metrics.push(samehost_model::MetricInfo::built_in(OF_BULK));
+        for arm in &mut report.arms {
+            arm.point.size_bytes = Some(512 << 10);
+        }
+        samehost_stats::analyse(&report).apply(&mut report);
+        report
+    }
+
+    #[test]
+    fn what_is_said_of_bulk_with_another_tcp_is_not_comparable() {
+        let (bbr, cubic) = (with("bbr"), with("cubic"));
+        let of = |report: &Report, metric: &str| {
+            let found = report.comparisons.iter().find(|found| found.metric == metric).unwrap();
+            not_comparable(found, report)
+        };
+        assert!(of(&bbr, OF_BULK).unwrap().contains("bbr"));
+        assert_eq!((of(&bbr, "throughput"), of(&cubic, OF_BULK)), (None, None));
+        assert!(said(&[&bbr]).unwrap().contains("not comparable"));
+        let bulk = EXPERIMENTS.iter().find(|one| one.id == "G2").unwrap();
+        let claim = bulk.claims.iter().find(|claim| claim.text.starts_with("512 KiB")).unwrap();
+        let judged = |report: &Report| crate::reproduce::claims::judge(claim, &[report]);
+        assert_eq!(judged(&bbr).judgement, Judgement::CannotTell);
+        assert!(judged(&bbr).why.starts_with("not comparable"), "{:?}", judged(&bbr));
+        assert_eq!(judged(&cubic).judgement, Judgement::Holds);
+    }
+
+    #[test]
+    fn what_was_chosen_is_said() {
+        let mut cubic = with("cubic");
+        assert_eq!(said(&[&cubic]), None);
+        cubic.workload.parameters.insert("congestion".into(), "cubic".into());
+        cubic.host.sysctls.insert("net.ipv4.tcp_congestion_control".into(), "bbr".into());
+        assert!(said(&[&cubic]).unwrap().contains("the default here is bbr"));
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_measured_as_it_is_here() {
+        let mut request = Request::new("samehost".into(), vec!["samehost".into()], std::sync::Arc::default());
+        request.congestion = vec![THEN.into()];
+        request.command.extend(["--congestion".into(), THEN.into()]);
+        let denied = BenchError::NotPermitted { what: "it", reason: "no".into(), try_next: "root" };
+        let again = as_here(&request, &denied).unwrap();
+        assert!(again.congestion.is_empty() && again.command == ["samehost"], "{again:?}");
+        assert!(as_here(&again, &denied).is_none() && as_here(&request, &BenchError::Interrupted).is_none());
+    }
+}
