@@ -20,7 +20,7 @@ const UNIX_DIAG_MEMINFO: u16 = 5;
 const ASKED: u8 = 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
 
 /// How often a server's end is looked for that is not accepted yet, and how long between looks.
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 100;
 const BETWEEN: Duration = Duration::from_micros(200);
 
 /// How both ends of a client's connection are set, its own as getsockopt(2) has it and the server's as sock_diag(7) has
