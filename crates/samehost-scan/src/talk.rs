@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use samehost_model::scan::{Process, Scan};
+use samehost_model::scan::{NetworkNamespace, Process, Scan};
 use samehost_system::interrupt;
 
 use crate::diag::Diag;
@@ -17,11 +18,16 @@ use crate::proc::{status, users::Names};
 /// Time from one look to the next: a page of PHP keeps its connection for longer.
 const NAP: Duration = Duration::from_millis(2);
 
-/// The processes that connect to a service over TCP while it is watched, in this program's network namespace. Ends early
-/// when somebody was seen, or wants it stopped.
+/// The processes that connect to a service over TCP while it is watched, in this program's network namespace; nobody where
+/// the scan is of another. Ends early when somebody was seen, or wants it stopped.
 #[must_use]
 pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
-    let own = scan.network_namespaces.iter().find(|space| space.own).map_or(0, |space| space.inode);
+    let Ok(here) = std::fs::metadata("/proc/self/ns/net").map(|space| space.ino()) else { return Vec::new() };
+    let is_ours = |space: &NetworkNamespace| space.own && space.inode == here;
+    let Some(own) = scan.network_namespaces.iter().find(|space| is_ours(space)).map(|space| space.inode)
+    else {
+        return Vec::new();
+    };
     let listeners = Listeners::of(&scan.sockets);
     let Some(found) = scan.services.get(service) else { return Vec::new() };
     let is_its = |at: &usize| found.listeners.contains(at);
