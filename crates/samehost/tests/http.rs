@@ -141,10 +141,10 @@ fn a_server_that_closes_as_it_said_is_no_failure() {
     for connections in ["1", "4"] {
         let (code, words, report) = one_arm(scripted(&[OK, OK, LAST]), &["--connections", connections]);
         assert_eq!(code, Some(0), "{words}");
-        for trial in report["trials"].as_array().unwrap() {
-            assert_eq!(trial["errors"].as_object().unwrap().len(), 0, "{trial}");
-            assert!(trial["operations"].as_u64().unwrap() > 3, "{trial}");
-        }
+        let trials = report["trials"].as_array().unwrap();
+        assert!(trials.iter().all(|trial| trial["errors"].as_object().unwrap().is_empty()), "{report}");
+        let asked = trials.iter().filter(|trial| trial["arm"] != "noop");
+        assert!(asked.map(|trial| trial["operations"].as_u64().unwrap()).sum::<u64>() > 3, "{report}");
     }
 }
 

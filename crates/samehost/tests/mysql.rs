@@ -135,9 +135,10 @@ fn a_server_that_runs_gets_our_database_and_loses_it_again() {
     assert!(said(&output).contains("makes tables samehost_… in the database shop"), "{}", said(&output));
     assert_eq!((server.left().as_str(), server.sql("SHOW TABLES FROM shop").as_str()), ("0", "orders"));
     // Ended in the middle by Ctrl-C, it still cleans up.
-    let child =
+    let mut child =
         here.bench(&["mysql", "--tcp", &url, "--trial-time", "2s", "--quiet", "--yes"]).spawn().unwrap();
     while server.left() == "0" {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it made any");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)

@@ -140,11 +140,12 @@ fn a_server_that_runs_gets_our_table_and_loses_it_again() {
     let from_unix = measured(&here, &["--unix", &cluster.unix(&format!("by_scram:{SECRET}")), "--yes"]);
     assert_sound(&parsed(&from_unix), &["tcp", "unix"]);
     // Ended in the middle by Ctrl-C, it still cleans up.
-    let child = here
-        .bench(&["postgres", "--tcp", &url, "--trial-time", "2s", "--quiet", "--connections", "4", "--yes"])
+    let mut child = here
+        .bench(&["postgres", "--tcp", &url, "--trial-time", "2s", "--quiet", "--connections", "2", "--yes"])
         .spawn()
         .unwrap();
     while cluster.tables_left() == "0" {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it made any");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let pid = rustix::process::Pid::from_child(&child);
@@ -216,11 +217,10 @@ fn what_stands_in_the_way_is_named() {
     assert_eq!(many.status.code(), Some(2));
     assert!(said(&many).contains("max_connections"), "{}", said(&many));
     // A connection for each query that may not be had is counted, and bars the verdict.
-    let counted = measured(
-        &Here::new(),
-        &[&["--tcp", &url, "--transports", "tcp", "--connections", "20", "--connect", "per-query"], OVER]
-            .concat(),
-    );
+    let per_query = ["--connections", "20", "--connect", "per-query", "--trial-time", "1s", "--repeats", "0"];
+    let once = ["--min-blocks", "1", "--max-blocks", "1", "--quiet", "--json", "-"];
+    let tcp = ["postgres", "--tcp", &url, "--transports", "tcp"];
+    let counted = Here::new().bench(&[&tcp[..], &per_query, &once, OVER].concat()).output().unwrap();
     assert!(parsed(&counted)["trials"].to_string().contains("53300 too many connections"));
     assert_eq!(cluster.tables_left(), "0");
     // A socket that one may not open.
