@@ -109,7 +109,10 @@ proptest! {
         let mut runner =
             TestRunner::new_with_rng(ProptestConfig::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
         let bytes = samehost_testing::bent(vec![fs::read(&journal).unwrap()]).new_tree(&mut runner).unwrap();
-        fs::write(&journal, bytes.current()).unwrap();
+        let bytes = bytes.current();
+        // Without one whole line it is as a crash leaves it before anything is touched.
+        prop_assume!(bytes.contains(&b'\n') && !bytes.contains(&0));
+        fs::write(&journal, bytes).unwrap();
         // Whether they can do anything with it or not.
         let _ = store.list();
         let _ = if undone { undo(&store, &id, &mut |_| Ok(())).map(drop) } else { recover(&store, &mut |_| Ok(())).map(drop) };
