@@ -39,9 +39,9 @@ fn a_few_rounds_of_slices_decide_on_one_process() {
     }
     let found = report["comparisons"].as_array().unwrap();
     let found = found.iter().find(|found| found["metric"] == "total_cpu_per_op").unwrap();
-    // Which transport wins is the machine's affair; how well it is known is ours, on a machine that others use, too.
-    let (low, high) = (&found["ci_low"], &found["ci_high"]);
-    assert!(high.as_f64().unwrap() / low.as_f64().unwrap() < 1.5, "{found}");
+    // Which transport wins, and how soon it is known, is the machine's affair.
+    assert!(found["blocks"].as_u64().unwrap() >= 5 && found["method"] == "sequential-t", "{found}");
+    assert_eq!(found["server_starts"], found["blocks"], "{found}");
 }
 
 #[test]
