@@ -4,13 +4,13 @@
 
 use std::io::{self, Write};
 
-use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
+use samehost_model::{Arm, Comparison, Grade, MetricInfo, Point, Report, Warning};
 use samehost_stats::pairing::group;
 
 use crate::{sockets, view};
 use samehost_model::printable::clean;
 
-const HEADER: [&str; 26] = [
+const HEADER: [&str; 28] = [
     "workload",
     "connections",
     "rate_per_s",
@@ -37,7 +37,11 @@ const HEADER: [&str; 26] = [
     "started_at",
     "baseline_congestion",
     "candidate_congestion",
+    "p_margin_adjusted",
+    "grade",
 ];
+/// Columns from `started_at` on.
+const LAST: usize = 5;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
@@ -82,6 +86,8 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         clean(&report.started_at),
         sockets::of_arm(report, &comparison.baseline),
         sockets::of_arm(report, &comparison.candidate),
+        number(comparison.p_margin_adjusted),
+        grade(comparison.grade()).to_owned(),
     ]);
     row
 }
@@ -91,10 +97,23 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     let median = samehost_stats::median(&values)?;
     let mut row = at(report, &arm.point, &metric.name, Some(metric));
     row.extend([clean(&arm.id), String::new(), number(median)]);
-    row.resize(HEADER.len() - 3, String::new());
+    row.resize(HEADER.len() - LAST, String::new());
     row[18] = values.len().to_string();
-    row.extend([clean(&report.started_at), sockets::of_arm(report, &arm.id), String::new()]);
+    row.extend([clean(&report.started_at), sockets::of_arm(report, &arm.id)]);
+    row.resize(HEADER.len(), String::new());
     Some(row)
+}
+
+/// As in JSON.
+fn grade(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Decided => "decided",
+        Grade::SizeOpen => "size_open",
+        Grade::Probable => "probable",
+        Grade::Leaning => "leaning",
+        Grade::Open => "open",
+        Grade::Barred => "barred",
+    }
 }
 
 /// The columns that say where and what.
