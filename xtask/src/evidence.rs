@@ -2,6 +2,7 @@
 //! output is kept in `docs/evidence/NAME.txt` and committed.
 
 mod fuzz;
+mod verdicts;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,12 +19,32 @@ struct Evidence {
     run: fn(&mut Account<'_>) -> anyhow::Result<()>,
 }
 
-const ALL: &[Evidence] = &[Evidence {
-    name: "fuzz",
-    about: "bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit",
-    length: Duration::from_secs(3600),
-    run: fuzz::fuzz,
-}];
+const ALL: &[Evidence] = &[
+    Evidence {
+        name: "fuzz",
+        about: "bent bytes for every parser of bytes from outside: no panic, no hang, no memory beyond its limit",
+        length: Duration::from_secs(3600),
+        run: fuzz::fuzz,
+    },
+    Evidence {
+        name: "checkups",
+        about: "ten checkups: how many of their rows each decides, and which",
+        length: Duration::from_secs(600),
+        run: verdicts::checkups,
+    },
+    Evidence {
+        name: "same",
+        about: "200 reports of two arms that are the same: how many call them different",
+        length: Duration::from_secs(3600),
+        run: verdicts::same,
+    },
+    Evidence {
+        name: "slowed",
+        about: "50 runs with one arm slowed by 10 %: how many call it slower",
+        length: Duration::from_secs(500),
+        run: verdicts::slowed,
+    },
+];
 
 /// What is found, told as it comes and kept.
 pub(crate) struct Account<'a> {

@@ -1,0 +1,181 @@
+//! Does the tool decide what is there, and nothing that is not? Whole runs of the program, counted: checkups one after the
+//! other, two arms that are the same, and a known difference.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::Account;
+
+/// Rows of the checkup that are decided in so many of the runs count as decided.
+const MOST: usize = 9;
+const RUNS: usize = 10;
+
+/// The program, built for release.
+fn program(account: &Account<'_>) -> anyhow::Result<PathBuf> {
+    crate::cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| account.root.join("target"), PathBuf::from);
+    Ok(target.join("release/samehost"))
+}
+
+/// What a run prints as JSON.
+fn json(program: &PathBuf, arguments: &[&str]) -> anyhow::Result<Value> {
+    let output = Command::new(program).args(arguments).args(["--quiet", "--json", "-"]).output()?;
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The rows that the checkup's table has of a part: those that were judged as one answer.
+fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
+    let report = &part["report"];
+    let asked = report["plan"]["asked"].as_array().cloned().unwrap_or_default();
+    let name = part["label"].as_str().unwrap_or_default();
+    let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+    let mut rows = Vec::new();
+    for question in &asked {
+        let is_it = |found: &&Value| {
+            let at = &question["connections"];
+            found["metric"] == question["metric"] && (at.is_null() || *at == found["point"]["connections"])
+        };
+        let found = comparisons.iter().find(is_it);
+        let metric = question["metric"].as_str().unwrap_or_default();
+        let told = found.map_or_else(String::new, |found| {
+            let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+            format!(
+                "{:.3} ({:.3}\u{2013}{:.3}), {} blocks",
+                of("ratio"),
+                of("ci_low"),
+                of("ci_high"),
+                found["blocks"]
+            )
+        });
+        let decided = found.is_some_and(|found| found["verdict"] != "inconclusive");
+        rows.push((format!("{name} {metric}"), told, decided));
+    }
+    Ok(rows)
+}
+
+pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let program = program(account)?;
+    let mut decided: BTreeMap<String, usize> = BTreeMap::new();
+    let mut longest = 0.0_f64;
+    for run in 1..=RUNS {
+        let begun = Instant::now();
+        let whole = json(&program, &["--seed", &run.to_string()])?;
+        let seconds = begun.elapsed().as_secs_f64();
+        longest = longest.max(seconds);
+        let parts = whole["parts"].as_array().context("no parts")?;
+        let mut count = (0, 0);
+        for part in parts {
+            for (row, told, is_decided) in rows(part)? {
+                account.tell(&format!(
+                    "run {run} | {row} | {told} | {}",
+                    if is_decided { "decided" } else { "open" }
+                ));
+                *decided.entry(row).or_default() += usize::from(is_decided);
+                count = (count.0 + usize::from(is_decided), count.1 + 1);
+            }
+        }
+        let steal = parts.iter().filter_map(|part| part["report"]["host"]["steal_percent"].as_f64());
+        account.tell(&format!(
+            "run {run}: {} of {} rows decided, {seconds:.0} s, steal up to {:.1} %",
+            count.0,
+            count.1,
+            steal.fold(0.0, f64::max)
+        ));
+    }
+    for (row, runs) in &decided {
+        account.tell(&format!("{row}: decided in {runs} of {RUNS}"));
+    }
+    let often = decided.values().filter(|runs| **runs >= MOST).count();
+    account.tell(&format!(
+        "{often} of {} rows are decided in at least {MOST} of {RUNS} checkups; the longest took {longest:.0} s",
+        decided.len()
+    ));
+    Ok(())
+}
+
+/// Reports of two arms that are the same.
+const SAME: usize = 200;
+
+pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let program = program(account)?;
+    let subjects: [&[&str]; 4] = [
+        &["bench", "raw", "--connections", "1,64"],
+        &["bench", "redis", "--connections", "1,8"],
+        &["bench", "mysql", "--connections", "8"],
+        &[
+            "bench",
+            "proxy",
+            "--backend",
+            "built-in",
+            "--backends",
+            "1",
+            "--http",
+            "1.1",
+            "--connections",
+            "8",
+        ],
+    ];
+    let mut called = 0;
+    for number in 0..SAME {
+        let subject = subjects[number % subjects.len()];
+        let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
+        let seed = number.to_string();
+        let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
+        let report = json(&program, &[subject, &more].concat())?;
+        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+        let differs = |found: &&Value| found["verdict"] == "faster" || found["verdict"] == "slower";
+        let wrong: Vec<&Value> = comparisons.iter().filter(differs).collect();
+        for found in &wrong {
+            account.tell(&format!(
+                "report {number}, {} over {transport}: {} {} {:.3}",
+                subject[1],
+                found["metric"],
+                found["verdict"],
+                found["ratio"].as_f64().unwrap_or(f64::NAN)
+            ));
+        }
+        called += usize::from(!wrong.is_empty());
+    }
+    account.tell(&format!(
+        "{called} of {SAME} reports call two arms different that are the same (at most 17 may)"
+    ));
+    Ok(())
+}
+
+/// Runs in which one arm is slowed.
+const SLOWED: usize = 50;
+
+pub(super) fn slowed(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let program = program(account)?;
+    let mut right = 0;
+    for number in 0..SLOWED {
+        let seed = number.to_string();
+        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", "10%"];
+        let more = ["--until-decided", "--budget", "10s", "--seed", &seed];
+        let report = json(&program, &[&words[..], &more[..]].concat())?;
+        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+        let found =
+            comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
+        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+        account.tell(&format!(
+            "run {number}: {:.3} ({:.3}\u{2013}{:.3}), {} blocks: {}",
+            of("ratio"),
+            of("ci_low"),
+            of("ci_high"),
+            found["blocks"],
+            found["verdict"]
+        ));
+        right += usize::from(found["verdict"] == "slower");
+    }
+    account.tell(&format!(
+        "{right} of {SLOWED} runs call the arm that is slowed by 10 % slower (at least 45 are to)"
+    ));
+    Ok(())
+}
