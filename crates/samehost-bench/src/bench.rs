@@ -8,7 +8,7 @@ use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, Transpor
 use crate::BenchError;
 use crate::driving::Driving;
 use crate::machine::{Awake, CpuPlan, allowed_cpus, host};
-use crate::matrix::{Matrix, distinct, sweep};
+use crate::matrix::{Matrix, capacities_of, distinct, sweep};
 use crate::network::{Network, OwnNetwork};
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
@@ -85,13 +85,17 @@ fn bench_here(
     let request = &Request { servers, parameters, ..request.clone() };
     let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
-    if !request.servers.is_empty() || workload.uses_what_runs(&request.parameters) {
+    let is_agreed = request.earlier.is_some();
+    if !is_agreed && (!request.servers.is_empty() || workload.uses_what_runs(&request.parameters)) {
         consented(workload, request, &matrix, &axes, observer)?;
     }
     let driving = driving(workload, request, &matrix.transports);
     let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, nets)?;
     if !request.rates.is_empty() {
-        matrix.capacities = stage.measure_capacities(&matrix, observer)?;
+        matrix.capacities = match &request.earlier {
+            Some(earlier) => capacities_of(&earlier.arms),
+            None => stage.measure_capacities(&matrix, observer)?,
+        };
     }
     let mut arms = if axes.commands {
         points::command_arms(&request.commands)?
@@ -99,6 +103,13 @@ fn bench_here(
         matrix.arms(workload, &request.parameters)?
     };
     let mut plan = points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
+    if let Some(earlier) = &request.earlier {
+        let is_there = |arm: &Arm| earlier.arms.iter().any(|one| one.id == arm.id && one.point == arm.point);
+        if !arms.iter().all(is_there) {
+            return Err(BenchError::Usage("what was measured before had other arms".into()));
+        }
+        plan.trial_s = earlier.plan.trial_s;
+    }
     // Until all is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
     plan.awake = awake.as_ref().map(Awake::by);

@@ -46,6 +46,15 @@ pub struct Capacity {
     pub per_s: f64,
 }
 
+/// What was measured in an earlier part of the same measurement.
+pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
+    let of = |arm: &Arm| {
+        let level = Point { rate_per_s: None, ..arm.point.clone() };
+        Some(Capacity { level, transport: arm.transport, per_s: arm.capacity_per_s? })
+    };
+    arms.iter().filter_map(of).collect()
+}
+
 impl Matrix {
     /// Every level, in the order in which tables list them. A level is a point without a rate.
     #[must_use]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Sample, Stopping, Trial};
 use samehost_stats::pairing::pair_arms;
-use samehost_stats::{FIRST_LOOK, decided, is_confirmed, least_blocks_for};
+use samehost_stats::{FIRST_LOOK, Row, decided, is_confirmed, least_blocks_for};
 
 use crate::BenchError;
-use crate::machine::{Pollution, judge_pollution};
+use crate::machine::Watch;
 use crate::schedule::{self, Group};
 
 /// Repeats in all, as a part of the trials made so far, before we stop trying to outwait the machine.
@@ -25,7 +25,7 @@ pub struct Slot<'a> {
 
 /// Measures, and tells the time spent.
 pub trait Measurer {
-    /// Called before each block; restarts servers when it is time to.
+    /// Called before each block, counted from the first that is made now; restarts servers when it is time to.
     ///
     /// # Errors
     /// When a server does not come back.
@@ -82,21 +82,48 @@ pub struct Measured {
     pub failure: Option<BenchError>,
 }
 
-/// Measures blocks until every point is precise, the most blocks are made, or the budget is spent.
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim<'a> {
+    /// The arms.
+    pub arms: &'a [Arm],
+    /// How much.
+    pub plan: &'a Plan,
+    /// What each trial tells; the first is the answer where the plan asks nothing else.
+    pub metrics: &'a [MetricInfo],
+    /// Decides the order.
+    pub seed: u64,
+}
+
+/// Measures blocks until every point is precise or decided, the most blocks are made, or the budget is spent. Samples that
+/// were made `before` are gone on from: they count, and the blocks that are made now follow theirs.
 pub fn measure(
-    arms: &[Arm],
-    plan: &Plan,
-    first_metric: Option<&MetricInfo>,
-    seed: u64,
+    aim: Aim<'_>,
+    before: Vec<Sample>,
     measurer: &mut dyn Measurer,
     observer: &mut dyn Observer,
 ) -> Measured {
+    let Aim { arms, plan, seed, .. } = aim;
     let groups = schedule::groups(arms);
     let active = groups.clone();
-    let mut course = Course { arms, plan, first_metric, samples: Vec::new(), repeats: 0, groups, active };
-    let first = schedule::block(arms, &course.groups, &course.active, plan.control, seed, 0);
+    let begun = before.iter().map(|sample| sample.block + 1).max().unwrap_or(0);
+    let made_before = before.len();
+    let mut course = Course {
+        aim,
+        begun,
+        samples: before,
+        made_before,
+        repeats: 0,
+        watch: Watch::default(),
+        groups,
+        active,
+    };
+    if begun > 0 && plan.stopping == Stopping::Decision {
+        course.drop_decided();
+    }
+    let first = schedule::block(arms, &course.groups, &course.active, plan.control, seed, begun);
     observer.begin(first.len(), plan);
-    let (outcome, failure) = match course.run(seed, measurer, observer) {
+    let (outcome, failure) = match course.run(measurer, observer) {
         Ok(outcome) => (outcome, None),
         Err(BenchError::Interrupted) => (Outcome::Interrupted, None),
         Err(failure) => (Outcome::Failed, Some(failure)),
@@ -105,11 +132,14 @@ pub fn measure(
 }
 
 struct Course<'a> {
-    arms: &'a [Arm],
-    plan: &'a Plan,
-    first_metric: Option<&'a MetricInfo>,
+    aim: Aim<'a>,
+    /// The first block.
+    begun: u32,
     samples: Vec<Sample>,
+    /// How many of them there were before.
+    made_before: usize,
     repeats: usize,
+    watch: Watch,
     /// All points.
     groups: Vec<Group>,
     /// Points that still want blocks.
@@ -119,17 +149,16 @@ struct Course<'a> {
 impl<'a> Course<'a> {
     fn run(
         &mut self,
-        seed: u64,
         measurer: &mut dyn Measurer,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, BenchError> {
-        for block in 0..self.plan.max_blocks {
+        let Aim { arms, plan, seed, .. } = self.aim;
+        for block in self.begun..plan.max_blocks.max(self.begun) {
             if self.is_over_budget(block, measurer.elapsed()) {
                 return Ok(Outcome::OutOfBudget);
             }
-            measurer.begin_block(block)?;
-            let trials =
-                schedule::block(self.arms, &self.groups, &self.active, self.plan.control, seed, block);
+            measurer.begin_block(block - self.begun)?;
+            let trials = schedule::block(arms, &self.groups, &self.active, plan.control, seed, block);
             let slots: Vec<Slot<'_>> = trials.iter().filter_map(|trial| self.slot(trial)).collect();
             let are_together =
                 |a: &Slot<'_>, b: &Slot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
@@ -137,8 +166,8 @@ impl<'a> Course<'a> {
             for batch in batches {
                 self.together(batch, measurer, observer)?;
             }
-            match self.plan.stopping {
-                Stopping::Precision if self.plan.looks.contains(&(block + 1)) => self.look(),
+            match plan.stopping {
+                Stopping::Precision if plan.looks.contains(&(block + 1)) => self.look(),
                 Stopping::Decision => self.drop_decided(),
                 Stopping::Precision => {}
             }
@@ -152,32 +181,35 @@ impl<'a> Course<'a> {
 
     /// The fewest blocks.
     fn least(&self) -> u32 {
-        match self.plan.stopping {
-            Stopping::Precision => self.plan.min_blocks,
-            Stopping::Decision => (FIRST_LOOK as u32).min(self.plan.min_blocks),
+        let plan = self.aim.plan;
+        match plan.stopping {
+            Stopping::Precision => plan.min_blocks,
+            Stopping::Decision => (FIRST_LOOK as u32).min(plan.min_blocks),
         }
     }
 
     fn is_over_budget(&self, block: u32, elapsed: Duration) -> bool {
-        let Some(budget) = self.plan.budget_s else { return false };
+        let plan = self.aim.plan;
+        let Some(budget) = plan.budget_s else { return false };
         let elapsed = elapsed.as_secs_f64();
         let comparisons: usize = self.groups.iter().map(|group| group.len() - 1).sum();
-        let least = least_blocks_for(comparisons as u32).min(self.plan.min_blocks);
+        let least = least_blocks_for(comparisons as u32).min(plan.min_blocks);
         // The next block takes as long as those before did, on average.
-        let next = if block > 0 { elapsed / f64::from(block) } else { 0.0 };
-        (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && block >= 1)
+        let now = block - self.begun;
+        let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };
+        (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && now >= 1)
     }
 
     /// Whether the budget is gone, so that there is no time left for repeats.
     fn is_spent(&self, elapsed: Duration) -> bool {
-        self.plan.budget_s.is_some_and(|budget| elapsed.as_secs_f64() > budget)
+        self.aim.plan.budget_s.is_some_and(|budget| elapsed.as_secs_f64() > budget)
     }
 
     fn slot<'t>(&self, trial: &'t Trial) -> Option<Slot<'t>>
     where
         'a: 't,
     {
-        let arm = self.arms.iter().find(|arm| arm.id == trial.arm)?;
+        let arm = self.aim.arms.iter().find(|arm| arm.id == trial.arm)?;
         Some(Slot { arm, trial })
     }
 
@@ -188,21 +220,22 @@ impl<'a> Course<'a> {
         measurer: &mut dyn Measurer,
         observer: &mut dyn Observer,
     ) -> Result<(), BenchError> {
-        for attempt in 0..=self.plan.repeats {
+        let in_turn = slots.first().is_some_and(|slot| measurer.takes_turns(slot.arm));
+        let repeats = self.aim.plan.repeats;
+        for attempt in 0..=repeats {
             let mut samples = measurer.measure(slots)?;
-            let is_polluted = |sample: &Sample| !judge_pollution(&sample.machine).0.is_empty();
-            let again = samples.iter().any(is_polluted)
-                && attempt < self.plan.repeats
+            // A round has one machine.
+            let Some(machine) = samples.first().map(|sample| sample.machine.clone()) else { return Ok(()) };
+            let mut pollution = self.watch.judge(&machine, in_turn);
+            let again = !pollution.is_none()
+                && attempt < repeats
                 && self.may_repeat()
                 && !self.is_spent(measurer.elapsed());
-            let has_strangers = |sample: &Sample| sample.machine.foreign_percent > 0.0;
-            let stranger = if samples.iter().any(|sample| is_polluted(sample) && has_strangers(sample)) {
-                measurer.name_stranger()
-            } else {
-                None
-            };
+            let stranger = if pollution.foreign { measurer.name_stranger() } else { None };
+            pollution.name(stranger.as_deref());
             if again {
                 measurer.wait_for_calm();
+                self.watch.forget();
             }
             for (slot, sample) in slots.iter().zip(&mut samples) {
                 sample.arm.clone_from(&slot.trial.arm);
@@ -211,8 +244,7 @@ impl<'a> Course<'a> {
                 sample.control = slot.trial.control;
                 sample.attempt = attempt;
                 sample.machine.foreign_process.clone_from(&stranger);
-                let Pollution(reasons) = judge_pollution(&sample.machine);
-                sample.polluted = reasons;
+                sample.polluted.clone_from(&pollution.reasons);
                 sample.set_aside = again;
                 self.repeats += usize::from(again);
                 observer.sample(sample);
@@ -226,13 +258,15 @@ impl<'a> Course<'a> {
     }
 
     fn may_repeat(&self) -> bool {
-        (self.repeats as f64) < MOST_REPEATED * self.samples.len() as f64 + f64::from(self.plan.repeats + 1)
+        let made = self.samples.len() - self.made_before;
+        (self.repeats as f64) < MOST_REPEATED * made as f64 + f64::from(self.aim.plan.repeats + 1)
     }
 
     /// Drops the points whose every comparison is precise enough. It sees widths, never where an interval lies.
     fn look(&mut self) {
-        let Some(metric) = self.first_metric else { return };
-        let (arms, samples, plan) = (self.arms, &self.samples, self.plan);
+        let Aim { arms, plan, metrics, .. } = self.aim;
+        let Some(metric) = metrics.first() else { return };
+        let samples = &self.samples;
         self.active.retain(|group| {
             let precise = group.len() > 1
                 && group[1..].iter().all(|candidate| {
@@ -244,24 +278,38 @@ impl<'a> Course<'a> {
         });
     }
 
-    /// Drops the points whose every comparison is decided, so that their time goes to the others. What decides sees the
-    /// statistic that may be looked at after every block, of all points, and nothing else.
+    /// Drops the points whose every question is decided, so that their time goes to the others. What decides sees the
+    /// statistic that may be looked at after every block, of all questions, and nothing else.
     fn drop_decided(&mut self) {
-        let Some(metric) = self.first_metric else { return };
-        let rows_of = |group: &Group| -> Vec<(&str, &str)> {
-            let id = |arm: usize| self.arms[arm].id.as_str();
-            group[1..].iter().map(|candidate| (id(group[0]), id(*candidate))).collect()
-        };
-        let rows: Vec<(&str, &str)> = self.groups.iter().flat_map(rows_of).collect();
-        let decided = decided(&self.samples, metric, &rows, self.plan);
-        let is_open = |row: &(&str, &str)| rows.iter().zip(&decided).any(|(one, done)| one == row && !done);
-        let open: Vec<Group> = self
-            .active
-            .iter()
-            .filter(|group| self.is_lone(group) || rows_of(group).iter().any(is_open))
-            .cloned()
-            .collect();
+        let rows_of: Vec<Vec<Row<'_>>> = self.groups.iter().map(|group| self.rows(group)).collect();
+        let decided = decided(&self.samples, &rows_of.concat(), self.aim.plan);
+        let mut decided = decided.into_iter();
+        let mut open: Vec<Group> = Vec::new();
+        for (group, rows) in self.groups.iter().zip(&rows_of) {
+            let open_rows = decided.by_ref().take(rows.len()).filter(|done| !done).count();
+            if self.active.contains(group) && (self.is_lone(group) || open_rows > 0) {
+                open.push(group.clone());
+            }
+        }
         self.active = open;
+    }
+
+    /// What is asked about a point.
+    fn rows(&self, group: &Group) -> Vec<Row<'a>> {
+        let Aim { arms, plan, metrics, .. } = self.aim;
+        let Some((baseline, candidates)) = group.split_first() else { return Vec::new() };
+        let (baseline, point) = (arms[*baseline].id.as_str(), &arms[*baseline].point);
+        let is_asked = |metric: &MetricInfo| {
+            plan.asked.iter().any(|question| question.metric == metric.name && question.is_about(point))
+        };
+        let asked = metrics
+            .iter()
+            .enumerate()
+            .filter(|(place, metric)| if plan.asked.is_empty() { *place == 0 } else { is_asked(metric) });
+        let of = |metric: &'a MetricInfo| {
+            candidates.iter().map(move |one| Row { metric, baseline, candidate: arms[*one].id.as_str() })
+        };
+        asked.flat_map(|(_, metric)| of(metric)).collect()
     }
 
     /// A group that compares nothing never gets precise; it accompanies the others and needs no blocks itself.

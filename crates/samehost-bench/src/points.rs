@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Driven, Plan, Point, Redactor, Stopping, Transport};
+use samehost_model::{Arm, Driven, Plan, Point, Question, Redactor, Stopping, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
@@ -83,6 +83,10 @@ pub struct Wishes {
     pub no_control: bool,
     /// What ends a point early.
     pub stopping: Stopping,
+    /// What is asked; empty for the first metric at every point.
+    pub asked: Vec<Question>,
+    /// Open questions of other measurements that are one answer with these.
+    pub others: u32,
     /// Slices or trials.
     pub slicing: Slicing,
     /// How often a trial is measured again at most because the machine was not ours.
@@ -138,6 +142,8 @@ pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm], driven: Vec<Driven>) -> 
         budget_s: Some(budget),
         control,
         stopping: wishes.stopping,
+        asked: wishes.asked.clone(),
+        others: wishes.others,
         driven,
         awake: None,
         repeats: wishes.repeats.unwrap_or(Plan::default().repeats),

@@ -56,6 +56,8 @@ pub struct Request {
     pub commands: Vec<(String, String)>,
     /// How to find callers in a profile of where the CPU time goes; none for no profile.
     pub profile: Option<CallGraph>,
+    /// An earlier part of this measurement: its trials count, and measuring goes on after them.
+    pub earlier: Option<Arc<Report>>,
     /// Set by a signal.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -84,6 +86,7 @@ impl Request {
             parameters: Parameters::new(),
             commands: Vec::new(),
             profile: None,
+            earlier: None,
             interrupted,
         }
     }

@@ -17,7 +17,7 @@ use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
 use crate::matrix::Matrix;
-use crate::measure::{Measurer, Slot, measure};
+use crate::measure::{Aim, Measurer, Slot, measure};
 use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
@@ -50,6 +50,8 @@ pub(crate) struct Stage<'a> {
     running: Box<dyn Running>,
     /// The number of its start.
     start_in_use: u32,
+    /// Starts of an earlier part of this measurement.
+    starts_before: u32,
     /// The other servers of a rotation, by the number of their start.
     idle: BTreeMap<u32, Box<dyn Running>>,
     /// Time that starting those took: set-up, and none of the budget's.
@@ -110,6 +112,7 @@ impl<'a> Stage<'a> {
             request,
             running,
             start_in_use: 0,
+            starts_before: 0,
             idle: BTreeMap::new(),
             starting: Duration::ZERO,
             surroundings,
@@ -216,10 +219,14 @@ impl<'a> Stage<'a> {
         observer.head(&mut report);
         let machine = MachineMeter::begin();
         self.begun = Instant::now();
-        let first = report.workload.metrics.first().cloned();
-        let (arms, plan) = (report.arms.clone(), report.plan.clone());
+        let (arms, plan, metrics) =
+            (report.arms.clone(), report.plan.clone(), report.workload.metrics.clone());
         let cpus = report.host.cpus;
-        let measured = measure(&arms, &plan, first.as_ref(), request.seed, &mut self, observer);
+        let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
+        self.starts_before =
+            before.iter().filter_map(|sample| sample.server_start).max().map_or(0, |last| last + 1);
+        let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
+        let measured = measure(aim, before, &mut self, observer);
         report.host.steal_percent = machine.end(0, cpus).steal_percent;
         report.trials = measured.samples;
         report.outcome = measured.outcome;
@@ -280,7 +287,7 @@ impl Measurer for Stage<'_> {
             }
         }
         for sample in &mut samples {
-            sample.server_start = Some(self.start_in_use);
+            sample.server_start = Some(self.starts_before + self.start_in_use);
         }
         Ok(samples)
     }
@@ -297,7 +304,7 @@ impl Measurer for Stage<'_> {
         while since.elapsed() < CALM && !self.surroundings.interrupted.load(Ordering::Relaxed) {
             let meter = MachineMeter::begin();
             std::thread::sleep(Duration::from_millis(200));
-            if judge_pollution(&meter.end(0, self.surroundings.cpus)).0.is_empty() {
+            if judge_pollution(&meter.end(0, self.surroundings.cpus)).is_none() {
                 break;
             }
         }

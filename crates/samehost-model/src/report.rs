@@ -142,6 +142,29 @@ pub enum AwakeBy {
     IdleThreads,
 }
 
+/// What a measurement is to tell: a metric, at one point or at each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Question {
+    /// Name of the metric.
+    pub metric: String,
+    /// Connections of the point; absent for each point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+}
+
+impl Question {
+    /// Whether it is about this point.
+    #[must_use]
+    pub fn is_about(&self, point: &Point) -> bool {
+        self.connections.is_none_or(|connections| connections == point.connections)
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// How it was decided how much to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -168,6 +191,13 @@ pub struct Plan {
     /// What ended a point early.
     #[serde(default)]
     pub stopping: Stopping,
+    /// What is asked, where that is not the first metric at every point: a point that nothing asks about is not measured
+    /// any longer once the others are decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Question>,
+    /// Questions of other measurements that are one answer with these, and were open when this one began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u32,
     /// How arms that are compared were driven.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub driven: Vec<Driven>,
@@ -206,6 +236,8 @@ impl Default for Plan {
             budget_s: Some(60.0),
             control: true,
             stopping: Stopping::Precision,
+            asked: Vec::new(),
+            others: 0,
             driven: Vec::new(),
             awake: None,
             repeats: Plan::default_repeats(),

@@ -49,8 +49,16 @@ pub struct Latency {
 pub struct MachineUse {
     /// Time stolen by the hypervisor, in percent of all CPUs' time.
     pub steal_percent: f64,
-    /// CPU time of processes that belong neither to client nor server, in percent of one CPU.
+    /// CPU time of processes that belong neither to client nor server, in percent of one CPU. The kernel counts in ticks of
+    /// some milliseconds, so that it may be off by tens of percent in a short trial, and below zero.
     pub foreign_percent: f64,
+    /// CPU time that the kernel gave to softirqs, the network's receive path among them, in percent of one CPU, where it
+    /// books that to no process; absent where it books it to whoever runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softirq_percent: Option<f64>,
+    /// How long the machine was looked at, in milliseconds; 0 where that is not known.
+    #[serde(default)]
+    pub span_ms: f64,
     /// Time this cgroup was throttled, in milliseconds.
     pub throttled_ms: f64,
     /// Change of the CPUs' mean clock frequency from the beginning to the end, in percent; absent where the

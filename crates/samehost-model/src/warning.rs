@@ -23,6 +23,8 @@ pub enum Code {
     Throttled,
     /// Another process used the CPU.
     ForeignLoad,
+    /// The kernel books the receive path of TCP to no process, so that its CPU time is too small.
+    Softirq,
     /// Trials were measured again because the machine was not ours.
     Remeasured,
     /// The clock frequency changed during a trial.

@@ -3,9 +3,9 @@
 
 use std::io::{self, Write};
 
-use samehost_model::{Comparison, Grade, Report, Verdict};
+use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict};
 
-use crate::checkup_words::{amount, bulk, difference};
+use crate::checkup_words::{amount, bulk, difference, varies};
 use crate::scan_congestion::broken;
 use crate::text::wrap;
 use crate::{Terminal, format_value, sockets};
@@ -57,6 +57,8 @@ pub struct Around<'a> {
 pub enum FindingKind {
     /// Time of one request and its reply.
     RoundTrip,
+    /// The same where the scheduler places both ends: what it chooses decides, and no verdict is asked for.
+    Scheduler,
     /// Work done with many connections.
     Busy,
     /// Large transfers.
@@ -73,6 +75,12 @@ impl Finding<'_> {
             comparison.metric == self.metric
                 && self.connections.is_none_or(|connections| comparison.point.connections == connections)
         })
+    }
+
+    /// Whether it has its verdict.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.comparison().is_some_and(|comparison| comparison.verdict != Verdict::Inconclusive)
     }
 
     fn unit(&self) -> &str {
@@ -117,29 +125,31 @@ impl Saved {
 }
 
 impl Terminal {
-    /// Writes the checkup.
+    /// Writes the head of the checkup's table.
     ///
     /// # Errors
     /// When the writer fails.
-    pub fn render_checkup(
-        &self,
-        findings: &[Finding<'_>],
-        around: &Around<'_>,
-        notes: &[String],
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let Some(first) = findings.first() else { return Ok(()) };
-        let host = &first.report.host;
+    pub fn begin_checkup(&self, host: &Host, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "What a connection between two programs costs on this machine")?;
         writeln!(
             out,
             "{} × {}, Linux {}, {}\n",
             host.cpus, host.cpu_model, host.kernel, host.virtualization
         )?;
-        writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")?;
-        for finding in findings {
-            self.finding(finding, out)?;
-        }
+        writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")
+    }
+
+    /// Writes what the rows mean, and what is around them.
+    ///
+    /// # Errors
+    /// When the writer fails.
+    pub fn end_checkup(
+        &self,
+        findings: &[Finding<'_>],
+        around: &Around<'_>,
+        notes: &[String],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         writeln!(out)?;
         self.wrapped(out, "What it means")?;
         for sentence in sentences(findings) {
@@ -199,18 +209,21 @@ impl Terminal {
         Ok(())
     }
 
-    fn finding(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes a row of the table.
+    ///
+    /// # Errors
+    /// When the writer fails.
+    pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some(comparison) = finding.comparison() else {
             return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
         };
-        writeln!(
-            out,
-            "  {:<31} {:>9} {:>9}  {}",
-            finding.label,
-            format_value(comparison.baseline_value, finding.unit()),
-            format_value(comparison.candidate_value, finding.unit()),
-            difference(comparison),
-        )
+        let answer = match finding.kind {
+            FindingKind::Scheduler => varies(finding.report, comparison),
+            _ => difference(comparison),
+        };
+        let value = |value: f64| format_value(value, finding.unit());
+        let (tcp, unix) = (value(comparison.baseline_value), value(comparison.candidate_value));
+        writeln!(out, "  {:<31} {tcp:>9} {unix:>9}  {answer}", finding.label)
     }
 
     fn bullet(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
@@ -308,19 +321,34 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     })
 }
 
+/// What casts doubt on rows, each kind once: a machine that is disturbed is so for all of them.
 fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
-    let mut seen = Vec::new();
-    for finding in findings {
-        for warning in &finding.report.warnings {
-            use samehost_model::Code;
-            let matters = matches!(
-                warning.code,
-                Code::Errors | Code::Steal | Code::Throttled | Code::ForeignLoad | Code::SharedCpu
-            );
-            if matters && !seen.contains(&warning.message) {
-                seen.push(warning.message.clone());
-            }
-        }
-    }
-    seen.into_iter().map(|message| format!("Doubt: {message}.")).collect()
+    const KINDS: [Code; 7] = [
+        Code::Errors,
+        Code::SelfCheck,
+        Code::Steal,
+        Code::Throttled,
+        Code::ForeignLoad,
+        Code::Softirq,
+        Code::SharedCpu,
+    ];
+    let said = |code: Code| {
+        let of_kind = |finding: &Finding<'_>| {
+            let warnings = finding.report.warnings.iter();
+            let warning = warnings.clone().find(|warning| warning.code == code)?;
+            Some((finding.label.trim().to_owned(), warning.message.clone()))
+        };
+        let rows: Vec<(String, String)> = findings.iter().filter_map(of_kind).collect();
+        let (_, message) = rows.first()?;
+        let steal: Vec<f64> = findings.iter().map(|finding| finding.report.host.steal_percent).collect();
+        let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
+        Some(match (code, rows.len()) {
+            (Code::Steal, 2..) => format!(
+                "Doubt: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: noisy neighbours make the intervals wider."
+            ),
+            (_, 1) => format!("Doubt: {message}."),
+            (_, number) => format!("Doubt ({number} rows): {message}."),
+        })
+    };
+    KINDS.into_iter().filter_map(said).collect()
 }

@@ -1,6 +1,6 @@
 //! A row of the checkup in words: the answer with its interval, and what large transfers gain over which TCP.
 
-use samehost_model::{Comparison, Grade, Verdict};
+use samehost_model::{Comparison, Grade, Report, Verdict};
 
 /// The answer of a row, graded, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
 /// `probably less (-12…+1 %)`, `no telling (-12…+9 %)`.
@@ -24,6 +24,19 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
         Grade::Open => format!("no telling{signed}"),
         Grade::Barred => format!("no verdict{signed}"),
     }
+}
+
+/// What single blocks said of a pair that the scheduler places: `varies, 0.6–1.7 ×`. Not an interval of anything.
+pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
+    let metric = report.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
+    let Some(metric) = metric else { return "varies".to_owned() };
+    let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
+    let blocks = samehost_stats::pairing::pair_arms(&report.trials, metric, baseline, candidate).log_ratios();
+    let (least, most) = blocks.iter().fold((f64::MAX, f64::MIN), |(l, m), one| (l.min(*one), m.max(*one)));
+    if blocks.len() < 2 {
+        return "varies".to_owned();
+    }
+    format!("varies, {:.1}–{:.1} ×", least.exp(), most.exp())
 }
 
 /// `31 % less`, `1.9 times`.

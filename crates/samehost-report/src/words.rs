@@ -156,6 +156,7 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
         Code::Steal => ("steal", "steal", None),
         Code::Throttled => ("throttled", "throttled", None),
         Code::ForeignLoad => ("foreign load", "disturbed", None),
+        Code::Softirq => ("softirq", "softirq", Some("the kernel books TCP's receive path to no process")),
         Code::Remeasured => ("disturbed", "disturbed", Some("too many trials were disturbed")),
         Code::ClockChange => ("clock change", "clock", None),
         Code::Drift => ("drift", "drift", None),

@@ -20,7 +20,7 @@ use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median, starts};
 
 /// Codes that only an analysis gives to a whole report; a new analysis replaces them.
-const OWN_CODES: [Code; 16] = [
+const OWN_CODES: [Code; 17] = [
     Code::Errors,
     Code::ClientBound,
     Code::SharedCpu,
@@ -29,6 +29,7 @@ const OWN_CODES: [Code; 16] = [
     Code::Steal,
     Code::Throttled,
     Code::ForeignLoad,
+    Code::Softirq,
     Code::Remeasured,
     Code::Drift,
     Code::GeneratorLate,

@@ -25,6 +25,8 @@ pub enum Bar {
     WorkRate,
     /// Those about time: rates and latencies, but not CPU time per operation.
     Time,
+    /// Those about CPU time per operation.
+    CpuTime,
     /// All.
     Everything,
 }
@@ -54,6 +56,7 @@ impl Doubt {
                 Bar::Nothing => false,
                 Bar::WorkRate => metric.is_rate_of_work(),
                 Bar::Time => !is_cpu(metric),
+                Bar::CpuTime => is_cpu(metric),
                 Bar::Everything => true,
             }
     }

@@ -86,15 +86,17 @@ pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
 }
 
 /// Judges rows of several reports as one answer, such as the rows of the checkup: Holm's adjustment runs over what the
-/// reader is shown, and not over what else each report holds. A row is a report's place and its comparison's.
-pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)]) {
-    let questions: Vec<Ps> = rows
+/// reader is shown, and not over what else each report holds. A row is a report's place and its comparison's; `ahead` rows
+/// more are asked and not measured yet.
+pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u32) {
+    let mut questions: Vec<Ps> = rows
         .iter()
         .map(|&(report, row)| {
             let comparison = &reports[report].comparisons[row];
             Ps { same: comparison.p, inside: comparison.p_margin }
         })
         .collect();
+    questions.extend(std::iter::repeat_n(Ps { same: Some(1.0), inside: Some(1.0) }, ahead as usize));
     for (&(report, row), ps) in rows.iter().zip(together(&questions)) {
         let report = &mut *reports[report];
         let terms = Terms::of(&report.plan, block_seconds(report, &report.comparisons[row].point));

@@ -11,6 +11,9 @@ const STEAL_PERCENT: f64 = 2.0;
 /// Median foreign CPU time above this, in percent of one CPU.
 pub(crate) const FOREIGN_PERCENT: f64 = 10.0;
 
+/// Softirqs that the kernel books to nobody, above this: CPU time per operation misses them.
+const SOFTIRQ_PERCENT: f64 = 1.0;
+
 pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let steal = worst(arms, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
         let message = format!(
@@ -29,7 +32,18 @@ pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
         );
         said(Code::ForeignLoad, &worst, message)
     });
-    [steal, doubt_throttling(arms), foreign].into_iter().flatten().collect()
+    [steal, doubt_throttling(arms), foreign, doubt_softirqs(arms)].into_iter().flatten().collect()
+}
+
+/// A kernel that books what softirqs take to no process. The receive path of TCP over loopback is one, and that of Unix
+/// sockets is not: CPU time is then too small over TCP only.
+fn doubt_softirqs(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+    let worst = worst(arms, SOFTIRQ_PERCENT, |s| s.machine.softirq_percent.unwrap_or(0.0))?;
+    let message = format!(
+        "this kernel books the receive path of TCP to no process (CONFIG_IRQ_TIME_ACCOUNTING; {:.0} % of a CPU, median over the trials of {}): CPU time per operation is too small over TCP and cannot be compared; latency and throughput can, and so can CPU time after a start with `tsc=noirqtime`",
+        worst.value, worst.id
+    );
+    Some(Doubt { bar: Bar::CpuTime, ..said(Code::Softirq, &worst, message) })
 }
 
 /// A cgroup quota that ran out in any trial that counts. A median would hide what happens in bursts.

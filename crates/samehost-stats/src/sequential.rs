@@ -99,24 +99,38 @@ pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &A
     })
 }
 
-/// Which rows are decided, each a pair of baseline and candidate, so that they need no more blocks: the odds against
-/// "inside the margin" pass Holm's adjustment over all rows at the part of the 5 % that a report's answer has at least, or
-/// the repeated interval lies inside the margin. It may be asked after every block; it sees nothing else.
+/// A question about a pair of arms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row<'a> {
+    /// What is asked about.
+    pub metric: &'a MetricInfo,
+    /// Id of the arm that the other is compared with.
+    pub baseline: &'a str,
+    /// Id of the other.
+    pub candidate: &'a str,
+}
+
+/// Which rows are decided, so that they need no more blocks: the odds against "inside the margin" pass Holm's adjustment
+/// over all rows, or the repeated interval lies inside the margin. The rows are the plan's questions and those of other
+/// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
+/// asked after every block; it sees nothing else.
 #[must_use]
-pub fn decided(samples: &[Sample], metric: &MetricInfo, rows: &[(&str, &str)], plan: &Plan) -> Vec<bool> {
+pub fn decided(samples: &[Sample], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let asked =
         Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
     let estimates: Vec<Option<Estimate>> = rows
         .iter()
-        .map(|(baseline, candidate)| {
-            let pairs = pair_arms(samples, metric, baseline, candidate);
+        .map(|row| {
+            let pairs = pair_arms(samples, row.metric, row.baseline, row.candidate);
             let enough = pairs.candidate.len() >= FIRST_LOOK;
             enough.then(|| estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked))?
         })
         .collect();
-    let p_values: Vec<f64> =
+    let mut p_values: Vec<f64> =
         estimates.iter().map(|found| found.and_then(|found| found.p_inside).unwrap_or(1.0)).collect();
-    let alpha = OF_THE_ANSWER * (1.0 - plan.confidence);
+    p_values.extend(std::iter::repeat_n(1.0, plan.others as usize));
+    let part = if plan.asked.is_empty() { OF_THE_ANSWER } else { 1.0 };
+    let alpha = part * (1.0 - plan.confidence);
     let same = |found: Estimate| {
         found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + plan.margin) && i.high < 1.0 + plan.margin)
     };

@@ -11,7 +11,7 @@ use crate::checkup_parts::Part;
 use crate::checkup_worth::Worth;
 
 /// Time for the measurement.
-pub const CURE_TIME: Duration = Duration::from_secs(5);
+pub const CURE_TIME: Duration = Duration::from_secs(4);
 /// What the cure gives connections.
 const USUAL: &str = "cubic";
 /// What is sent at once: where the difference shows, and what databases and web servers really send.
@@ -25,6 +25,7 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
         parameters: vec![("pattern", "bulk".to_owned())],
         connections: Vec::new(),
         size: Some(SIZE),
+        placement: None,
         transports: vec![Transport::Tcp],
         congestion: vec![now.congestion.clone(), USUAL.to_owned()],
         lines: Vec::new(),
@@ -33,8 +34,7 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
 }
 
 /// The cure of each address, the first with what it would bring.
-pub fn cure(scan: &Scan, reports: &[(Part, Report)]) -> Vec<Worth> {
-    let measured = reports.iter().find(|(part, _)| part.lines.is_empty()).map(|(_, report)| report);
+pub fn cure(scan: &Scan, measured: Option<&Report>) -> Vec<Worth> {
     let mut all = Vec::new();
     for (index, one) in scan.slow_congestion.iter().enumerate() {
         let about = if index == 0 {

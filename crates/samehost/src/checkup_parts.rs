@@ -1,11 +1,9 @@
 //! What the checkup measures: four kinds of use on built-in servers, and every installed server that a workload
 //! knows. It decides; measuring is the verb's.
 
-use std::time::Duration;
-
 use samehost_bench::machine::{RunningServer, running_servers};
 use samehost_bench::workloads::{WORKLOADS, Workload};
-use samehost_model::{Endpoint, Transport};
+use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
 
 /// One measurement of the checkup.
@@ -19,6 +17,8 @@ pub struct Part {
     pub connections: Vec<u32>,
     /// Size of a message.
     pub size: Option<u64>,
+    /// Where client and server run; none for the usual place.
+    pub placement: Option<Placement>,
     /// Transports; none for the workload's first two.
     pub transports: Vec<Transport>,
     /// Congestion controls, set by the routes of a private network; none for what the machine has.
@@ -27,6 +27,13 @@ pub struct Part {
     pub lines: Vec<PartLine>,
     /// Whether it starts a server that is installed here, which may fail for reasons of its own.
     pub installed: bool,
+}
+
+impl PartLine {
+    /// Whether a verdict is asked for.
+    pub fn is_asked(&self) -> bool {
+        self.kind != FindingKind::Scheduler
+    }
 }
 
 /// A line of the checkup's table.
@@ -44,12 +51,6 @@ pub struct PartLine {
 
 /// Connections of a server under load.
 const MANY: u32 = 64;
-/// Shares of the budget: a part with one point, and one with two.
-const SHARE: f64 = 1.0;
-const SERVER_SHARE: f64 = 1.25;
-/// A share shorter than this does not hold the fewest blocks of a verdict.
-const LEAST_SHARE: Duration = Duration::from_millis(3300);
-
 fn part(
     (label, kind): (&str, FindingKind),
     workload: &'static str,
@@ -61,17 +62,30 @@ fn part(
     let connections = connections.into_iter().collect();
     let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     let (transports, congestion, lines) = (Vec::new(), Vec::new(), vec![line]);
-    Part { workload, parameters, connections, size, transports, congestion, lines, installed: false }
+    let placement = (kind == FindingKind::Scheduler).then_some(Placement::Free);
+    Part {
+        workload,
+        parameters,
+        connections,
+        size,
+        placement,
+        transports,
+        congestion,
+        lines,
+        installed: false,
+    }
 }
 
 /// The parts that need no server but ours.
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
+    let free = ("  as the scheduler places it", FindingKind::Scheduler);
     let busy = ("CPU time per request, 64 at once", FindingKind::Busy);
     let bulk = ("large transfers, 512 KiB writes", FindingKind::Bulk);
     let anew = ("a new connection per request", FindingKind::Connect);
     vec![
         part(one, "raw", &[], (Some(1), Some(128)), "latency_mean"),
+        part(free, "raw", &[], (Some(1), Some(128)), "latency_mean"),
         part(busy, "raw", &[], (Some(MANY), Some(128)), "total_cpu_per_op"),
         part(bulk, "raw", &[("pattern", "bulk")], (None, Some(512 * 1024)), "bandwidth"),
         part(anew, "connect", &[], (Some(1), None), "latency_mean"),
@@ -95,6 +109,7 @@ fn server(workload: &'static dyn Workload) -> Part {
             .collect(),
         connections: vec![1, MANY],
         size: None,
+        placement: None,
         transports: Vec::new(),
         congestion: Vec::new(),
         lines: vec![
@@ -105,23 +120,12 @@ fn server(workload: &'static dyn Workload) -> Part {
     }
 }
 
-/// The parts that the budget holds, each with its share, and the installed servers for which no time is left.
-pub fn plan(budget: Duration) -> (Vec<(Part, Duration)>, Vec<&'static str>) {
+/// All parts: the built-in ones, and those of the servers that are installed here.
+pub fn parts() -> Vec<Part> {
     let installed =
         |workload: &&&dyn Workload| workload.server_kind().is_some_and(|kind| (kind.find)().is_ok());
-    share(budget, WORKLOADS.iter().filter(installed).map(|workload| server(*workload)).collect())
-}
-
-fn share(budget: Duration, servers: Vec<Part>) -> (Vec<(Part, Duration)>, Vec<&'static str>) {
-    let built_in = built_in();
-    let one = |servers: usize| budget.div_f64(SHARE * built_in.len() as f64 + SERVER_SHARE * servers as f64);
-    let fit = (0..=servers.len()).rev().find(|count| one(*count) >= LEAST_SHARE).unwrap_or(0);
-    let left = servers[fit..].iter().map(|part| part.workload).collect();
-    let one = one(fit);
-    let mut parts: Vec<(Part, Duration)> =
-        built_in.iter().map(|part| (part.clone(), one.mul_f64(SHARE))).collect();
-    parts.extend(servers.into_iter().take(fit).map(|part| (part, one.mul_f64(SERVER_SHARE))));
-    (parts, left)
+    let servers = WORKLOADS.iter().filter(installed).map(|workload| server(*workload));
+    built_in().into_iter().chain(servers).collect()
 }
 
 /// A server that runs here, and how it would be measured.
@@ -189,21 +193,14 @@ mod tests {
     use super::*;
     use samehost_bench::workloads::workload;
 
-    fn servers(count: usize) -> Vec<Part> {
-        vec![server(workload("redis").unwrap()); count]
-    }
-
     #[test]
-    fn the_budget_is_divided_and_servers_without_room_are_named() {
-        for (seconds, count, fit) in [(16, 2, 0), (20, 2, 1), (50, 0, 0), (50, 2, 2), (40, 6, 6), (600, 4, 4)]
-        {
-            let budget = Duration::from_secs(seconds);
-            let (parts, left) = share(budget, servers(count));
-            assert_eq!((parts.len(), left.len()), (4 + fit, count - fit), "{seconds} s");
-            let all: Duration = parts.iter().map(|(_, share)| *share).sum();
-            assert!(all <= budget + Duration::from_millis(1) && all >= budget.mul_f64(0.99), "{all:?}");
-            assert!(parts.iter().all(|(_, share)| *share >= LEAST_SHARE));
-        }
+    fn all_kinds_of_use_are_measured_and_each_server_at_two_points() {
+        assert_eq!(built_in().iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [1; 5]);
+        let asked = built_in().iter().flat_map(|part| part.lines.clone()).filter(PartLine::is_asked).count();
+        assert_eq!(asked, 4, "what the scheduler chooses is shown, and nothing is asked of it");
+        let redis = server(workload("redis").unwrap());
+        let rows: Vec<_> = redis.lines.iter().map(|line| (line.metric, line.connections)).collect();
+        assert_eq!(rows, [("latency_mean", Some(1)), ("total_cpu_per_op", Some(64))]);
     }
 
     #[test]

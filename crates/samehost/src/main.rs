@@ -1,7 +1,9 @@
 //! samehost: the hop between programs on one machine, measured.
 
 mod checkup_cure;
+mod checkup_measure;
 mod checkup_parts;
+mod checkup_race;
 mod checkup_worth;
 mod cli;
 mod commands;

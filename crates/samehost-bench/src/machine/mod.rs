@@ -18,7 +18,7 @@ pub use listener::listener_pids;
 pub(crate) use listener::queue;
 pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
-pub use pollution::{MachineMeter, Pollution, busiest_stranger, doubt_clock, judge_pollution};
+pub use pollution::{MachineMeter, Pollution, Watch, busiest_stranger, doubt_clock, judge_pollution};
 pub use proc::{command_line, family};
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use switches::{SwitchCounter, Threads};

@@ -1,7 +1,8 @@
 //! Whether the machine was ours during a trial: steal, throttling, foreign processes. The rule sees the
 //! machine, never the result.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use samehost_model::{Code, MachineUse, Warning};
@@ -14,13 +15,16 @@ const MOST_STEAL_PERCENT: f64 = 3.0;
 const MOST_FOREIGN_PERCENT: f64 = 15.0;
 /// A larger change of the clock is worth a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
-/// Less than this many ticks of strangers is below what the kernel's count resolves.
-const FEWEST_FOREIGN_TICKS: f64 = 4.0;
+/// What is judged is so long at least, in milliseconds. The kernel counts in ticks of 10 ms or so: one that falls into a
+/// tenth of a second is 5 % of two CPUs, and says nothing.
+const LEAST_SPAN_MS: f64 = 1000.0;
 
 /// A reading of what all CPUs did so far, in ticks, and of the cgroup's throttling, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
+    /// What processes and interrupts took, softirqs left out.
     busy: u64,
+    softirq: u64,
     all: u64,
     steal: u64,
     throttled_us: u64,
@@ -33,8 +37,9 @@ fn parse_cpu_line(text: &str) -> Option<Reading> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else { return None };
-    let busy = user + nice + system + irq + softirq;
-    Some(Reading { busy, all: busy + idle + iowait + steal, steal, ..Reading::default() })
+    let busy = user + nice + system + irq;
+    let all = busy + softirq + idle + iowait + steal;
+    Some(Reading { busy, softirq, all, steal, ..Reading::default() })
 }
 
 /// Throttled time of this process' cgroup, version 2 or 1, in microseconds.
@@ -91,27 +96,33 @@ impl MachineMeter {
     /// What the machine did since, of which `own_cpu_ns` was client and server.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
-        use_between(self.before, reading(), own_cpu_ns, cpus)
+        use_between(self.before, reading(), own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
     }
 }
 
-fn use_between(before: Reading, after: Reading, own_cpu_ns: u64, cpus: u32) -> MachineUse {
+fn use_between(
+    before: Reading,
+    after: Reading,
+    own_cpu_ns: u64,
+    cpus: u32,
+    softirqs_are_apart: bool,
+) -> MachineUse {
     let since = |f: fn(&Reading) -> u64| f(&after).saturating_sub(f(&before)) as f64;
     let all = since(|r| r.all);
     if all == 0.0 {
         return MachineUse::default();
     }
-    let own_ticks = own_cpu_ns as f64 / 1e9 * proc::ticks_per_second();
-    let foreign_ticks = since(|r| r.busy) - own_ticks;
+    let per_second = proc::ticks_per_second();
+    // What softirqs took is in the clocks of those whose time they took, or in nobody's.
+    let busy = if softirqs_are_apart { since(|r| r.busy) } else { since(|r| r.busy + r.softirq) };
+    let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
     // Ticks of one CPU in this span.
     let span = all / f64::from(cpus.max(1));
     MachineUse {
         steal_percent: 100.0 * since(|r| r.steal) / all,
-        foreign_percent: if foreign_ticks < FEWEST_FOREIGN_TICKS {
-            0.0
-        } else {
-            100.0 * foreign_ticks / span
-        },
+        foreign_percent: 100.0 * foreign / span,
+        softirq_percent: softirqs_are_apart.then(|| 100.0 * since(|r| r.softirq) / span),
+        span_ms: 1000.0 * span / per_second,
         throttled_ms: since(|r| r.throttled_us) / 1000.0,
         clock_change_percent: before
             .clock_khz
@@ -130,11 +141,36 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     Some(Warning::new(Code::ClockChange, "", message))
 }
 
-/// Why a trial is measured again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pollution(pub Vec<String>);
+/// Why the machine was not ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pollution {
+    /// The reasons; none for a clean trial.
+    pub reasons: Vec<String>,
+    /// Whether other processes are one.
+    pub foreign: bool,
+}
 
-/// The reasons for which the machine was not ours; none for a clean trial.
+impl Pollution {
+    /// Whether it was ours.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Says who it was.
+    pub fn name(&mut self, stranger: Option<&str>) {
+        if let Some(name) = stranger {
+            for reason in &mut self.reasons {
+                *reason = reason.replacen(STRANGERS, name, 1);
+            }
+        }
+    }
+}
+
+/// Who it was, where no name is known.
+const STRANGERS: &str = "other processes";
+
+/// Whether the machine was ours during that.
 #[must_use]
 pub fn judge_pollution(machine: &MachineUse) -> Pollution {
     let mut reasons = Vec::new();
@@ -144,11 +180,64 @@ pub fn judge_pollution(machine: &MachineUse) -> Pollution {
     if machine.throttled_ms > 0.0 {
         reasons.push(format!("the cgroup's quota stopped it for {:.0} ms", machine.throttled_ms));
     }
-    if machine.foreign_percent > MOST_FOREIGN_PERCENT {
-        let who = machine.foreign_process.as_deref().unwrap_or("other processes");
-        reasons.push(format!("{who} used {:.0} % of a CPU", machine.foreign_percent));
+    let foreign = machine.foreign_percent > MOST_FOREIGN_PERCENT;
+    if foreign {
+        reasons.push(format!("{STRANGERS} used {:.0} % of a CPU", machine.foreign_percent));
     }
-    Pollution(reasons)
+    Pollution { reasons, foreign }
+}
+
+/// Watches the machine from trial to trial: what disturbs one must be there in it and over a second at least.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// The last trials, a second of them.
+    recent: VecDeque<MachineUse>,
+}
+
+impl Watch {
+    /// Whether the machine was ours during a trial or a round. What a hypervisor takes meets all arms of a round alike,
+    /// which take turns in milliseconds: it makes the interval wider, and is no reason to measure again.
+    pub fn judge(&mut self, machine: &MachineUse, in_turn: bool) -> Pollution {
+        self.recent.push_back(machine.clone());
+        let span = |recent: &VecDeque<MachineUse>| recent.iter().map(|one| one.span_ms).sum::<f64>();
+        while self.recent.front().is_some_and(|first| span(&self.recent) - first.span_ms >= LEAST_SPAN_MS) {
+            self.recent.pop_front();
+        }
+        let over = span(&self.recent).max(LEAST_SPAN_MS);
+        let mean = |read: fn(&MachineUse) -> f64| {
+            self.recent.iter().map(|one| read(one) * one.span_ms).sum::<f64>() / over
+        };
+        // Where it is not known how long the machine was looked at, that is what there is.
+        let of = |read: fn(&MachineUse) -> f64| {
+            if machine.span_ms > 0.0 { mean(read).min(read(machine)) } else { read(machine) }
+        };
+        judge_pollution(&MachineUse {
+            steal_percent: if in_turn { 0.0 } else { of(|one| one.steal_percent) },
+            foreign_percent: of(|one| one.foreign_percent),
+            ..machine.clone()
+        })
+    }
+
+    /// Forgets what was: the machine has had time to calm down.
+    pub fn forget(&mut self) {
+        self.recent.clear();
+    }
+}
+
+/// Whether the kernel books what softirqs take to no process.
+static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
+    let release = proc::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let config = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
+    let config = config.into_iter().find_map(proc::text).unwrap_or_default();
+    are_softirqs_apart(&config, &proc::text("/proc/cmdline").unwrap_or_default())
+});
+
+/// Built with CONFIG_IRQ_TIME_ACCOUNTING, and not told otherwise at its start (`tsc=noirqtime`): then
+/// update_rq_clock_task() leaves what softirqs took out of the clock of the process that they interrupted.
+fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
+    config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y")
+        && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
 }
 
 /// The process that uses most CPU right now and is none of `own`: `name (pid)`. Looks twice, `span` apart.
@@ -178,24 +267,87 @@ pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn between(before: Reading, after: Reading, own_cpu_ns: u64, cpus: u32) -> MachineUse {
+        use_between(before, after, own_cpu_ns, cpus, false)
+    }
+
     #[test]
     fn strangers_are_what_is_left_of_the_busy_time() {
         let before = parse_cpu_line("cpu  100 0 100 1000 0 0 0 10 0 0\ncpu0 1 2 3").unwrap();
-        let after = parse_cpu_line("cpu  200 0 150 1049 0 0 0 11 0 0\n").unwrap();
+        let after = parse_cpu_line("cpu  200 0 130 1049 0 0 20 11 0 0\n").unwrap();
         // 200 ticks passed on 2 CPUs, so 1 s; 150 busy, of which 0.9 s were ours.
-        let machine = use_between(before, after, 900_000_000, 2);
+        let machine = between(before, after, 900_000_000, 2);
         assert!((machine.foreign_percent - 60.0).abs() < 1e-9, "{machine:?}");
         assert!((machine.steal_percent - 0.5).abs() < 1e-9);
-        assert_eq!(judge_pollution(&machine).0.len(), 1);
-        let clean = use_between(before, after, 1_500_000_000, 2);
-        assert!(judge_pollution(&clean).0.is_empty());
+        assert!((machine.span_ms - 1000.0).abs() < 1e-9);
+        let pollution = judge_pollution(&machine);
+        assert!(pollution.reasons.len() == 1 && pollution.foreign);
+        let less = between(before, after, 1_550_000_000, 2);
+        assert!((less.foreign_percent + 5.0).abs() < 1e-9, "what ticks miss is told as it is: {less:?}");
+        assert!(judge_pollution(&less).is_none());
         assert!(parse_cpu_line("cpu0 1 2 3 4 5 6 7 8").is_none());
+        // A kernel that books softirqs to nobody: they are no strangers either.
+        let apart = use_between(before, after, 900_000_000, 2, true);
+        assert!((apart.foreign_percent - 40.0).abs() < 1e-9 && apart.softirq_percent == Some(20.0));
+    }
+
+    #[test]
+    fn what_disturbs_is_there_for_a_second() {
+        let of = |steal_percent: f64, foreign_percent: f64| MachineUse {
+            steal_percent,
+            foreign_percent,
+            span_ms: 100.0,
+            ..MachineUse::default()
+        };
+        let judge = |watch: &mut Watch, machine: &MachineUse| watch.judge(machine, false).reasons;
+        let mut watch = Watch::default();
+        // A tick in a trial of a tenth of a second: 5 % of it, half a percent of a second.
+        assert!(judge(&mut watch, &of(5.0, 0.0)).is_empty());
+        // The seventh of them in a second is one too many.
+        let disturbed: Vec<bool> = (0..9).map(|_| !judge(&mut watch, &of(5.0, 0.0)).is_empty()).collect();
+        assert_eq!(disturbed, [false, false, false, false, false, true, true, true, true]);
+        // A calm trial in a disturbed second is calm.
+        assert!(judge(&mut watch, &of(0.0, 0.0)).is_empty());
+        watch.forget();
+        assert!(judge(&mut watch, &of(20.0, 0.0)).is_empty());
+        assert_eq!(judge(&mut watch, &of(20.0, 0.0)).len(), 1, "two tenths of a second with a fifth stolen");
+        let mut watch = Watch::default();
+        for _ in 0..20 {
+            assert!(judge(&mut watch, &of(0.0, 40.0)).is_empty());
+            assert!(judge(&mut watch, &of(0.0, -38.0)).is_empty());
+        }
+        let long = MachineUse { span_ms: 2000.0, ..of(4.0, 40.0) };
+        assert_eq!(Watch::default().judge(&long, false).reasons.len(), 2);
+        let in_turn = Watch::default().judge(&long, true);
+        assert!(
+            in_turn.reasons.len() == 1 && in_turn.foreign,
+            "steal meets all arms of a round: {in_turn:?}"
+        );
+    }
+
+    #[test]
+    fn recorded_kernels_say_where_softirqs_are_booked() {
+        let red_hat = "CONFIG_TICK_CPU_ACCOUNTING is not set\nCONFIG_IRQ_TIME_ACCOUNTING=y\nCONFIG_HAVE_SCHED_AVG_IRQ=y\n";
+        let debian = "# CONFIG_IRQ_TIME_ACCOUNTING is not set\n";
+        assert!(are_softirqs_apart(red_hat, "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro"));
+        assert!(!are_softirqs_apart(red_hat, "ro tsc=noirqtime"));
+        assert!(!are_softirqs_apart(debian, "ro") && !are_softirqs_apart("", ""));
+    }
+
+    #[test]
+    fn a_stranger_gets_its_name() {
+        let machine = MachineUse { foreign_percent: 80.0, ..MachineUse::default() };
+        let mut pollution = judge_pollution(&machine);
+        pollution.name(None);
+        assert_eq!(pollution.reasons, ["other processes used 80 % of a CPU"]);
+        pollution.name(Some("cc1 (pid 7)"));
+        assert_eq!(pollution.reasons, ["cc1 (pid 7) used 80 % of a CPU"]);
     }
 
     #[test]
     fn a_changed_clock_is_worth_a_warning() {
         let at = |clock_khz| Reading { all: 100, clock_khz, ..Reading::default() };
-        let change = |after| use_between(at(Some(2e6)), Reading { all: 200, ..at(after) }, 0, 1);
+        let change = |after| between(at(Some(2e6)), Reading { all: 200, ..at(after) }, 0, 1);
         assert_eq!(change(Some(3e6)).clock_change_percent, Some(50.0));
         assert!(doubt_clock(&change(Some(3e6))).is_some());
         assert!(doubt_clock(&change(Some(2.1e6))).is_none());
@@ -205,7 +357,7 @@ mod tests {
     #[test]
     fn steal_and_throttling_are_reasons() {
         let machine = MachineUse { steal_percent: 20.0, throttled_ms: 5.0, ..MachineUse::default() };
-        let Pollution(reasons) = judge_pollution(&machine);
+        let reasons = judge_pollution(&machine).reasons;
         assert_eq!(reasons.len(), 2);
         assert!(reasons[0].contains("20 %"));
     }

@@ -1,7 +1,7 @@
 //! The flow from plan to samples, with a measurer of the tests' own.
 
 use super::*;
-use samehost_model::{Point, Transport};
+use samehost_model::{Point, Question, Transport};
 use std::collections::VecDeque;
 
 /// A measurer whose clock is a counter and whose machine misbehaves on command.
@@ -31,6 +31,8 @@ impl Scripted {
             ..Sample::default()
         };
         sample.machine.steal_percent = stolen;
+        // Steal meets all arms of a round alike; a stranger takes of the caches, too.
+        sample.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };
         Ok(sample)
     }
 }
@@ -78,8 +80,13 @@ fn arms() -> Vec<Arm> {
 }
 
 fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
-    let metric = MetricInfo::built_in("throughput");
-    measure(&arms(), plan, Some(&metric), 3, measurer, &mut Silent)
+    go_on(measurer, plan, Vec::new())
+}
+
+fn go_on(measurer: &mut Scripted, plan: &Plan, before: Vec<Sample>) -> Measured {
+    let metrics = [MetricInfo::built_in("throughput"), MetricInfo::built_in("latency_mean")];
+    let aim = Aim { arms: &arms(), plan, metrics: &metrics, seed: 3 };
+    measure(aim, before, measurer, &mut Silent)
 }
 
 #[test]
@@ -103,6 +110,44 @@ fn a_point_stops_when_it_is_decided() {
     assert!((5..10).contains(&blocks), "+30 % at 2 % noise is seen at once: {blocks} blocks");
     let mut noisy = Scripted { noise: 3.0, ..Scripted::default() };
     assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "what is not decided gets all forty blocks");
+}
+
+#[test]
+fn what_is_not_decided_is_gone_on_with() {
+    let plan = Plan { budget_s: Some(18.0), stopping: Stopping::Decision, ..Plan::default() };
+    let first = run(&mut Scripted { noise: 1.0, ..Scripted::default() }, &plan);
+    assert_eq!((first.outcome, first.samples.len()), (Outcome::OutOfBudget, 18), "six blocks do not decide");
+    let mut measurer = Scripted { noise: 0.02, ..Scripted::default() };
+    let more = Plan { budget_s: Some(60.0), ..plan };
+    let second = go_on(&mut measurer, &more, first.samples.clone());
+    assert_eq!(second.outcome, Outcome::Complete);
+    assert_eq!(second.samples[..18], first.samples, "what was measured counts");
+    assert_eq!(second.samples[18].block, 6, "and blocks are counted on");
+    assert!(measurer.trials.len() < 60, "{}", measurer.trials.len());
+}
+
+#[test]
+fn only_what_is_asked_is_waited_for() {
+    let question = |metric: &str, connections| Question { metric: metric.into(), connections };
+    let plan = |asked: Vec<Question>, others| Plan {
+        budget_s: None,
+        stopping: Stopping::Decision,
+        asked,
+        others,
+        ..Plan::default()
+    };
+    let blocks = |asked, others| {
+        let clear = &mut Scripted { noise: 0.02, ..Scripted::default() };
+        run(clear, &plan(asked, others)).samples.len() / 3
+    };
+    let alone = blocks(vec![question("throughput", Some(1))], 0);
+    assert!((5..10).contains(&alone), "{alone}");
+    let among_many = blocks(vec![question("throughput", Some(1))], 5000);
+    assert!(among_many > alone, "of many questions each needs more: {among_many} blocks, not {alone}");
+    // These trials tell no latency, so that nothing decides it.
+    assert_eq!(blocks(vec![question("latency_mean", None)], 0), 40);
+    // Nobody asks about this point, which is measured no longer than it takes to find out.
+    assert_eq!(blocks(vec![question("throughput", Some(8))], 0), 1);
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn rows_of_several_reports_are_one_family() {
     }
     let alone = reports[0].comparisons[0].p_adjusted.unwrap();
     let mut all: Vec<&mut Report> = reports.iter_mut().collect();
-    judge_rows(&mut all, &[(0, 0), (1, 0), (2, 0)]);
+    judge_rows(&mut all, &[(0, 0), (1, 0), (2, 0)], 0);
     let [first, _, third] = &reports.map(|report| report.comparisons[0].clone());
     assert_eq!((first.verdict, first.p_adjusted), (Verdict::Faster, Some(3.0 * alone)));
     assert_eq!(third.verdict, Verdict::Inconclusive);

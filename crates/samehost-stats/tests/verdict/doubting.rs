@@ -199,6 +199,19 @@ fn machine_doubts_are_said_once() {
 }
 
 #[test]
+fn cpu_time_is_not_compared_where_the_kernel_books_softirqs_to_nobody() {
+    let mut report = clear();
+    for sample in &mut report.trials {
+        sample.machine.softirq_percent = Some(if sample.arm == "tcp" { 14.0 } else { 0.2 });
+    }
+    assert_eq!(verdicts(&report), [Verdict::Faster, Verdict::Faster, Verdict::Inconclusive]);
+    let said = said(&report, Code::Softirq);
+    assert!(said.len() == 1 && said[0].message.contains("14 % of a CPU"), "{said:?}");
+    each(&mut report, "tcp", |sample| sample.machine.softirq_percent = Some(0.5));
+    assert_eq!(verdicts(&report), FASTER, "what is not worth a percent of a CPU is not in the way");
+}
+
+#[test]
 fn disturbed_trials_bar_beyond_a_fifth() {
     let with = |number: usize| {
         let mut report = clear();

@@ -10,7 +10,7 @@ pub struct ReproduceOptions {
     /// Experiments: W P1 P2 P3 P4 D G1 G2 G3 N [default: all]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// All of them in under five minutes, with wider intervals
+    /// All of them in under six minutes, with wider intervals
     #[arg(long)]
     pub quick: bool,
     /// Measure again what an earlier call that did not come to its end has measured

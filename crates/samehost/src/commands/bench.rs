@@ -101,6 +101,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         parameters: bench.parameters.clone(),
         commands: options.arm.clone(),
         profile: options.profile,
+        earlier: None,
         interrupted,
     })
 }
@@ -139,6 +140,8 @@ fn wishes(options: &BenchOptions) -> Wishes {
         trial_time: options.trial_time,
         no_control: options.no_control,
         stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
+        asked: Vec::new(),
+        others: 0,
         slicing: options.slice.unwrap_or_default(),
         repeats: options.repeats,
     }

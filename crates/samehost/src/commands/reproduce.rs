@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -13,7 +13,7 @@ use crate::cli::ReproduceOptions;
 use crate::commands::bench::fresh_seed;
 use crate::exit::{Ending, WrongUse};
 use crate::output::{self, Target};
-use crate::reproduce::{Published, Reproducer, Store, chosen, planned};
+use crate::reproduce::{Published, Reproducer, Store, chosen, next, planned};
 use crate::signals;
 
 pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
@@ -49,13 +49,10 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
             continue;
         }
         let experiment = reproducer.make(one)?;
-        if experiment.state == ExperimentState::Measured
-            && let Err(error) = store.keep(&experiment)
-        {
-            output::complain(&format!("{} is not kept, should this be interrupted: {error:#}", one.id));
-        }
+        keep(&store, &experiment);
         experiments.push(experiment);
     }
+    go_on(&published, &mut experiments, &reproducer, &store, &interrupted)?;
     let reproduction = Reproduction {
         schema: REPRODUCTION_SCHEMA.into(),
         samehost_version: env!("CARGO_PKG_VERSION").into(),
@@ -76,6 +73,40 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
         store.forget(published.iter().map(|one| one.id));
     }
     Ok(ending(&reproduction))
+}
+
+/// Gives the time that is left to the claims that are open.
+fn go_on(
+    published: &[&'static Published],
+    experiments: &mut [Experiment],
+    reproducer: &Reproducer,
+    store: &Store,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut turns = vec![0; experiments.len()];
+    loop {
+        let all: Vec<(&Published, &Experiment, u32)> = published
+            .iter()
+            .zip(experiments.iter())
+            .zip(&turns)
+            .map(|((published, experiment), turns)| (*published, experiment, *turns))
+            .collect();
+        let Some((place, seconds)) = next(&all, reproducer.left_s()) else { return Ok(()) };
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        turns[place] += 1;
+        reproducer.go_on(published[place], &mut experiments[place], seconds)?;
+        keep(store, &experiments[place]);
+    }
+}
+
+fn keep(store: &Store, experiment: &Experiment) {
+    if experiment.state == ExperimentState::Measured
+        && let Err(error) = store.keep(experiment)
+    {
+        output::complain(&format!("{} is not kept, should this be interrupted: {error:#}", experiment.id));
+    }
 }
 
 fn now() -> String {

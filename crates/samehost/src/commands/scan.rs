@@ -12,7 +12,7 @@ use samehost_report::FindingKind;
 use samehost_scan::{Costs, Measured, Shape, predict_one, shape};
 use samehost_system::interrupt;
 
-use super::checkup::measure;
+use crate::checkup_measure::{Bench, Spend};
 use crate::checkup_parts::{Part, PartLine};
 use crate::cli::ScanOptions;
 use crate::commands::bench::fresh_seed;
@@ -90,13 +90,23 @@ pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<O
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
         let part = part(label, kind, connections, 128, Vec::new());
-        let report = measure(&part, CALIBRATION_TIME, fresh_seed(), interrupted, quiet)?;
+        let report = measure(&part, CALIBRATION_TIME, interrupted, quiet)?;
         cpu.extend(measured(&report, "total_cpu_per_op"));
         if kind == FindingKind::RoundTrip {
             latency.extend(measured(&report, metric));
         }
     }
     Ok(Costs::of(&cpu, &latency))
+}
+
+fn measure(
+    part: &Part,
+    time: Duration,
+    interrupted: &Arc<AtomicBool>,
+    quiet: bool,
+) -> anyhow::Result<Report> {
+    let bench = Bench { seed: fresh_seed(), interrupted: Arc::clone(interrupted), quiet };
+    bench.measure(part, Spend::All(time))
 }
 
 fn part(
@@ -113,6 +123,7 @@ fn part(
         parameters,
         connections,
         size: Some(size),
+        placement: None,
         transports: Vec::new(),
         congestion: Vec::new(),
         lines: vec![line],
@@ -124,7 +135,7 @@ fn part(
 fn calibrate_connection(costs: Costs, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Costs> {
     let label = "what a connection costs here";
     let part = Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
-    let report = measure(&part, CALIBRATION_TIME, fresh_seed(), interrupted, quiet)?;
+    let report = measure(&part, CALIBRATION_TIME, interrupted, quiet)?;
     let (cpu, latency) = (measured(&report, "total_cpu_per_op"), measured(&report, "latency_mean"));
     Ok(cpu.zip(latency).map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
 }
@@ -169,7 +180,7 @@ fn calibrate_shape(
     let model = ("server", shape.server.to_owned());
     let run = |label: &str, time, parameters| {
         let part = part(label, FindingKind::Server, shape.connections, shape.size_bytes, parameters);
-        measure(&part, time, fresh_seed(), interrupted, quiet)
+        measure(&part, time, interrupted, quiet)
     };
     let alone = shape.connections == 1;
     let time = if alone { BARE_TIME + CALIBRATION_TIME } else { BARE_TIME };

@@ -1,15 +1,13 @@
 //! A claim held against a report: which figure answers it, and what `samehost-stats` says of that.
 
-use std::collections::BTreeMap;
-
 use samehost_model::{
     Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
 };
-use samehost_stats::{Judged, compare_arms, estimate, judge_alone, judge_ratio, judge_value, pairing};
+use samehost_stats::{Judged, compare_arms, judge_alone, judge_ratio};
 
-use super::busy;
 use super::congestion::not_comparable;
 use super::published::{At, Claim, Find};
+use super::{busy, share};
 
 /// The claim without an answer.
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {
@@ -49,13 +47,14 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
         Find::Points(metric, transport, [from, to]) => {
             points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
         }
-        Find::Share { part, whole, transport } => share(claim, report, part, whole, transport),
+        Find::Share { part, whole, transport } => share::judge(claim, report, part, whole, transport),
         Find::Works | Find::Busy => None,
     }
 }
 
 impl At {
-    fn is(&self, point: &Point) -> bool {
+    /// Whether it is this point.
+    pub fn is(&self, point: &Point) -> bool {
         self.connections.is_none_or(|connections| connections == point.connections)
             && self.size.is_none_or(|size| Some(size) == point.size_bytes)
             && self
@@ -88,7 +87,8 @@ fn points(report: &Report, metric: &str, transport: Transport, from: At, to: At)
     compare_arms(report, metric, arm(from)?, arm(to)?)
 }
 
-fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
+/// A metric of the report.
+pub fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
     report.workload.metrics.iter().find(|metric| metric.name == name)
 }
 
@@ -177,48 +177,6 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     let why = if least.why.is_empty() { String::new() } else { format!(": {}", least.why) };
     least.why = format!("it holds at {agree} of {count} points; least at {place}{why}");
     Some(least)
-}
-
-/// A time as a part of another, block by block: the typical block's, with the signed-rank interval.
-fn share(
-    claim: &Claim,
-    report: &Report,
-    part: &str,
-    whole: &str,
-    transport: Transport,
-) -> Option<ClaimOutcome> {
-    let Expected::Value { low, high } = claim.expected else { return None };
-    let arm = report.arms.iter().find(|arm| arm.transport == transport)?;
-    let times = |name: &str| {
-        let metric = metric_of(report, name)?;
-        let unit = microseconds(&metric.unit)?;
-        let values = pairing::values(&report.trials, metric, pairing::Side::Arm(&arm.id));
-        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
-    };
-    let (parts, wholes) = (times(part)?, times(whole)?);
-    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
-    let found = estimate(&percents.collect::<Vec<f64>>(), report.plan.confidence)?;
-    let Judged { judgement, size, why } = judge_value(low, high, &found);
-    let here = Here {
-        of: arm.name.clone(),
-        metric: format!("{part} of {whole}"),
-        value: found.ratio,
-        low: found.interval.map(|interval| interval.low),
-        high: found.interval.map(|interval| interval.high),
-        unit: "percent".into(),
-        blocks: found.n,
-    };
-    Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
-}
-
-/// How many microseconds a unit of time has.
-fn microseconds(unit: &str) -> Option<f64> {
-    match unit {
-        "us" => Some(1.0),
-        "ms" => Some(1e3),
-        "s" => Some(1e6),
-        _ => None,
-    }
 }
 
 /// Exchanges over every transport and no error in any.

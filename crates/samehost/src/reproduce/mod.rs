@@ -3,13 +3,17 @@
 
 mod busy;
 mod claims;
+mod conclude;
 mod congestion;
 mod experiments;
 mod published;
+mod race;
 mod run;
+mod share;
 mod store;
 
 pub use experiments::chosen;
 pub use published::Published;
+pub use race::next;
 pub use run::{Reproducer, planned};
 pub use store::Store;

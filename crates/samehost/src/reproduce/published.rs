@@ -30,7 +30,7 @@ pub struct Published {
 pub struct Planned {
     /// What it is called.
     pub label: &'static str,
-    /// In under five minutes for all experiments.
+    /// In under six minutes for all experiments.
     pub quick: Command,
     /// As the article did, as far as this machine can.
     pub full: Command,

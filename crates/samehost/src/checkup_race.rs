@@ -1,0 +1,138 @@
+//! Who gets the checkup's time. In a first lap each part is measured until its rows are decided, or for its share; what is
+//! left goes to the rows that are still open, to those first that need the least. It decides; measuring is the verb's.
+
+use std::time::Duration;
+
+use samehost_model::{Comparison, Grade, Report, Verdict};
+use samehost_stats::{Terms, blocks_to_decide};
+
+use crate::checkup_parts::Part;
+
+/// A part gets so many times its fair share in the first lap: others will need less than theirs.
+const AHEAD: f64 = 1.3;
+/// Less does not hold the blocks that a decision among this many rows needs.
+const LEAST: Duration = Duration::from_millis(2500);
+/// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
+const UNSURE: f64 = 1.5;
+/// Connecting, warming up and borders, on top of what is counted.
+const AROUND: f64 = 1.5;
+/// Longest time for one part without looking at the others again.
+const LONGEST: Duration = Duration::from_secs(12);
+
+/// A part and what it gave so far.
+pub struct Leg {
+    /// What is measured.
+    pub part: Part,
+    /// What it gave.
+    pub report: Option<Report>,
+    /// How often it was begun.
+    pub begun: u32,
+}
+
+impl Leg {
+    /// A part that was not measured yet.
+    pub fn new(part: Part) -> Self {
+        Leg { part, report: None, begun: 0 }
+    }
+
+    /// Its rows that were measured, each with its place among the report's comparisons.
+    pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
+        let comparisons = self.report.iter().flat_map(|report| report.comparisons.iter().enumerate());
+        let lines = &self.part.lines;
+        comparisons.filter(move |(_, c)| {
+            lines.iter().any(|line| {
+                line.is_asked()
+                    && c.metric == line.metric
+                    && line.connections.is_none_or(|n| c.point.connections == n)
+            })
+        })
+    }
+
+    /// How many of its rows are open.
+    pub fn open(&self) -> u32 {
+        let decided = self.rows().filter(|(_, c)| c.verdict != Verdict::Inconclusive).count();
+        self.asked().saturating_sub(decided) as u32
+    }
+
+    /// How many of its lines ask for a verdict.
+    pub fn asked(&self) -> usize {
+        self.part.lines.iter().filter(|line| line.is_asked()).count()
+    }
+
+    /// Seconds that would decide the row that needs least; none where nothing reasonable would, or nothing is open.
+    fn needs_s(&self) -> Option<f64> {
+        let report = self.report.as_ref()?;
+        let terms = Terms::of(&report.plan, None);
+        let is_open = |c: &Comparison| c.verdict == Verdict::Inconclusive && c.grade() != Grade::Barred;
+        let needed = self.rows().filter(|(_, c)| is_open(c));
+        let needed = needed.filter_map(|(_, c)| Some(blocks_to_decide(c, &terms)? * block_s(report, c)));
+        needed.map(|seconds| UNSURE * seconds).min_by(f64::total_cmp)
+    }
+
+    /// Its weight among the shares of the first lap: a part with two points takes longer.
+    fn weight(&self) -> f64 {
+        match self.asked() {
+            0 => 0.4,
+            1 => 1.0,
+            _ => 1.5,
+        }
+    }
+}
+
+/// What a block of this point took.
+fn block_s(report: &Report, comparison: &Comparison) -> f64 {
+    let of = [&comparison.baseline, &comparison.candidate];
+    let trials = report.trials.iter().filter(|sample| of.contains(&&sample.arm));
+    AROUND * trials.map(|sample| sample.seconds).sum::<f64>() / f64::from(comparison.blocks.max(1))
+}
+
+/// Runs the race: `left` tells the time there is, `measure` spends about so much on a part, and `told` is told after each.
+/// Returns the installed servers for which no time was left.
+pub fn race<E>(
+    legs: &mut [Leg],
+    left: &dyn Fn() -> Duration,
+    measure: &mut dyn FnMut(&mut Leg, u32, Duration) -> Result<(), E>,
+    told: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
+) -> Result<Vec<&'static str>, E> {
+    let mut without_time = Vec::new();
+    for place in 0..legs.len() {
+        let left = left();
+        let weights: f64 = legs[place..].iter().map(Leg::weight).sum();
+        let fair = left.mul_f64((AHEAD * legs[place].weight() / weights).min(1.0));
+        if legs[place].part.installed && left < LEAST.mul_f64(legs[place].weight()) {
+            without_time.push(legs[place].part.workload);
+            continue;
+        }
+        one(legs, place, fair.max(LEAST), measure, told)?;
+    }
+    while let Some((place, needs_s)) = next(legs) {
+        let left = left();
+        if left < LEAST / 2 {
+            break;
+        }
+        let time = Duration::from_secs_f64(needs_s).clamp(LEAST / 2, LONGEST).min(left);
+        one(legs, place, time, measure, told)?;
+    }
+    Ok(without_time)
+}
+
+/// The open part that needs the least. One that was gone on with often does not do what its estimates promise.
+fn next(legs: &[Leg]) -> Option<(usize, f64)> {
+    let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < 6);
+    let open = open.filter_map(|(place, leg)| Some((place, leg.needs_s()?)));
+    open.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn one<E>(
+    legs: &mut [Leg],
+    place: usize,
+    time: Duration,
+    measure: &mut dyn FnMut(&mut Leg, u32, Duration) -> Result<(), E>,
+    told: &mut dyn FnMut(&mut [Leg]) -> Result<(), E>,
+) -> Result<(), E> {
+    let others = legs.iter().enumerate().filter(|(other, _)| *other != place);
+    let others: u32 = others.map(|(_, leg)| leg.open()).sum();
+    legs[place].begun += 1;
+    measure(&mut legs[place], others, time)?;
+    told(legs)
+}

@@ -1,0 +1,85 @@
+//! An experiment's result: its claims held against its reports, and what is to be said beside them.
+
+use samehost_model::{
+    Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Report, Transport,
+};
+
+use super::claims;
+use super::congestion;
+use super::published::{Planned, Published};
+use super::race::rows;
+
+/// The experiment before it was made.
+pub fn blank(published: &Published) -> Experiment {
+    Experiment {
+        id: published.id.into(),
+        title: published.title.into(),
+        source: published.source.into(),
+        setup: published.setup.into(),
+        state: ExperimentState::Failed,
+        reason: None,
+        package: None,
+        measured_at: None,
+        kept: false,
+        differs: published.differs.iter().map(|&text| text.to_owned()).collect(),
+        explanations: Vec::new(),
+        claims: published.claims.iter().map(claims::not_measured).collect(),
+        measurements: Vec::new(),
+    }
+}
+
+/// Holds its claims against what was measured.
+pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports: Vec<(&Planned, Report)>) {
+    experiment.state = ExperimentState::Measured;
+    experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    // What the claims look at is one answer.
+    let rows: Vec<(usize, usize)> = reports
+        .iter()
+        .enumerate()
+        .flat_map(|(place, (_, report))| {
+            rows(published.claims, report).into_iter().map(move |row| (place, row))
+        })
+        .collect();
+    let mut judged: Vec<&mut Report> = reports.iter_mut().map(|(_, report)| report).collect();
+    samehost_stats::judge_rows(&mut judged, &rows, 0);
+    let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
+    experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
+    experiment.differs.extend(congestion::said(&all));
+    experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
+    // A claim that holds as it was published needs no explanation.
+    let as_published =
+        |claim: &ClaimOutcome| claim.judgement == Judgement::Holds && !claim.is_of_other_size();
+    if !experiment.claims.iter().all(as_published) {
+        experiment.explanations.extend(published.explanations.iter().map(|&text| text.to_owned()));
+        experiment.explanations.extend(all.first().and_then(|report| cores(published, report)));
+    }
+    let measurement =
+        |(planned, report): (&Planned, Report)| Measurement { label: planned.label.into(), report };
+    experiment.measurements = reports.into_iter().map(measurement).collect();
+}
+
+/// The rates that percentages became on this machine.
+fn scaled(report: &Report) -> Vec<String> {
+    let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
+    let text = |per_s: f64| samehost_report::format_value(per_s, "per_s");
+    let over_tcp = report.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
+    over_tcp
+        .filter_map(rate)
+        .map(|(per_s, capacity)| {
+            format!(
+                "The rate is scaled: {} here, {:.0} % of the {} that TCP does on this machine.",
+                text(per_s),
+                100.0 * per_s / capacity,
+                text(capacity)
+            )
+        })
+        .collect()
+}
+
+/// How much smaller this machine is.
+fn cores(published: &Published, report: &Report) -> Option<String> {
+    let (then, here) = (published.cores?, report.host.cpus_allowed);
+    (here < then).then(|| {
+        format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
+    })
+}

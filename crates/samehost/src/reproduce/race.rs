@@ -1,0 +1,91 @@
+//! What time is left when every experiment was made once goes to the claims that are open, to those first that need the
+//! least. It decides; measuring is the reproducer's.
+
+use samehost_model::{
+    ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Grade, Judgement, Question, Report,
+    Transport, Verdict,
+};
+use samehost_stats::{Terms, blocks_to_decide};
+
+use super::published::{Claim, Find, Published};
+
+/// Connecting, warming up, borders and starts of servers, on top of what is counted.
+const AROUND: f64 = 1.6;
+/// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
+const UNSURE: f64 = 1.5;
+/// An experiment is gone on with so often at most.
+pub const MOST_TURNS: u32 = 5;
+/// Shortest and longest time of a turn, in seconds; the starts of servers come on top.
+const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
+
+/// The experiment to go on with, by its place, and for how many seconds: the one whose open claims need the least. None
+/// where nothing reasonable would decide any, or the time is over.
+pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usize, f64)> {
+    let open = all.iter().enumerate().filter(|(_, (_, _, turns))| *turns < MOST_TURNS);
+    let needs = open.filter_map(|(place, (published, experiment, _))| {
+        Some((place, needs_s(published, experiment)?.clamp(*TURN.start(), *TURN.end())))
+    });
+    let (place, seconds) = needs.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    (left_s >= *TURN.start()).then_some((place, seconds.min(left_s)))
+}
+
+/// What the claims ask of a measurement.
+pub fn questions(claims: &[Claim]) -> Vec<Question> {
+    let of = |claim: &Claim| {
+        let (metric, connections) = match claim.find {
+            Find::Transports(metric, at) => (metric, at.connections),
+            Find::Peak(metric) | Find::EveryPoint(metric) | Find::Points(metric, _, _) => (metric, None),
+            Find::Share { .. } | Find::Works | Find::Busy => return None,
+        };
+        Some(Question { metric: metric.to_owned(), connections })
+    };
+    claims.iter().filter_map(of).collect()
+}
+
+/// The comparisons that the claims look at, by their place in the report: they are one answer.
+pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
+    let is_asked = |found: &Comparison| {
+        claims.iter().any(|claim| match claim.find {
+            Find::Transports(metric, at) => found.metric == metric && at.is(&found.point),
+            Find::Peak(metric) | Find::EveryPoint(metric) => found.metric == metric,
+            Find::Points(..) | Find::Share { .. } | Find::Works | Find::Busy => false,
+        })
+    };
+    let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
+    let all = report.comparisons.iter().enumerate().filter(|(_, found)| {
+        over(&found.baseline, Transport::Tcp) && over(&found.candidate, Transport::Unix) && is_asked(found)
+    });
+    all.map(|(place, _)| place).collect()
+}
+
+/// Seconds that would decide the open claim that needs the least.
+fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
+    let is_open = experiment.claims.iter().any(|claim| claim.judgement == Judgement::CannotTell);
+    if experiment.state != ExperimentState::Measured || !is_open {
+        return None;
+    }
+    let needs = experiment.measurements.iter().flat_map(|measurement| {
+        let report = &measurement.report;
+        let terms = Terms::of(&report.plan, None);
+        let block_s = {
+            let seconds: f64 = report.trials.iter().map(|sample| sample.seconds).sum();
+            let blocks = report.trials.iter().map(|sample| sample.block + 1).max().unwrap_or(1);
+            AROUND * seconds / f64::from(blocks)
+        };
+        let open = rows(published.claims, report).into_iter().map(|row| &report.comparisons[row]);
+        let is_open =
+            |found: &&Comparison| found.verdict == Verdict::Inconclusive && found.grade() != Grade::Barred;
+        let open = open.filter(is_open);
+        open.filter_map(move |found| Some(UNSURE * block_s * blocks_to_decide(found, &terms)?))
+    });
+    // A claim of a size may be open though its rows are decided: half as much again.
+    let of_size = |claim: &ClaimOutcome| {
+        let sized =
+            matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. });
+        claim.judgement == Judgement::CannotTell && sized
+    };
+    let measured = experiment.measurements.iter().flat_map(|one| &one.report.trials);
+    let half = || 0.5 * AROUND * measured.map(|sample| sample.seconds).sum::<f64>();
+    let of_size = experiment.claims.iter().any(of_size).then(half);
+    needs.chain(of_size).min_by(f64::total_cmp)
+}

@@ -1,0 +1,58 @@
+//! A claim about a part of a whole, such as the queries of a page.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{ClaimOutcome, Expected, Here, Report, Stopping, Transport};
+use samehost_stats::{Asked, Judged, estimate, estimate_sequential, judge_value, pairing};
+
+use super::claims::{metric_of, not_measured};
+use super::published::Claim;
+
+/// A time as a part of another, block by block: the typical block's, with the signed-rank interval.
+pub fn judge(
+    claim: &Claim,
+    report: &Report,
+    part: &str,
+    whole: &str,
+    transport: Transport,
+) -> Option<ClaimOutcome> {
+    let Expected::Value { low, high } = claim.expected else { return None };
+    let arm = report.arms.iter().find(|arm| arm.transport == transport)?;
+    let times = |name: &str| {
+        let metric = metric_of(report, name)?;
+        let unit = microseconds(&metric.unit)?;
+        let values = pairing::values(&report.trials, metric, pairing::Side::Arm(&arm.id));
+        Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
+    };
+    let (parts, wholes) = (times(part)?, times(whole)?);
+    let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
+    let percents: Vec<f64> = percents.collect();
+    let found = match report.plan.stopping {
+        Stopping::Precision => estimate(&percents, report.plan.confidence)?,
+        Stopping::Decision => {
+            let asked = Asked { confidence: report.plan.confidence, limit: 0.0, multiplicity: 1.0 };
+            estimate_sequential(&percents, &vec![None; percents.len()], &asked)?
+        }
+    };
+    let Judged { judgement, size, why } = judge_value(low, high, &found);
+    let here = Here {
+        of: arm.name.clone(),
+        metric: format!("{part} of {whole}"),
+        value: found.ratio,
+        low: found.interval.map(|interval| interval.low),
+        high: found.interval.map(|interval| interval.high),
+        unit: "percent".into(),
+        blocks: found.n,
+    };
+    Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
+}
+
+/// How many microseconds a unit of time has.
+fn microseconds(unit: &str) -> Option<f64> {
+    match unit {
+        "us" => Some(1.0),
+        "ms" => Some(1e3),
+        "s" => Some(1e6),
+        _ => None,
+    }
+}
