@@ -373,6 +373,8 @@ fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
 pub struct SuperviseOptions {
     #[arg(long)]
     pub account: Option<Account>,
+    #[arg(long)]
+    pub at_once: bool,
     pub directory: PathBuf,
     #[arg(last = true, required = true)]
     pub command: Vec<String>,

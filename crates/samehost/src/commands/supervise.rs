@@ -3,14 +3,15 @@
 use std::io::Write;
 
 use anyhow::Context;
+use samehost_bench::fixtures::{End, supervise as supervise_server};
 
 use crate::cli::{BecomeServerOptions, SuperviseOptions};
 use crate::exit::Ending;
 
 pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("finding this program")?;
-    let status =
-        samehost_bench::fixtures::supervise(&program, &options.directory, options.account, &options.command)?;
+    let end = if options.at_once { End::AtOnce } else { End::Asked };
+    let status = supervise_server(&program, &options.directory, options.account, end, &options.command)?;
     Ok(if status.success() { Ending::Done } else { Ending::CutShort })
 }
 
