@@ -24,7 +24,7 @@ impl Grouped {
     /// square between starts and that of all blocks taken together, ÷ n: a process's luck can widen the interval, and
     /// that processes happen to be alike never makes it narrower. Its degrees of freedom lie between those of the starts,
     /// g − 1, and those of the blocks, n − 1, by how much of the mean square between starts the blocks within them
-    /// explain: (g − 1) + (n − g) · min(1, within ÷ between)². The square is cautious: without it
+    /// explain: (g − 1) + (n − g) · min(1, within ÷ between)⁴. The power is cautious: without it
     /// the intervals of starts that differ cover too rarely (docs/method.md).
     ///
     /// Absent where blocks are not grouped: one start, a start for every block, or starts that are not known.
@@ -50,7 +50,7 @@ impl Grouped {
         Some(Grouped {
             mean,
             squared_error: ms_between.max(ms_all) / n as f64,
-            degrees: starts + blocks * explained.powi(2),
+            degrees: starts + blocks * explained.powi(4),
         })
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let starts = [Some(0), Some(0), Some(1), Some(1)];
         let grouped = Grouped::of(&[1.0, 3.0, 5.0, 7.0], &starts).unwrap();
         assert_eq!((grouped.mean, grouped.squared_error), (4.0, 4.0));
-        assert!((grouped.degrees - 1.031_25).abs() < 1e-12, "1 + 2 · (2 ÷ 16)²");
+        assert!((grouped.degrees - 1.000_488_281_25).abs() < 1e-12, "1 + 2 · (2 ÷ 16)⁴");
         // Starts that are alike: the error is that of four independent blocks, with three degrees.
         let alike = Grouped::of(&[1.0, 3.0, 3.0, 1.0], &starts).unwrap();
         assert!((alike.squared_error - 1.0 / 3.0).abs() < 1e-12 && alike.degrees == 3.0, "{alike:?}");
