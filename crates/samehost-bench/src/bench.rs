@@ -285,6 +285,12 @@ fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Mat
     if !axes.commands && !request.commands.is_empty() {
         return Err(no("--arm; its arms are --transports"));
     }
+    if request.own_servers && (!request.servers.is_empty() || axes.commands) {
+        return Err(BenchError::Usage(
+            "--own-servers gives each arm a private server; servers that run and commands are what they are"
+                .into(),
+        ));
+    }
     if request.wishes.trial_time.is_some() && !axes.timed {
         return Err(no("--trial-time: each trial is one whole operation"));
     }

@@ -174,10 +174,8 @@ impl Matrix {
         parameters: &Parameters,
     ) -> Result<Vec<Arm>, BenchError> {
         let level = Point { rate_per_s: None, ..point.clone() };
-        let arm = |(index, transport): (usize, &Transport)| {
+        let arm = |(name, transport): (String, &Transport)| {
             workload.check(point, *transport, parameters)?;
-            let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
-            let name = if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) };
             Ok(Arm {
                 id: format!("{name}{suffix}"),
                 name,
@@ -188,7 +186,17 @@ impl Matrix {
                 point: point.clone(),
             })
         };
-        self.transports.iter().enumerate().map(arm).collect()
+        self.names().into_iter().zip(&self.transports).map(arm).collect()
+    }
+
+    /// What the arms of a point are called: by their transport, a second one of the same with its number.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let name = |(index, transport): (usize, &Transport)| {
+            let twin = self.transports[..index].iter().filter(|earlier| *earlier == transport).count();
+            if twin == 0 { transport.to_string() } else { format!("{transport}#{}", twin + 1) }
+        };
+        self.transports.iter().enumerate().map(name).collect()
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Request {
     pub congestion_by_routes: bool,
     /// Bytes of socket buffers; empty for what the kernel gives.
     pub socket_buffers: Vec<u64>,
+    /// Whether each arm has a private server of its own.
+    pub own_servers: bool,
     /// Client threads.
     pub threads: u32,
     /// How much to measure.
@@ -79,6 +81,7 @@ impl Request {
             congestion: Vec::new(),
             congestion_by_routes: false,
             socket_buffers: Vec::new(),
+            own_servers: false,
             threads: 1,
             wishes: Wishes::default(),
             seed: 0,

@@ -3,6 +3,7 @@
 
 mod profiled;
 mod rounds;
+mod serving;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::tuned::{congestion, first_congestion, unusual};
-use crate::workloads::{Running, Start, Starts, Workload, noop_job};
+use crate::workloads::{Start, Starts, Workload, noop_job};
+
+use self::serving::Serving;
 
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
@@ -46,14 +49,16 @@ pub(crate) struct Stage<'a> {
     pub(crate) workload: &'static dyn Workload,
     start: Start,
     pub(crate) request: &'a Request,
-    /// The server in use.
-    running: Box<dyn Running>,
+    /// The servers in use.
+    running: Serving,
     /// The number of its start.
     start_in_use: u32,
     /// Starts of an earlier part of this measurement.
     starts_before: u32,
+    /// The arms that have a server of their own; none where all have one in common.
+    apart: Vec<String>,
     /// The other servers of a rotation, by the number of their start.
-    idle: BTreeMap<u32, Box<dyn Running>>,
+    idle: BTreeMap<u32, Serving>,
     /// Time that starting those took: set-up, and none of the budget's.
     starting: Duration,
     surroundings: Surroundings,
@@ -98,10 +103,11 @@ impl<'a> Stage<'a> {
         if let (Some(own), Some(name)) = (&nets.routed, first_congestion(&request.parameters)) {
             own.set_congestion(name)?;
         }
-        let running = workload.start(&start)?;
+        let apart = if request.own_servers { matrix.names() } else { Vec::new() };
+        let running = Serving::start(workload, &start, &apart)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
-            proxy_pids: running.proxy_pids(),
+            proxy_pids: Vec::new(),
             interrupted: Arc::clone(&request.interrupted),
             cpus,
             patience: PATIENCE,
@@ -111,6 +117,7 @@ impl<'a> Stage<'a> {
             start,
             request,
             running,
+            apart,
             start_in_use: 0,
             starts_before: 0,
             idle: BTreeMap::new(),
@@ -149,7 +156,7 @@ impl<'a> Stage<'a> {
     /// Where each arm's server is, for the report's head.
     pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
         for arm in arms {
-            arm.endpoint = self.running.endpoint(arm.transport);
+            arm.endpoint = self.running.of(arm).endpoint(arm.transport);
         }
     }
 
@@ -168,23 +175,25 @@ impl<'a> Stage<'a> {
         if !is_floor {
             self.set_congestion(arm)?;
         }
-        let job = if is_floor { noop_job(1) } else { self.running.job(arm)? };
+        let job = if is_floor { noop_job(1) } else { self.running.of_mut(arm).job(arm)? };
         if !is_floor {
-            self.look_around();
+            self.look_around(arm);
         }
         let result = engine::drive(job, &load, &self.surroundings);
         let mut sample = result.map_err(|error| self.with_last_words(error))?;
         if !is_floor {
-            self.running.witness(&mut sample);
-            self.running.after(&mut sample);
+            let running = self.running.of_mut(arm);
+            running.witness(&mut sample);
+            running.after(&mut sample);
         }
         Ok(sample)
     }
 
     /// Whose CPU time counts as the server's of the job at hand.
-    fn look_around(&mut self) {
-        self.surroundings.server_pids = self.running.server().pids;
-        self.surroundings.proxy_pids = self.running.proxy_pids();
+    fn look_around(&mut self, arm: &Arm) {
+        let running = self.running.of(arm);
+        self.surroundings.server_pids = running.server().pids;
+        self.surroundings.proxy_pids = running.proxy_pids();
     }
 
     /// The error, with what the server wrote last where it went away.
@@ -260,7 +269,7 @@ impl Measurer for Stage<'_> {
         let since = Instant::now();
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => self.workload.start(&self.start)?,
+            None => Serving::start(self.workload, &self.start, &self.apart)?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {

@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use caches::{Here, Server, TINY, assert_sound, kill, parsed, said};
+use serde_json::Value;
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -42,6 +43,41 @@ fn a_few_rounds_of_slices_decide_on_one_process() {
     // Which transport wins, and how soon it is known, is the machine's affair.
     assert!(found["blocks"].as_u64().unwrap() >= 5 && found["method"] == "sequential-t", "{found}");
     assert_eq!(found["server_starts"], found["blocks"], "{found}");
+}
+
+#[test]
+fn each_arm_has_a_server_of_its_own_where_that_is_asked_for() {
+    let here = Here::new();
+    let report =
+        here.report(&["redis", "--transports", "unix,unix", "--own-servers", "--connections", "1,2"]);
+    let peer = |sample: &Value| {
+        let observed = sample["transport_observed"].as_str().unwrap();
+        observed
+            .split("peer pid ")
+            .nth(1)
+            .unwrap()
+            .split(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let trials = report["trials"].as_array().unwrap();
+    let of =
+        |arm: &str| trials.iter().filter(|sample| sample["arm"].as_str().unwrap().starts_with(arm)).collect();
+    let (one, other): (Vec<&Value>, Vec<&Value>) = (of("unix/"), of("unix#2/"));
+    assert!(!one.is_empty() && !other.is_empty(), "{report}");
+    for sample in one {
+        let same_block = |twin: &&&Value| twin["block"] == sample["block"];
+        let twin = other.iter().find(same_block).unwrap();
+        assert_ne!(peer(sample), peer(twin), "{sample}");
+        assert!(twin["server_cpu_us_per_op"].as_f64().unwrap() > 1.0, "{twin}");
+    }
+    let output = here
+        .bench(&["redis", "--own-servers", "--transports", "unix,unix", "--unix", "unix:/run/x.sock"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("--own-servers gives each arm a private server"), "{}", said(&output));
 }
 
 #[test]
@@ -141,7 +177,7 @@ fn a_server_that_runs_gets_our_keys_and_loses_them_again_and_its_password_shows_
         );
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!text.contains(SECRET) && !said(&output).contains(SECRET));
-        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
         assert_sound(&report);
         assert_eq!(report["workload"]["server"]["managed"], false);
         let socket = format!("unix:{}", directory.path().join("r.sock").display());

@@ -87,8 +87,8 @@ impl Stage<'_> {
         folding: &mut Folding,
     ) -> Result<Sample, BenchError> {
         let interrupted = std::sync::Arc::clone(&self.request.interrupted);
-        let (servers, proxies) =
-            (families(&self.running.server().pids), families(&self.running.proxy_pids()));
+        let running = self.running.of(arm);
+        let (servers, proxies) = (families(&running.server().pids), families(&running.proxy_pids()));
         folding.processes(Role::Server, &servers);
         folding.processes(Role::Proxy, &proxies);
         let pids: Vec<u32> = [std::process::id()].into_iter().chain(servers).chain(proxies).collect();

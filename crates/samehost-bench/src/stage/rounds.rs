@@ -27,16 +27,16 @@ impl Stage<'_> {
         let mut lanes = Lanes::default();
         let mut evidence = Vec::with_capacity(slots.len());
         for slot in slots {
-            let Job::Sessions { connector, small } = self.running.job(slot.arm)? else {
+            let Job::Sessions { connector, small } = self.running.of_mut(slot.arm).job(slot.arm)? else {
                 return Err(BenchError::Usage(format!(
                     "`bench {}` cannot be measured in slices like this; --slice none measures it in trials",
                     self.workload.name()
                 )));
             };
-            self.look_around();
+            self.look_around(slot.arm);
             let opened = lanes.open(connector, small, slot.arm.point.connections, &self.surroundings);
             let mut known = opened.map_err(|error| self.with_last_words(error))?;
-            self.running.witness(&mut known);
+            self.running.of_mut(slot.arm).witness(&mut known);
             evidence.push(known);
         }
         self.trials += 1;
@@ -49,7 +49,7 @@ impl Stage<'_> {
         };
         let driven = lanes.drive(round, &self.surroundings);
         let measured = driven.map_err(|error| self.with_last_words(error))?;
-        let together = |(measured, known): (Sample, Sample)| {
+        let together = |((measured, known), slot): ((Sample, Sample), &Slot<'_>)| {
             let mut sample = Sample {
                 transport_observed: known.transport_observed,
                 cipher: known.cipher,
@@ -58,9 +58,9 @@ impl Stage<'_> {
                 proxy_most_cpus: known.proxy_most_cpus,
                 ..measured
             };
-            self.running.after(&mut sample);
+            self.running.of_mut(slot.arm).after(&mut sample);
             sample
         };
-        Ok(measured.into_iter().zip(evidence).map(together).collect())
+        Ok(measured.into_iter().zip(evidence).zip(slots).map(together).collect())
     }
 }
