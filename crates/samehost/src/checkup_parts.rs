@@ -128,6 +128,13 @@ pub fn parts() -> Vec<Part> {
     built_in().into_iter().chain(servers).collect()
 }
 
+/// The built-in parts and those of these servers, installed or not.
+#[cfg(test)]
+pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
+    let servers = servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)).map(server);
+    built_in().into_iter().chain(servers).collect()
+}
+
 /// A server that runs here, and how it would be measured.
 pub struct Neighbour {
     /// The workload that would measure it.

@@ -8,8 +8,6 @@ use samehost_stats::{Terms, blocks_to_decide};
 
 use crate::checkup_parts::Part;
 
-/// A part gets so many times its fair share in the first lap: others will need less than theirs.
-const AHEAD: f64 = 1.3;
 /// Less does not hold the blocks that a decision among this many rows needs.
 const LEAST: Duration = Duration::from_millis(2500);
 /// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
@@ -98,7 +96,7 @@ pub fn race<E>(
     for place in 0..legs.len() {
         let left = left();
         let weights: f64 = legs[place..].iter().map(Leg::weight).sum();
-        let fair = left.mul_f64((AHEAD * legs[place].weight() / weights).min(1.0));
+        let fair = left.mul_f64(legs[place].weight() / weights);
         if legs[place].part.installed && left < LEAST.mul_f64(legs[place].weight()) {
             without_time.push(legs[place].part.workload);
             continue;
@@ -135,4 +133,44 @@ fn one<E>(
     legs[place].begun += 1;
     measure(&mut legs[place], others, time)?;
     told(legs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::checkup_parts::built_in_and;
+
+    /// A first lap in which each part takes this share of the time that it is given: what was measured, and what was not.
+    fn lap(seconds: u64, uses: f64) -> (Vec<(&'static str, f64)>, Vec<&'static str>) {
+        let mut legs: Vec<Leg> =
+            built_in_and(&["mysql", "postgres", "redis", "memcached"]).into_iter().map(Leg::new).collect();
+        let clock = Cell::new(Duration::ZERO);
+        let left = || Duration::from_secs(seconds).saturating_sub(clock.get());
+        let mut measured = Vec::new();
+        let mut measure = |leg: &mut Leg, _: u32, time: Duration| -> Result<(), Infallible> {
+            measured.push((leg.part.workload, time.as_secs_f64()));
+            clock.set(clock.get() + time.mul_f64(uses));
+            Ok(())
+        };
+        let Ok(without) = race(&mut legs, &left, &mut measure, &mut |_| Ok(()));
+        (measured, without)
+    }
+
+    #[test]
+    fn what_is_decided_early_leaves_its_time_to_the_others() {
+        let (all, without) = lap(40, 1.0);
+        assert_eq!((all.len(), without.len()), (9, 0), "{all:?}");
+        let (early, _) = lap(40, 0.3);
+        assert!(early[8].1 > 2.0 * all[8].1, "{early:?} {all:?}");
+        assert!(all.iter().all(|(_, time)| *time >= LEAST.as_secs_f64()));
+    }
+
+    #[test]
+    fn servers_without_time_are_named() {
+        let (measured, without) = lap(12, 1.0);
+        assert_eq!((measured.len(), without), (5, vec!["mysql", "postgres", "redis", "memcached"]));
+    }
 }
