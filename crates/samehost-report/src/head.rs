@@ -1,6 +1,6 @@
 //! What was measured, and how, in a line each.
 
-use samehost_model::{Host, Outcome, Placement, Plan, Point, Transport};
+use samehost_model::{Host, Outcome, Placement, Plan, Point, Stopping, Transport};
 use std::collections::BTreeSet;
 
 use crate::driving;
@@ -180,10 +180,16 @@ fn started(at: &str) -> Option<String> {
 pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
-        Outcome::OutOfBudget => Some(plan.budget_s.map_or_else(
-            || "the budget ran out before the precision was reached".to_owned(),
-            |s| format!("the budget of {} ran out before the precision was reached", format_seconds(s)),
-        )),
+        Outcome::OutOfBudget => {
+            let before = match plan.stopping {
+                Stopping::Precision => "the precision was reached",
+                Stopping::Decision => "all was decided",
+            };
+            // What was asked together with others had its time by and by.
+            let budget = plan.budget_s.filter(|_| plan.asked.is_empty());
+            let of = budget.map_or_else(String::new, |s| format!(" of {}", format_seconds(s)));
+            Some(format!("the budget{of} ran out before {before}"))
+        }
         Outcome::Interrupted => Some("interrupted: this is what was measured until then".to_owned()),
         Outcome::Failed => Some("measuring failed before it was done: this is what there is".to_owned()),
         Outcome::Unfinished => Some("unfinished: this measurement never said how it ended".to_owned()),

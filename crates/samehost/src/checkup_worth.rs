@@ -29,8 +29,12 @@ pub fn here(scan: &Scan) -> String {
         number => format!("{number} programs talk to a service over TCP"),
     };
     let also = if scan.as_root { "" } else { "; root sees the others' as well" };
+    let number = |number: usize, of: &str| format!("{number} {of}{}", if number == 1 { "" } else { "s" });
     format!(
-        "Here now: {pairs} ({over_tcp} connections), {over_unix} connections over Unix sockets, {known} known services{also}."
+        "Here now: {pairs} ({}), {} over Unix sockets, {}{also}.",
+        number(over_tcp, "connection"),
+        number(over_unix, "connection"),
+        number(known, "known service")
     )
 }
 
