@@ -52,6 +52,8 @@ pub(crate) struct Account<'a> {
     pub(crate) root: &'a Path,
     /// How long it may take.
     pub(crate) length: Duration,
+    /// The only part that is asked for.
+    pub(crate) only: Option<String>,
     text: String,
 }
 
@@ -64,20 +66,55 @@ impl Account<'_> {
     }
 }
 
-/// Gathers one kind of evidence, all of it in `minutes` where that is given.
-pub(crate) fn gather(name: &str, minutes: Option<u64>, root: &Path) -> anyhow::Result<()> {
+/// Gathers one kind of evidence, all of it in `minutes` where that is given. With `only` the lines of other parts stay as they
+/// were kept.
+pub(crate) fn gather(
+    name: &str,
+    minutes: Option<u64>,
+    only: Option<String>,
+    root: &Path,
+) -> anyhow::Result<()> {
     let Some(evidence) = ALL.iter().find(|one| one.name == name) else {
         let known: Vec<String> = ALL.iter().map(|one| format!("  {:<8} {}", one.name, one.about)).collect();
         bail!("no evidence is called `{name}`; there are\n{}", known.join("\n"));
     };
     let length = minutes.map_or(evidence.length, |minutes| Duration::from_secs(60 * minutes));
     println!("evidence {name}: {}; takes {} minutes", evidence.about, length.as_secs() / 60);
-    let mut account = Account { root, length, text: String::new() };
-    account.tell(&format!("$ cargo xtask evidence {name} --minutes {}", length.as_secs() / 60));
+    let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
+    let mut account = Account { root, length, only, text: String::new() };
+    account.tell(&format!("$ cargo xtask evidence {name} --minutes {}{part}", length.as_secs() / 60));
     let found = (evidence.run)(&mut account);
     let folder = root.join("docs/evidence");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let file = folder.join(format!("{name}.txt"));
-    std::fs::write(&file, &account.text).with_context(|| file.display().to_string())?;
+    let text = match &account.only {
+        Some(only) => merged(&std::fs::read_to_string(&file).unwrap_or_default(), &account.text, only),
+        None => account.text,
+    };
+    std::fs::write(&file, text).with_context(|| file.display().to_string())?;
     found
+}
+
+/// What was kept, with the command and the lines of one part in place of its old ones.
+fn merged(kept: &str, new: &str, only: &str) -> String {
+    let start = format!("{only} | ");
+    let is_its = |line: &&str| line.starts_with(&start);
+    let mut lines: Vec<&str> = kept.lines().collect();
+    let place = lines.iter().position(is_its).unwrap_or(lines.len());
+    // A finding may have many lines; they end where the next part begins.
+    let end = lines.iter().skip(place + 1).position(|line| line.contains(" | ")).map(|at| place + 1 + at);
+    lines.splice(place..end.unwrap_or(lines.len()).max(place), new.lines().filter(is_its));
+    let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();
+    lines.splice(commands..commands, new.lines().filter(|line| line.starts_with("$ ")));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_part_replaces_its_own_lines() {
+        let kept = "$ all\nname | found\na | nothing\nb | a panic\n at line 3\nc | nothing\n";
+        let merged = super::merged(kept, "$ all --only 'b'\nname | found\nb | nothing\n", "b");
+        assert_eq!(merged, "$ all\n$ all --only 'b'\nname | found\na | nothing\nb | nothing\nc | nothing\n");
+    }
 }

@@ -40,6 +40,9 @@ enum Chore {
         /// How long it may take, in minutes
         #[arg(long)]
         minutes: Option<u64>,
+        /// Only what is called that (fuzz); the other lines that are kept stay
+        #[arg(long)]
+        only: Option<String>,
     },
     /// The house rules that no other tool checks
     Tidy,
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci(),
         Chore::Servers => servers::install(),
         Chore::Bench { names } => bench::run(&names),
-        Chore::Evidence { name, minutes } => evidence::gather(&name, minutes, &root()),
+        Chore::Evidence { name, minutes, only } => evidence::gather(&name, minutes, only, &root()),
         Chore::Tidy => tidy::check(&root()),
     };
     match result {

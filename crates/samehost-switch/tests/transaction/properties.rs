@@ -111,7 +111,9 @@ proptest! {
         let bytes = samehost_testing::bent(vec![fs::read(&journal).unwrap()]).new_tree(&mut runner).unwrap();
         let bytes = bytes.current();
         // Without one whole line it is as a crash leaves it before anything is touched.
-        prop_assume!(bytes.contains(&b'\n') && !bytes.contains(&0));
+        if !bytes.contains(&b'\n') || bytes.contains(&0) {
+            return Ok(());
+        }
         fs::write(&journal, bytes).unwrap();
         // Whether they can do anything with it or not.
         let _ = store.list();
