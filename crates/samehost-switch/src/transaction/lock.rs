@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, major, minor, mkdirat, openat, statat,
@@ -25,6 +26,10 @@ use super::{TransactionError, system, writer};
 
 /// Where lock files are, below a directory in which nobody else may make any.
 const FOLDER: &str = "samehost";
+
+/// How long a lock may be held before somebody is said to have it. One who removes a directory that he made holds its lock a
+/// moment longer, and the file system may have given its number to another directory by then.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The lock of a directory, held until it is dropped.
 #[derive(Debug)]
@@ -49,10 +54,15 @@ pub(super) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
     let found = fstat(directory.descriptor()).map_err(|error| failed(error.into()))?;
     let name = OsString::from(format!("{:x}-{:x}", found.st_dev, found.st_ino));
     let folder = folder(store).map_err(|error| failed(error.into()))?;
+    let since = Instant::now();
     let lock = loop {
         let file = system::open_lock(folder.as_fd(), &name).map_err(&failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
+            Err(Errno::WOULDBLOCK) if since.elapsed() < PATIENCE => {
+                std::thread::sleep(PATIENCE / 10);
+                continue;
+            }
             Err(Errno::WOULDBLOCK) => return Err(busy(store, path, directory, holders(&file).pop())),
             Err(error) => return Err(failed(error.into())),
         }
