@@ -44,6 +44,8 @@ pub struct Request {
     pub socket_buffers: Vec<u64>,
     /// Whether each arm has a private server of its own.
     pub own_servers: bool,
+    /// How many private servers are used in turn at most, where a start takes seconds; none for the usual number.
+    pub most_servers: Option<u32>,
     /// Client threads.
     pub threads: u32,
     /// How much to measure.
@@ -82,6 +84,7 @@ impl Request {
             congestion_by_routes: false,
             socket_buffers: Vec::new(),
             own_servers: false,
+            most_servers: None,
             threads: 1,
             wishes: Wishes::default(),
             seed: 0,

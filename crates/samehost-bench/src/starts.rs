@@ -13,6 +13,15 @@ pub enum Starts {
 }
 
 impl Starts {
+    /// The same with no more servers in turn than that.
+    #[must_use]
+    pub fn at_most(self, most: Option<u32>) -> Self {
+        match (self, most) {
+            (Starts::InTurn(servers), Some(most)) => Starts::InTurn(servers.min(most)),
+            _ => self,
+        }
+    }
+
     /// Which start of the server a block is measured on.
     #[must_use]
     pub fn of_block(self, block: u32) -> u32 {
@@ -34,5 +43,7 @@ mod tests {
         assert_eq!(of(Starts::EachBlock), [0, 1, 2, 3, 4, 5]);
         assert_eq!(of(Starts::InTurn(4)), [0, 1, 2, 3, 0, 1]);
         assert_eq!(of(Starts::Once), [0; 6]);
+        assert_eq!(Starts::InTurn(4).at_most(Some(3)), Starts::InTurn(3));
+        assert_eq!(Starts::EachBlock.at_most(Some(3)), Starts::EachBlock);
     }
 }

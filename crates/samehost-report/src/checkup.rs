@@ -308,7 +308,9 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let needed = |finding: &Finding<'_>| {
         let comparison = finding.comparison()?;
-        let is_open = comparison.verdict == Verdict::Inconclusive && comparison.grade() != Grade::Barred;
+        let is_asked = finding.kind != FindingKind::Scheduler;
+        let is_open =
+            is_asked && comparison.verdict == Verdict::Inconclusive && comparison.grade() != Grade::Barred;
         let advice = comparison.warnings.first()?.message.split("; ").nth(1)?;
         (is_open && advice.starts_with("about")).then(|| {
             let what = advice.split(" would").next().unwrap_or(advice);

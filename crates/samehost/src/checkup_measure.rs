@@ -18,6 +18,8 @@ const TRIAL: Duration = Duration::from_millis(70);
 /// Fewer blocks decide nothing among the rows of the checkup, however clear they are: (n + 1)^((n − 1) ÷ 2) odds at most.
 const FIRST_BLOCKS: u32 = 7;
 const MOST_BLOCKS: u32 = 400;
+/// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of the fifty.
+const MOST_SERVERS: u32 = 3;
 /// Blocks of what nothing is asked of.
 const FEW_BLOCKS: u32 = 12;
 /// What any part can be planned for.
@@ -128,6 +130,7 @@ impl Bench {
             transports: part.transports.clone(),
             congestion: part.congestion.clone(),
             congestion_by_routes: true,
+            most_servers: Some(MOST_SERVERS),
             earlier,
             ..Request::new(
                 std::env::current_exe().context("finding this program")?,
@@ -160,7 +163,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
         asked,
         others,
         // What lasts is not outwaited in seconds.
-        repeats: Some(1),
+        repeats: Some(0),
         // The built-in parts show whether this machine makes differences where there are none.
         no_control: part.installed,
         ..Wishes::default()

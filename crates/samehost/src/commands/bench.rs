@@ -95,6 +95,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
             .map_or(Ok(Vec::new()), parse_size_list)
             .map_err(BenchError::from)?,
         own_servers: options.own_servers,
+        most_servers: None,
         threads: options.threads,
         wishes: wishes(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
