@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Sample, Stopping, Trial};
 use samehost_stats::pairing::pair_arms;
-use samehost_stats::{FIRST_LOOK, Row, decided, is_confirmed, least_blocks_for};
+use samehost_stats::{FIRST_LOOK, Row, blocks_for_clear, decided, is_confirmed, least_blocks_for};
 
 use crate::BenchError;
 use crate::machine::Watch;
@@ -194,6 +194,10 @@ impl<'a> Course<'a> {
         let elapsed = elapsed.as_secs_f64();
         let comparisons: usize = self.groups.iter().map(|group| group.len() - 1).sum();
         let least = least_blocks_for(comparisons as u32).min(plan.min_blocks);
+        // What is asked among many questions is not given up before its blocks can decide it.
+        let asked = self.groups.iter().map(|group| self.rows(group).len() as u32).sum::<u32>() + plan.others;
+        let for_clear = blocks_for_clear(asked, 1.0 - plan.confidence);
+        let least = if plan.asked.is_empty() { least } else { least.max(for_clear) };
         // The next block takes as long as those before did, on average.
         let now = block - self.begun;
         let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };

@@ -49,6 +49,8 @@ pub use ladder::{
 };
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
-pub use sequential::{FIRST_LOOK, Row, decided, estimate_sequential, log_evidence, repeated_interval};
+pub use sequential::{
+    FIRST_LOOK, Row, blocks_for_clear, decided, estimate_sequential, log_evidence, repeated_interval,
+};
 pub use stopping::{is_confirmed, is_precise, is_settled, least_blocks_for, looks, min_blocks_for};
 pub use summary::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

@@ -110,6 +110,18 @@ pub struct Row<'a> {
     pub candidate: &'a str,
 }
 
+/// Effect ÷ scatter of blocks that is to be decided by [`blocks_for_clear`] blocks.
+const CLEAR: f64 = 3.0;
+
+/// The blocks by which an effect of three times the scatter of blocks is decided, where so many rows are one answer at
+/// this level. With two or three fewer nothing is, however clear: n blocks give odds of (n + 1)^((n − 1) ÷ 2) at most.
+#[must_use]
+pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
+    let wanted = (f64::from(rows.max(1)) / alpha).ln();
+    let is_enough = |n: &u32| log_e(CLEAR * f64::from(*n).sqrt(), f64::from(n - 1)) >= wanted;
+    (FIRST_LOOK as u32..100).find(is_enough).unwrap_or(100)
+}
+
 /// Which rows are decided, so that they need no more blocks: the odds against "inside the margin" pass Holm's adjustment
 /// over all rows, or the repeated interval lies inside the margin. The rows are the plan's questions and those of other
 /// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
@@ -149,6 +161,16 @@ mod tests {
         assert!((log_e(3.0, 9.0) - wanted).abs() < 1e-12);
         assert!((log_e(0.0, 9.0) + 0.5 * 11.0_f64.ln()).abs() < 1e-12, "no effect: odds for it");
         assert!((log_e(f64::INFINITY, 9.0) - 4.5 * 11.0_f64.ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn blocks_that_a_clear_effect_needs() {
+        // n 5, t 3√5, ν 4: ½ (5 · (ln 12.25 − ln (1 + 45/24)) − ln 6) = 2.73: odds of 15, too few for one row at 5 %.
+        assert_eq!(
+            (blocks_for_clear(1, 0.05), blocks_for_clear(4, 0.05), blocks_for_clear(16, 0.05)),
+            (6, 7, 9)
+        );
+        assert!(log_e(1e9, 5.0).exp() < 320.0, "six blocks decide nothing among sixteen rows");
     }
 
     #[test]

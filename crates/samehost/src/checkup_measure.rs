@@ -14,8 +14,8 @@ use crate::checkup_race::Leg;
 use crate::progress::Watcher;
 
 /// Time of an arm in a block: short, for more blocks are worth more than longer ones.
-const TRIAL: Duration = Duration::from_millis(70);
-/// Fewer blocks decide nothing among the rows of the checkup, however clear they are: (n + 1)^((n − 1) ÷ 2) odds at most.
+const TRIAL: Duration = Duration::from_millis(50);
+/// Blocks of a part that nobody asks anything of.
 const FIRST_BLOCKS: u32 = 7;
 const MOST_BLOCKS: u32 = 400;
 /// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of the fifty.
