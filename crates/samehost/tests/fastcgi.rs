@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use caches::{Here, TINY, assert_proved, kill, parsed, said};
+use caches::{Here, TINY, assert_proved, parsed, said};
 use samehost_bench::fixtures::{PhpFpm, PhpFpmSpec, Pool};
 use samehost_model::Transport;
 use serde_json::Value;
@@ -239,8 +239,7 @@ fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
         let arguments =
             ["fastcgi", "--connect", connect, "--connections", "4", "--trial-time", "2s", "--quiet"];
         let child = here.bench(&arguments).spawn().unwrap();
-        here.servers().into_iter().for_each(kill);
-        let output = child.wait_with_output().unwrap();
+        let (output, _) = here.without_servers(child);
         assert_eq!(output.status.code(), Some(3), "{connect}: {}", said(&output));
         assert!(!said(&output).is_empty());
         here.assert_nothing_left();

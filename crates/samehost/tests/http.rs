@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use caches::{Here, TINY, assert_proved, kill, said};
+use caches::{Here, TINY, assert_proved, said};
 use serde_json::Value;
 
 /// What a sound report of both transports has.
@@ -204,8 +204,7 @@ fn wrong_use_is_said_before_anything_starts() {
 fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
     let here = Here::new();
     let child = here.bench(&["http", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    here.servers().into_iter().for_each(kill);
-    let output = child.wait_with_output().unwrap();
+    let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use caches::{Here, Server, TINY, assert_sound, kill, said};
+use caches::{Here, Server, TINY, assert_sound, said};
 
 #[test]
 fn get_over_both_transports_with_a_process_each() {
@@ -64,8 +64,7 @@ fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
     let here = Here::new();
     let child =
         here.bench(&["memcached", "--connections", "4", "--trial-time", "2s", "--quiet"]).spawn().unwrap();
-    here.servers().into_iter().for_each(kill);
-    let output = child.wait_with_output().unwrap();
+    let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(!said(&output).is_empty());
     here.assert_nothing_left();

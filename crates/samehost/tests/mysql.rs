@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, kill, parsed, said, untimed};
+use caches::{Here, TINY, parsed, said, untimed};
 use serde_json::Value;
 use server::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 
@@ -253,8 +253,7 @@ fn the_server_or_the_tool_killed_in_the_middle_leaves_nothing() {
             .unwrap()
     };
     let child = start(&here);
-    here.servers().into_iter().for_each(kill);
-    let output = child.wait_with_output().unwrap();
+    let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
     for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {

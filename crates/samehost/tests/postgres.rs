@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, kill, parsed, said, untimed};
+use caches::{Here, TINY, parsed, said, untimed};
 use serde_json::Value;
 use server::{Cluster, SECRET, is_root, own_name};
 
@@ -254,9 +254,7 @@ fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
         .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
         .spawn()
         .unwrap();
-    let servers = here.servers();
-    servers.iter().copied().for_each(kill);
-    let output = child.wait_with_output().unwrap();
+    let (output, servers) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
     assert!(servers.iter().all(|pid| segments_of(*pid) == 0), "shared memory is left");

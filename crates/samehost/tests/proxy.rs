@@ -6,7 +6,7 @@ mod caches;
 
 use std::collections::BTreeSet;
 
-use caches::{Here, TINY, assert_faultless, kill, said};
+use caches::{Here, TINY, assert_faultless, said};
 use serde_json::Value;
 
 fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
@@ -79,8 +79,7 @@ fn a_backend_killed_in_the_middle_is_missed_and_nothing_is_left() {
     let arguments =
         ["proxy", "--backend", "built-in", "--backends", "1", "--connections", "4", "--trial-time", "2s"];
     let child = here.bench(&[&arguments[..], &["--quiet"]].concat()).spawn().unwrap();
-    here.servers().into_iter().for_each(kill);
-    let output = child.wait_with_output().unwrap();
+    let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
 }

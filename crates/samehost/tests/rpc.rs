@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use caches::{Here, TINY, kill, said};
+use caches::{Here, TINY, said};
 use serde_json::Value;
 
 const GO: &[&str] = &["go-gob", "go-json"];
@@ -110,8 +110,7 @@ fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
         let arguments = ["--protocol", protocol, "--connections", "4", "--trial-time", "1s", "--quiet"];
         let mut command = here.bench(&[&["rpc"], arguments.as_slice()].concat());
         let child = with_cache(&mut command).spawn().unwrap();
-        here.servers().into_iter().for_each(kill);
-        let output = child.wait_with_output().unwrap();
+        let (output, _) = here.without_servers(child);
         assert_eq!(output.status.code(), Some(3), "{protocol}: {}", said(&output));
         let said = said(&output);
         assert!(said.contains("127.0.0.1:") || said.contains(".sock"), "{protocol}: names no server: {said}");

@@ -38,7 +38,7 @@ def by_starts(x, starts):
     if g in (1, n): return m, st.variance(x)/n, n-1
     between = sum(len(v)*(st.mean(v)-m)**2 for v in groups.values())/(g-1)
     within = sum((v-st.mean(w))**2 for w in groups.values() for v in w)/(n-g)
-    return m, max(between, st.variance(x))/n, (g-1)+(n-g)*min(1, within/between)**2
+    return m, max(between, st.variance(x))/n, (g-1)+(n-g)*min(1, within/between)**4
 
 def fixed(x, starts):
     if len(x) >= 10 and len(set(starts)) in (1, len(x)): return signed_rank(x)

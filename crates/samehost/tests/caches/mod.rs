@@ -91,14 +91,33 @@ impl Here {
         Some(output)
     }
 
-    /// Waits until a measurement has made its first trial, and tells the processes of its private servers.
-    pub fn servers(&self) -> Vec<u32> {
+    /// Waits until a measurement has made its first trial.
+    fn wait_for_trial(&self) {
         let begun = Instant::now();
         while !self.has_trial() {
             // Go builds its own library first, where the cache is empty.
             assert!(begun.elapsed() < Duration::from_secs(240), "no trial was made");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Kills the private servers of a measurement that has made its first trial, and those that it starts afresh for its next
+    /// blocks, until it ends. Tells what it said, and what was killed.
+    pub fn without_servers(&self, mut child: Child) -> (Output, Vec<u32>) {
+        self.wait_for_trial();
+        let mut killed = Vec::new();
+        while child.try_wait().unwrap().is_none() {
+            let servers: Vec<u32> = self.supervisors().into_iter().flat_map(children).collect();
+            servers.iter().copied().for_each(kill);
+            killed.extend(servers);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (child.wait_with_output().unwrap(), killed)
+    }
+
+    /// Waits until a measurement has made its first trial, and tells the processes of its private servers.
+    pub fn servers(&self) -> Vec<u32> {
+        self.wait_for_trial();
         let found: Vec<u32> = self.supervisors().into_iter().flat_map(children).collect();
         assert!(!found.is_empty(), "no server");
         found

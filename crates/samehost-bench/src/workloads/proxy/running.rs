@@ -194,7 +194,14 @@ impl Running for RunningProxy {
             }
         }
         let asked = fetch_field(&self.front, &request(WHERE, &Condition::host(number)), ASKED)?;
-        self.asked = asked.unwrap_or_default();
+        let Some(asked) = asked else {
+            return Err(BenchError::ServerLost {
+                endpoint: self.front.to_string(),
+                reason: "nginx answers, and not with what stands behind it: a backend is gone".into(),
+                server_said: self.said(),
+            });
+        };
+        self.asked = asked;
         let is_unix = self.asked.starts_with("unix:");
         if is_unix != (arm.transport == Transport::Unix) {
             return Err(BenchError::WrongTransport {
