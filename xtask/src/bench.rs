@@ -73,16 +73,6 @@ const YARDSTICKS: &[Yardstick] = &[
         about: "slices of 0.2 to 100 ms, raw and Redis, 1, 8 and 64 connections: which length gives the smallest error",
         run: variogram::variogram,
     },
-    Yardstick {
-        name: "known",
-        about: "a server that works 3 % longer in one of two arms that are the same, 20 s each: called slower in at least 9 of 10 runs",
-        run: known,
-    },
-    Yardstick {
-        name: "noise",
-        about: "100 A/A reports: how many call two identical arms different (at most 5 may)",
-        run: noise,
-    },
 ];
 
 /// Client and server each have a CPU of their own: where the kernel puts them would be the largest difference
@@ -102,10 +92,7 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
         let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
         ensure!(known.contains(&name.as_str()), "no yardstick `{name}`; known are {}", known.join(", "));
     }
-    crate::cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    let tools = Tools { samehost: target.join("release/samehost"), directory: tempfile::tempdir()? };
+    let tools = Tools { samehost: crate::release_program()?, directory: tempfile::tempdir()? };
     for yardstick in YARDSTICKS {
         if names.is_empty() || names.iter().any(|name| name == yardstick.name) {
             println!("\n## {}: {}\n", yardstick.name, yardstick.about);
@@ -263,50 +250,4 @@ fn open_loop(tools: &Tools) -> anyhow::Result<()> {
         .args(["bench", "raw", "--rate", "50k", "--connections", "16", "--trial-time", "1s"])
         .status()?;
     if status.success() { Ok(()) } else { bail!("the measurement ended with {status}") }
-}
-
-fn known(tools: &Tools) -> anyhow::Result<()> {
-    let mut right = 0;
-    for seed in 1..=10 {
-        let output = Command::new(&tools.samehost)
-            .args(["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", "3%"])
-            .args(["--margin", "0.01%", "--until-decided", "--budget", "20s"])
-            .args(["--seed", &seed.to_string(), "--quiet", "--json", "-"])
-            .output()?;
-        ensure!(output.status.success(), "run {seed}: {}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let comparisons = report["comparisons"].as_array().context("no comparisons")?;
-        let found = comparisons.iter().find(|found| found["metric"] == "latency_mean");
-        let found = found.context("no latency")?;
-        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-        let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
-        println!(
-            "run {seed}: {ratio:.4} ({low:.4}\u{2013}{high:.4}), {} rounds: {}",
-            found["blocks"], found["verdict"]
-        );
-        right += u32::from(found["verdict"] == "slower");
-    }
-    println!("{right} of 10 runs call the arm that works longer slower (at least 9 are to)");
-    Ok(())
-}
-
-fn noise(tools: &Tools) -> anyhow::Result<()> {
-    let mut called = Vec::new();
-    for seed in 1..=100 {
-        let transports = if seed % 2 == 0 { "unix,unix" } else { "tcp,tcp" };
-        let output = Command::new(&tools.samehost)
-            .args(["bench", "raw", "--transports", transports, "--trial-time", "60ms", "--max-blocks", "12"])
-            .args(["--seed", &seed.to_string(), "--quiet", "--csv", "-"])
-            .output()?;
-        ensure!(output.status.success(), "report {seed}: {}", String::from_utf8_lossy(&output.stderr));
-        let table = String::from_utf8_lossy(&output.stdout).into_owned();
-        let different: Vec<&str> =
-            table.lines().filter(|line| line.contains(",faster,") || line.contains(",slower,")).collect();
-        if !different.is_empty() {
-            println!("report {seed} ({transports}):\n{}", different.join("\n"));
-            called.push(seed);
-        }
-    }
-    println!("{} of 100 A/A reports call two identical arms different (at most 5 may)", called.len());
-    Ok(())
 }

@@ -44,6 +44,12 @@ const ALL: &[Evidence] = &[
         length: Duration::from_secs(500),
         run: verdicts::slowed,
     },
+    Evidence {
+        name: "known",
+        about: "10 runs with one arm slowed by 3 %, margin 0: how many call it slower",
+        length: Duration::from_secs(200),
+        run: verdicts::known,
+    },
 ];
 
 /// What is found, told as it comes and kept.

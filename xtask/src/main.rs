@@ -10,7 +10,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand};
 
 /// The project's own chores.
@@ -80,6 +80,20 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
         .status()
         .with_context(|| format!("starting {program}"))?;
     if status.success() { Ok(()) } else { bail!("`{program} {}` ended with {status}", arguments.join(" ")) }
+}
+
+/// The program, built for release.
+fn release_program() -> anyhow::Result<PathBuf> {
+    cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target.join("release/samehost"))
+}
+
+/// What a measurement prints as JSON.
+fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
+    let output = Command::new(program).args(arguments).args(["--quiet", "--json", "-"]).output()?;
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {

@@ -107,17 +107,8 @@ pub fn measure(
     let groups = schedule::groups(arms);
     let active = groups.clone();
     let begun = before.iter().map(|sample| sample.block + 1).max().unwrap_or(0);
-    let made_before = before.len();
-    let mut course = Course {
-        aim,
-        begun,
-        samples: before,
-        made_before,
-        repeats: 0,
-        watch: Watch::default(),
-        groups,
-        active,
-    };
+    let mut course =
+        Course { aim, begun, samples: before, repeats: 0, watch: Watch::default(), groups, active };
     if begun > 0 && plan.stopping == Stopping::Decision {
         course.drop_decided();
     }
@@ -136,8 +127,6 @@ struct Course<'a> {
     /// The first block.
     begun: u32,
     samples: Vec<Sample>,
-    /// How many of them there were before.
-    made_before: usize,
     repeats: usize,
     watch: Watch,
     /// All points.
@@ -262,7 +251,7 @@ impl<'a> Course<'a> {
     }
 
     fn may_repeat(&self) -> bool {
-        let made = self.samples.len() - self.made_before;
+        let made = self.samples.iter().filter(|sample| sample.block >= self.begun).count();
         (self.repeats as f64) < MOST_REPEATED * made as f64 + f64::from(self.aim.plan.repeats + 1)
     }
 
@@ -303,9 +292,8 @@ impl<'a> Course<'a> {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some((baseline, candidates)) = group.split_first() else { return Vec::new() };
         let (baseline, point) = (arms[*baseline].id.as_str(), &arms[*baseline].point);
-        let is_asked = |metric: &MetricInfo| {
-            plan.asked.iter().any(|question| question.metric == metric.name && question.is_about(point))
-        };
+        let is_asked =
+            |metric: &MetricInfo| plan.asked.iter().any(|question| question.is_about(&metric.name, point));
         let asked = metrics
             .iter()
             .enumerate()

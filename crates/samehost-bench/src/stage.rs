@@ -55,8 +55,6 @@ pub(crate) struct Stage<'a> {
     start_in_use: u32,
     /// Starts of an earlier part of this measurement.
     starts_before: u32,
-    /// The arms that have a server of their own; none where all have one in common.
-    apart: Vec<String>,
     /// The other servers of a rotation, by the number of their start.
     idle: BTreeMap<u32, Serving>,
     /// Time that starting those took: set-up, and none of the budget's.
@@ -104,7 +102,7 @@ impl<'a> Stage<'a> {
             own.set_congestion(name)?;
         }
         let apart = if request.own_servers { matrix.names() } else { Vec::new() };
-        let running = Serving::start(workload, &start, &apart)?;
+        let running = Serving::start(workload, &start, apart)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
             proxy_pids: Vec::new(),
@@ -117,7 +115,6 @@ impl<'a> Stage<'a> {
             start,
             request,
             running,
-            apart,
             start_in_use: 0,
             starts_before: 0,
             idle: BTreeMap::new(),
@@ -234,6 +231,8 @@ impl<'a> Stage<'a> {
         let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
         self.starts_before =
             before.iter().filter_map(|sample| sample.server_start).max().map_or(0, |last| last + 1);
+        // Each trial's order and schedule are its own, those of an earlier part's included.
+        self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
         let measured = measure(aim, before, &mut self, observer);
         report.host.steal_percent = machine.end(0, cpus).steal_percent;
@@ -270,7 +269,7 @@ impl Measurer for Stage<'_> {
         let since = Instant::now();
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => Serving::start(self.workload, &self.start, &self.apart)?,
+            None => self.running.again(self.workload, &self.start)?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {

@@ -21,6 +21,14 @@ pub enum Verdict {
     Inconclusive,
 }
 
+impl Verdict {
+    /// Whether it is one.
+    #[must_use]
+    pub fn is_decided(self) -> bool {
+        self != Verdict::Inconclusive
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -112,6 +120,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether more blocks could decide it: it has no verdict, and nothing but the numbers forbids one.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.verdict.is_decided() && self.grade() != Grade::Barred
+    }
+
     /// How much it knows. A report without grades has verdicts only.
     #[must_use]
     pub fn grade(&self) -> Grade {

@@ -154,10 +154,10 @@ pub struct Question {
 }
 
 impl Question {
-    /// Whether it is about this point.
+    /// Whether it is about this metric at this point.
     #[must_use]
-    pub fn is_about(&self, point: &Point) -> bool {
-        self.connections.is_none_or(|connections| connections == point.connections)
+    pub fn is_about(&self, metric: &str, point: &Point) -> bool {
+        self.metric == metric && self.connections.is_none_or(|connections| connections == point.connections)
     }
 }
 

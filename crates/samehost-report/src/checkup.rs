@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use samehost_model::{Code, Comparison, Grade, Host, Report, Verdict};
+use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
 use crate::checkup_words::{amount, bulk, difference, varies};
 use crate::scan_congestion::broken;
@@ -80,7 +80,7 @@ impl Finding<'_> {
     /// Whether it has its verdict.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        self.comparison().is_some_and(|comparison| comparison.verdict != Verdict::Inconclusive)
+        self.comparison().is_some_and(|comparison| comparison.verdict.is_decided())
     }
 
     fn unit(&self) -> &str {
@@ -309,8 +309,7 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let needed = |finding: &Finding<'_>| {
         let comparison = finding.comparison()?;
         let is_asked = finding.kind != FindingKind::Scheduler;
-        let is_open =
-            is_asked && comparison.verdict == Verdict::Inconclusive && comparison.grade() != Grade::Barred;
+        let is_open = is_asked && comparison.is_open();
         let advice = comparison.warnings.first()?.message.split("; ").nth(1)?;
         (is_open && advice.starts_with("about")).then(|| {
             let what = advice.split(" would").next().unwrap_or(advice);
@@ -336,12 +335,10 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     ];
     let said = |code: Code| {
         let of_kind = |finding: &Finding<'_>| {
-            let warnings = finding.report.warnings.iter();
-            let warning = warnings.clone().find(|warning| warning.code == code)?;
-            Some((finding.label.trim().to_owned(), warning.message.clone()))
+            finding.report.warnings.iter().find(|warning| warning.code == code).cloned()
         };
-        let rows: Vec<(String, String)> = findings.iter().filter_map(of_kind).collect();
-        let (_, message) = rows.first()?;
+        let rows: Vec<Warning> = findings.iter().filter_map(of_kind).collect();
+        let message = &rows.first()?.message;
         let steal: Vec<f64> = findings.iter().map(|finding| finding.report.host.steal_percent).collect();
         let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
         Some(match (code, rows.len()) {

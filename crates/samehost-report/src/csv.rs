@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use samehost_model::{Arm, Comparison, Grade, MetricInfo, Point, Report, Warning};
+use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
 use samehost_stats::pairing::group;
 
 use crate::{sockets, view};
@@ -87,7 +87,7 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         sockets::of_arm(report, &comparison.baseline),
         sockets::of_arm(report, &comparison.candidate),
         number(comparison.p_margin_adjusted),
-        grade(comparison.grade()).to_owned(),
+        view::json_name(comparison.grade()),
     ]);
     row
 }
@@ -102,18 +102,6 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     row.extend([clean(&report.started_at), sockets::of_arm(report, &arm.id)]);
     row.resize(HEADER.len(), String::new());
     Some(row)
-}
-
-/// As in JSON.
-fn grade(grade: Grade) -> &'static str {
-    match grade {
-        Grade::Decided => "decided",
-        Grade::SizeOpen => "size_open",
-        Grade::Probable => "probable",
-        Grade::Leaning => "leaning",
-        Grade::Open => "open",
-        Grade::Barred => "barred",
-    }
 }
 
 /// The columns that say where and what.
@@ -139,7 +127,7 @@ fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -
 
 /// The distinct codes, as in JSON.
 fn codes(warnings: &[Warning]) -> String {
-    let mut names: Vec<String> = warnings.iter().map(|warning| view::code_name(warning.code)).collect();
+    let mut names: Vec<String> = warnings.iter().map(|warning| view::json_name(warning.code)).collect();
     names.sort_unstable();
     names.dedup();
     names.join(";")

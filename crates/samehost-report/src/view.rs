@@ -1,8 +1,9 @@
 //! What the renderers for people all ask of a report: its points, which of their parameters vary, its arms'
 //! values. It computes no statistics beyond a median.
 
-use samehost_model::{Arm, Code, Comparison, MetricInfo, Point, Report, Sample, Transport};
+use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Sample, Transport};
 use samehost_stats::pairing::{Group, group};
+use serde::Serialize;
 
 use samehost_model::printable::clean;
 
@@ -31,9 +32,9 @@ pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Optio
         .filter(|f| f.is_finite())
 }
 
-/// The code as JSON has it, such as `client_bound`.
-pub(crate) fn code_name(code: Code) -> String {
-    match serde_json::to_value(code) {
+/// A name as JSON has it, such as `client_bound` of a code.
+pub(crate) fn json_name(name: impl Serialize) -> String {
+    match serde_json::to_value(name) {
         Ok(serde_json::Value::String(name)) => name,
         _ => String::new(),
     }

@@ -345,8 +345,3 @@ fn gather_evidence(report: &Report) -> Vec<Evidence> {
 fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>) -> bool {
     one.map(ConnectionSettings::congestion) == other.map(ConnectionSettings::congestion)
 }
-
-/// Whether a comparison reached a verdict.
-pub(crate) fn is_decided(verdict: Verdict) -> bool {
-    verdict != Verdict::Inconclusive
-}

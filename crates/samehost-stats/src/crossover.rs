@@ -2,8 +2,6 @@
 
 use samehost_model::{Comparison, Point, Report, Verdict};
 
-use crate::analyse::is_decided;
-
 /// What grows along a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
@@ -79,7 +77,7 @@ pub fn find_crossovers(report: &Report, metric: &str) -> Vec<Crossover> {
 
 fn find_along(along: &Along, report: &Report, metric: &str) -> Vec<Crossover> {
     let mut sweeps: Vec<Sweep<'_>> = Vec::new();
-    for comparison in report.comparisons.iter().filter(|c| c.metric == metric && is_decided(c.verdict)) {
+    for comparison in report.comparisons.iter().filter(|c| c.metric == metric && c.verdict.is_decided()) {
         add(&mut sweeps, along, report, comparison);
     }
     let mut found = Vec::new();

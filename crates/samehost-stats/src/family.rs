@@ -3,7 +3,7 @@
 use samehost_model::{Comparison, MetricInfo, Report};
 
 use crate::holm;
-use crate::judge::{Terms, judge_again};
+use crate::judge::{Terms, blocks_to_decide, judge_again};
 use crate::pairing::{block_seconds, group};
 
 /// What of the 5 % the report's answer has, its first metric; the other metrics have the rest.
@@ -106,6 +106,14 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
         (comparison.p_adjusted, comparison.p_margin_adjusted) = (ps.same, ps.inside);
         judge_again(comparison, metric, &terms);
     }
+}
+
+/// Seconds of measuring that would decide a comparison, if its estimate stays: those of its blocks, by what is counted of
+/// one. Absent where no reasonable number of blocks would.
+#[must_use]
+pub fn seconds_to_decide(report: &Report, comparison: &Comparison) -> Option<f64> {
+    let terms = Terms::of(&report.plan, None);
+    Some(blocks_to_decide(comparison, &terms)? * block_seconds(report, &comparison.point)?)
 }
 
 /// The same comparison judged by its own p-values, for a question that is asked of each of several and needs all of them

@@ -41,7 +41,7 @@ pub use compare::{Changes, CompareError, compare};
 pub use crossover::{Along, Crossover, find_crossovers};
 pub use doubts::{Bar, Doubt, find_doubts};
 pub use estimate::{Asked, Estimate, Method, SIGNED_RANK_FROM, estimate, estimate_pairs, estimate_shift};
-pub use family::{judge_alone, judge_rows};
+pub use family::{judge_alone, judge_rows, seconds_to_decide};
 pub use interval::{Interval, median};
 pub use judge::{Terms, blocks_to_decide, judge, judge_again};
 pub use ladder::{

@@ -15,8 +15,6 @@ use crate::progress::Watcher;
 
 /// Time of an arm in a block: short, for more blocks are worth more than longer ones.
 const TRIAL: Duration = Duration::from_millis(50);
-/// Blocks of a part that nobody asks anything of.
-const FIRST_BLOCKS: u32 = 7;
 const MOST_BLOCKS: u32 = 400;
 /// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of the fifty.
 const MOST_SERVERS: u32 = 3;
@@ -61,13 +59,14 @@ impl Bench {
     ///
     /// # Errors
     /// When that cannot be.
-    pub fn prepare<'a>(&self, mut parts: impl Iterator<Item = &'a Part>) -> anyhow::Result<()> {
-        let own_network = parts.try_fold(None, |found, part| -> anyhow::Result<Option<Request>> {
+    pub fn prepare<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> anyhow::Result<()> {
+        for part in parts {
             let (workload, request) = self.request(part, Spend::All(LEAST_TIME))?;
-            let needs = samehost_bench::needs_own_network(workload, &request);
-            Ok(found.or_else(|| needs.then_some(request)))
-        })?;
-        own_network.map_or(Ok(()), |request| Ok(samehost_bench::network::prepare(&request.program)?))
+            if samehost_bench::needs_own_network(workload, &request) {
+                return Ok(samehost_bench::network::prepare(&request.program)?);
+            }
+        }
+        Ok(())
     }
 
     /// Measures a part, or goes on with it. What is installed here may fail for reasons of its own, which are told.
@@ -157,7 +156,6 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
     let wishes = Wishes {
         budget: Some(time),
         trial_time: Some(TRIAL),
-        min_blocks: Some(FIRST_BLOCKS),
         max_blocks: Some(if is_asked { MOST_BLOCKS } else { FEW_BLOCKS }),
         stopping: if is_asked { Stopping::Decision } else { Stopping::Precision },
         asked,

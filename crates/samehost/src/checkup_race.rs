@@ -3,17 +3,15 @@
 
 use std::time::Duration;
 
-use samehost_model::{Comparison, Grade, Report, Verdict};
-use samehost_stats::{Terms, blocks_to_decide};
+use samehost_model::{Comparison, Report};
 
 use crate::checkup_parts::Part;
+use crate::needed::least_s;
 
 /// Less does not hold the blocks that a decision among this many rows needs.
 const LEAST: Duration = Duration::from_millis(2500);
-/// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
-const UNSURE: f64 = 1.5;
-/// Connecting, warming up and borders, on top of what is counted.
-const AROUND: f64 = 1.5;
+/// How often a part is gone on with: one that was often does not do what its estimates promise.
+const MOST_TURNS: u32 = 6;
 /// Longest time for one part without looking at the others again.
 const LONGEST: Duration = Duration::from_secs(12);
 
@@ -35,20 +33,17 @@ impl Leg {
 
     /// Its rows that were measured, each with its place among the report's comparisons.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
-        let comparisons = self.report.iter().flat_map(|report| report.comparisons.iter().enumerate());
-        let lines = &self.part.lines;
-        comparisons.filter(move |(_, c)| {
-            lines.iter().any(|line| {
-                line.is_asked()
-                    && c.metric == line.metric
-                    && line.connections.is_none_or(|n| c.point.connections == n)
-            })
+        self.report.iter().flat_map(|report| {
+            let is_row = |found: &Comparison| {
+                report.plan.asked.iter().any(|asked| asked.is_about(&found.metric, &found.point))
+            };
+            report.comparisons.iter().enumerate().filter(move |(_, found)| is_row(found))
         })
     }
 
     /// How many of its rows are open.
     pub fn open(&self) -> u32 {
-        let decided = self.rows().filter(|(_, c)| c.verdict != Verdict::Inconclusive).count();
+        let decided = self.rows().filter(|(_, row)| row.verdict.is_decided()).count();
         self.asked().saturating_sub(decided) as u32
     }
 
@@ -59,12 +54,7 @@ impl Leg {
 
     /// Seconds that would decide the row that needs least; none where nothing reasonable would, or nothing is open.
     fn needs_s(&self) -> Option<f64> {
-        let report = self.report.as_ref()?;
-        let terms = Terms::of(&report.plan, None);
-        let is_open = |c: &Comparison| c.verdict == Verdict::Inconclusive && c.grade() != Grade::Barred;
-        let needed = self.rows().filter(|(_, c)| is_open(c));
-        let needed = needed.filter_map(|(_, c)| Some(blocks_to_decide(c, &terms)? * block_s(report, c)));
-        needed.map(|seconds| UNSURE * seconds).min_by(f64::total_cmp)
+        least_s(self.report.as_ref()?, self.rows().map(|(_, row)| row))
     }
 
     /// Its weight among the shares of the first lap: a part with two points takes longer.
@@ -75,13 +65,6 @@ impl Leg {
             _ => 1.5,
         }
     }
-}
-
-/// What a block of this point took.
-fn block_s(report: &Report, comparison: &Comparison) -> f64 {
-    let of = [&comparison.baseline, &comparison.candidate];
-    let trials = report.trials.iter().filter(|sample| of.contains(&&sample.arm));
-    AROUND * trials.map(|sample| sample.seconds).sum::<f64>() / f64::from(comparison.blocks.max(1))
 }
 
 /// Runs the race: `left` tells the time there is, `measure` spends about so much on a part, and `told` is told after each.
@@ -114,9 +97,9 @@ pub fn race<E>(
     Ok(without_time)
 }
 
-/// The open part that needs the least. One that was gone on with often does not do what its estimates promise.
+/// The open part that needs the least.
 fn next(legs: &[Leg]) -> Option<(usize, f64)> {
-    let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < 6);
+    let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < MOST_TURNS);
     let open = open.filter_map(|(place, leg)| Some((place, leg.needs_s()?)));
     open.min_by(|a, b| a.1.total_cmp(&b.1))
 }

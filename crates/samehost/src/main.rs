@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod consent;
 mod exit;
+mod needed;
 mod output;
 mod progress;
 mod reproduce;

@@ -230,24 +230,28 @@ fn where_no_network_may_be_made_it_is_said_and_what_to_do() {
     here.assert_nothing_left();
 }
 
-/// A network of this test, gone with it.
+/// A network of this test, gone with the process that holds it. `ip netns` would leave a mount behind.
 struct Net {
-    name: String,
+    holder: Child,
     servers: Vec<Child>,
 }
 
 impl Net {
-    fn new(tag: &str) -> Self {
+    fn new() -> Self {
         needs_root();
-        let net = Net { name: format!("shcc-{tag}-{}", std::process::id()), servers: Vec::new() };
-        assert!(Command::new("ip").args(["netns", "add", &net.name]).status().unwrap().success());
-        net.shell("ip link set lo up");
-        net
+        // It ends when this test does, however: its standard input is a pipe to us.
+        let held = ["--net", "sh", "-ec", "ip link set lo up; echo up; exec cat"];
+        let mut holder =
+            Command::new("unshare").args(held).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n");
+        Net { holder, servers: Vec::new() }
     }
 
     fn inside(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name]).args(words);
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).args(words);
         command
     }
 
@@ -295,11 +299,10 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        for child in &mut self.servers {
+        for child in self.servers.iter_mut().chain([&mut self.holder]) {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
 }
 
@@ -309,7 +312,7 @@ const HAS_BOTH: &str = "needs bbr and cubic in this kernel";
 fn a_loopback_on_bbr_is_found_and_the_printed_lines_cure_it_and_take_it_back() {
     let available = setting("tcp_available_congestion_control");
     assert!(available.contains(&"bbr".into()) && available.contains(&"cubic".into()), "{HAS_BOTH}");
-    let mut net = Net::new("cure");
+    let mut net = Net::new();
     let (four, six) = (net.serve("tcp:127.0.0.1:0"), net.serve("tcp:[::1]:0"));
     net.shell("ip route replace local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local mtu lock 40000 congctl bbr; ip -6 route add local ::1 dev lo table local congctl bbr; ip -6 route del local ::1 dev lo proto kernel table local");
     assert_eq!((net.congestion(&four), net.congestion(&six)), (vec!["bbr".into(); 2], vec!["bbr".into(); 2]));
@@ -354,7 +357,7 @@ fn a_loopback_on_bbr_is_found_and_the_printed_lines_cure_it_and_take_it_back() {
 fn the_kernels_own_routes_are_cured_too() {
     let available = setting("tcp_available_congestion_control");
     assert!(available.contains(&"bbr".into()) && available.contains(&"cubic".into()), "{HAS_BOTH}");
-    let mut net = Net::new("own");
+    let mut net = Net::new();
     let (four, six) = (net.serve("tcp:127.0.0.1:0"), net.serve("tcp:[::1]:0"));
     let default = setting("tcp_congestion_control").concat();
     let slow = net.slow();
@@ -375,7 +378,7 @@ fn the_kernels_own_routes_are_cured_too() {
 
 #[test]
 fn the_checkup_measures_the_cure_in_a_private_network_and_prints_it() {
-    let net = Net::new("checkup");
+    let net = Net::new();
     net.shell("ip route replace local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local congctl bbr");
     let output = net.samehost(&["--budget", "20s", "--quiet", "--json", "-"]);
     let whole: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));

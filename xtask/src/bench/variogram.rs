@@ -2,8 +2,6 @@
 //! within, what the baseline differs from itself by, what the first request after a turn costs, and what the borders do.
 //! The table in docs/method.md is from here, and so are the lengths in `samehost-bench`'s `driving`.
 
-use std::process::Command;
-
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
@@ -47,14 +45,10 @@ fn measured(
     slice: &str,
     awake: bool,
 ) -> anyhow::Result<Value> {
-    let output = Command::new(&tools.samehost)
-        .args(["bench", workload, "--connections", connections, "--slice", slice])
-        .args(["--trial-time", ROUND, "--min-blocks", ROUNDS, "--max-blocks", ROUNDS])
-        .args(["--quiet", "--json", "-"])
-        .args(awake.then_some("--awake"))
-        .output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let words = ["bench", workload, "--connections", connections, "--slice", slice];
+    let how_much = ["--trial-time", ROUND, "--min-blocks", ROUNDS, "--max-blocks", ROUNDS];
+    let awake: &[&str] = if awake { &["--awake"] } else { &[] };
+    crate::report(&tools.samehost, &[&words[..], &how_much, awake].concat())
 }
 
 /// Means of an arm's counted samples, by block: latency, and what `read` finds in its slices.

@@ -2,33 +2,17 @@
 //! other, two arms that are the same, and a known difference.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::Value;
 
 use super::Account;
+use crate::report;
 
 /// Rows of the checkup that are decided in so many of the runs count as decided.
 const MOST: usize = 9;
 const RUNS: usize = 10;
-
-/// The program, built for release.
-fn program(account: &Account<'_>) -> anyhow::Result<PathBuf> {
-    crate::cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| account.root.join("target"), PathBuf::from);
-    Ok(target.join("release/samehost"))
-}
-
-/// What a run prints as JSON.
-fn json(program: &PathBuf, arguments: &[&str]) -> anyhow::Result<Value> {
-    let output = Command::new(program).args(arguments).args(["--quiet", "--json", "-"]).output()?;
-    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
 
 /// The rows that the checkup's table has of a part: those that were judged as one answer.
 fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
@@ -44,16 +28,7 @@ fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
         };
         let found = comparisons.iter().find(is_it);
         let metric = question["metric"].as_str().unwrap_or_default();
-        let told = found.map_or_else(String::new, |found| {
-            let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-            format!(
-                "{:.3} ({:.3}\u{2013}{:.3}), {} blocks",
-                of("ratio"),
-                of("ci_low"),
-                of("ci_high"),
-                found["blocks"]
-            )
-        });
+        let told = found.map_or_else(String::new, told);
         let decided = found.is_some_and(|found| found["verdict"] != "inconclusive");
         rows.push((format!("{name} {metric}"), told, decided));
     }
@@ -61,12 +36,12 @@ fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
 }
 
 pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = program(account)?;
+    let program = crate::release_program()?;
     let mut decided: BTreeMap<String, usize> = BTreeMap::new();
     let mut longest = 0.0_f64;
     for run in 1..=RUNS {
         let begun = Instant::now();
-        let whole = json(&program, &["--seed", &run.to_string()])?;
+        let whole = report(&program, &["--seed", &run.to_string()])?;
         let seconds = begun.elapsed().as_secs_f64();
         longest = longest.max(seconds);
         let parts = whole["parts"].as_array().context("no parts")?;
@@ -104,7 +79,7 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
 const SAME: usize = 200;
 
 pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = program(account)?;
+    let program = crate::release_program()?;
     let subjects: [&[&str]; 4] = [
         &["bench", "raw", "--connections", "1,64"],
         &["bench", "redis", "--connections", "1,8"],
@@ -130,7 +105,7 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
         let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
         // Every other report: two processes behind the two arms, whose luck is none of the transports'.
         let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
-        let report = json(&program, &[subject, &more, apart].concat())?;
+        let report = report(&program, &[subject, &more, apart].concat())?;
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
         let differs = |found: &&Value| found["verdict"] == "faster" || found["verdict"] == "slower";
         let wrong: Vec<&Value> = comparisons.iter().filter(differs).collect();
@@ -152,33 +127,49 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs in which one arm is slowed.
-const SLOWED: usize = 50;
+/// What a server that works longer in one of two arms that are the same is called: so many runs.
+struct Longer {
+    runs: usize,
+    /// How much longer it works.
+    by: &'static str,
+    budget: &'static str,
+    margin: &'static str,
+    /// So many runs are to call it slower.
+    wanted: usize,
+}
 
 pub(super) fn slowed(account: &mut Account<'_>) -> anyhow::Result<()> {
-    let program = program(account)?;
+    longer(account, &Longer { runs: 50, by: "10%", budget: "10s", margin: "2%", wanted: 45 })
+}
+
+pub(super) fn known(account: &mut Account<'_>) -> anyhow::Result<()> {
+    longer(account, &Longer { runs: 10, by: "3%", budget: "20s", margin: "0.01%", wanted: 9 })
+}
+
+fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
+    let program = crate::release_program()?;
+    let Longer { runs, by, budget, margin, wanted } = asked;
     let mut right = 0;
-    for number in 0..SLOWED {
+    for number in 1..=*runs {
         let seed = number.to_string();
-        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", "10%"];
-        let more = ["--until-decided", "--budget", "10s", "--seed", &seed];
-        let report = json(&program, &[&words[..], &more[..]].concat())?;
+        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", by];
+        let more = ["--until-decided", "--budget", budget, "--margin", margin, "--seed", &seed];
+        let report = report(&program, &[&words[..], &more[..]].concat())?;
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
         let found =
             comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
-        let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-        account.tell(&format!(
-            "run {number}: {:.3} ({:.3}\u{2013}{:.3}), {} blocks: {}",
-            of("ratio"),
-            of("ci_low"),
-            of("ci_high"),
-            found["blocks"],
-            found["verdict"]
-        ));
+        account.tell(&format!("run {number}: {}: {}", told(found), found["verdict"]));
         right += usize::from(found["verdict"] == "slower");
     }
     account.tell(&format!(
-        "{right} of {SLOWED} runs call the arm that is slowed by 10 % slower (at least 45 are to)"
+        "{right} of {runs} runs call the arm that works {by} longer slower (at least {wanted} are to)"
     ));
     Ok(())
+}
+
+/// A ratio with its interval.
+fn told(found: &Value) -> String {
+    let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+    let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
+    format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
 }

@@ -204,12 +204,9 @@ impl Watch {
             self.recent.pop_front();
         }
         let over = span(&self.recent).max(LEAST_SPAN_MS);
-        let mean = |read: fn(&MachineUse) -> f64| {
-            self.recent.iter().map(|one| read(one) * one.span_ms).sum::<f64>() / over
-        };
-        // Where it is not known how long the machine was looked at, that is what there is.
         let of = |read: fn(&MachineUse) -> f64| {
-            if machine.span_ms > 0.0 { mean(read).min(read(machine)) } else { read(machine) }
+            let mean = self.recent.iter().map(|one| read(one) * one.span_ms).sum::<f64>() / over;
+            mean.min(read(machine))
         };
         judge_pollution(&MachineUse {
             steal_percent: if in_turn { 0.0 } else { of(|one| one.steal_percent) },

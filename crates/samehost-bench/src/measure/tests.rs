@@ -30,6 +30,7 @@ impl Scripted {
             throughput_per_s: Some(speed * (1.0 + wobble)),
             ..Sample::default()
         };
+        sample.machine.span_ms = 1000.0;
         sample.machine.steal_percent = stolen;
         // Steal meets all arms of a round alike; a stranger takes of the caches, too.
         sample.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };

@@ -17,10 +17,15 @@ impl Serving {
     pub(super) fn start(
         workload: &dyn Workload,
         start: &Start,
-        names: &[String],
+        names: Vec<String>,
     ) -> Result<Self, BenchError> {
         let servers = (0..names.len().max(1)).map(|_| workload.start(start));
-        Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names: names.to_vec() })
+        Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
+    }
+
+    /// Starts as many for the same arms.
+    pub(super) fn again(&self, workload: &dyn Workload, start: &Start) -> Result<Self, BenchError> {
+        Serving::start(workload, start, self.names.clone())
     }
 
     fn place(&self, arm: &Arm) -> usize {

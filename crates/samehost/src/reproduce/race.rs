@@ -2,17 +2,12 @@
 //! least. It decides; measuring is the reproducer's.
 
 use samehost_model::{
-    ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Grade, Judgement, Question, Report,
-    Transport, Verdict,
+    ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Question, Report, Transport,
 };
-use samehost_stats::{Terms, blocks_to_decide};
 
 use super::published::{Claim, Find, Published};
+use crate::needed::{AROUND, least_s};
 
-/// Connecting, warming up, borders and starts of servers, on top of what is counted.
-const AROUND: f64 = 1.6;
-/// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
-const UNSURE: f64 = 1.5;
 /// An experiment is gone on with so often at most.
 pub const MOST_TURNS: u32 = 5;
 /// Shortest and longest time of a turn, in seconds; the starts of servers come on top.
@@ -64,28 +59,18 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
     if experiment.state != ExperimentState::Measured || !is_open {
         return None;
     }
-    let needs = experiment.measurements.iter().flat_map(|measurement| {
-        let report = &measurement.report;
-        let terms = Terms::of(&report.plan, None);
-        let block_s = {
-            let seconds: f64 = report.trials.iter().map(|sample| sample.seconds).sum();
-            let blocks = report.trials.iter().map(|sample| sample.block + 1).max().unwrap_or(1);
-            AROUND * seconds / f64::from(blocks)
-        };
-        let open = rows(published.claims, report).into_iter().map(|row| &report.comparisons[row]);
-        let is_open =
-            |found: &&Comparison| found.verdict == Verdict::Inconclusive && found.grade() != Grade::Barred;
-        let open = open.filter(is_open);
-        open.filter_map(move |found| Some(UNSURE * block_s * blocks_to_decide(found, &terms)?))
-    });
+    let reports = || experiment.measurements.iter().map(|measurement| &measurement.report);
+    let of_rows = |report: &Report| {
+        least_s(report, rows(published.claims, report).into_iter().map(|row| &report.comparisons[row]))
+    };
     // A claim of a size may be open though its rows are decided: half as much again.
     let of_size = |claim: &ClaimOutcome| {
         let sized =
             matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. });
         claim.judgement == Judgement::CannotTell && sized
     };
-    let measured = experiment.measurements.iter().flat_map(|one| &one.report.trials);
-    let half = || 0.5 * AROUND * measured.map(|sample| sample.seconds).sum::<f64>();
+    let trials = reports().flat_map(|report| &report.trials);
+    let half = || 0.5 * AROUND * trials.map(|sample| sample.seconds).sum::<f64>();
     let of_size = experiment.claims.iter().any(of_size).then(half);
-    needs.chain(of_size).min_by(f64::total_cmp)
+    reports().filter_map(of_rows).chain(of_size).min_by(f64::total_cmp)
 }
