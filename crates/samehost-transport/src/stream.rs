@@ -6,7 +6,9 @@
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::Shutdown;
 use samehost_model::Transport;
@@ -118,6 +120,28 @@ impl Stream {
         match &self.inner {
             Inner::Tls(session) => session.wants_write(),
             _ => false,
+        }
+    }
+
+    /// Waits in poll(2) until a read would return something, for as long as `patience` says. Returns at once over TLS,
+    /// where decrypted bytes may wait already.
+    ///
+    /// A thread that sleeps in `read` of a Unix socket is woken once more: when the peer takes what was sent
+    /// (`unix_write_space` in net/unix/af_unix.c wakes whoever sleeps on the socket). One that sleeps in poll is woken by
+    /// what it asked for only. Over TCP there is no such difference.
+    ///
+    /// # Errors
+    /// `TimedOut`; what poll(2) says.
+    #[inline]
+    pub fn wait_readable(&self, patience: Option<Duration>) -> io::Result<()> {
+        if let Inner::Tls(_) = &self.inner {
+            return Ok(());
+        }
+        let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let mut asked = [PollFd::new(self, PollFlags::IN)];
+        match retry_on_intr(|| poll(&mut asked, limit.as_ref()))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
         }
     }
 

@@ -1,5 +1,4 @@
-//! One connection, closed loop, blocking: write, read, write, read. What a program with one connection does,
-//! and the cheapest way to see a transport: two system calls per operation and nothing else.
+//! One connection, closed loop: write, wait, read, and again. What a program with one connection does, and nothing else.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use samehost_transport::Stream;
 
 use super::clock::now;
 use super::count::Count;
-use super::session::{Connector, Progress, Session};
+use super::session::{Connector, Progress, Session, Wait};
 use crate::BenchError;
 
 /// Bytes of the buffer that replies are read into.
@@ -27,6 +26,7 @@ pub struct Single {
     connector: Arc<dyn Connector>,
     out: Vec<u8>,
     input: Vec<u8>,
+    waits: Wait,
 }
 
 impl Single {
@@ -34,7 +34,8 @@ impl Single {
     #[must_use]
     pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
         let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
-        Single { stream, session, connector, out, input }
+        let waits = connector.waits();
+        Single { stream, session, connector, out, input, waits }
     }
 
     /// Sends a request and waits for its reply until enough was counted. Nothing is under way then.
@@ -100,12 +101,13 @@ impl Single {
     fn exchange(&mut self) -> Result<Reply, &'static str> {
         use std::io::{Read, Write};
 
-        let Single { stream, session, out, input, .. } = self;
+        let Single { stream, session, out, input, waits, .. } = self;
         out.clear();
         session.request(out);
         stream.write_all(out).map_err(|_| "write failed")?;
         let mut filled = 0;
         loop {
+            waits.before_read(stream).map_err(|_| "poll failed")?;
             match stream.read(&mut input[filled..]) {
                 Ok(0) if filled == input.len() => return Err("reply too long"),
                 Ok(0) => return Err("connection closed"),

@@ -86,6 +86,26 @@ pub trait Caller: Send {
     }
 }
 
+/// How a thread waits for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// In poll(2), and then reads: as libpq, Connector/C, PHP and all that use epoll do.
+    Poll,
+    /// In read(2): as hiredis and a plain loop in C do.
+    Read,
+}
+
+impl Wait {
+    /// Waits where reading does not.
+    #[inline]
+    pub(crate) fn before_read(self, stream: &Stream) -> std::io::Result<()> {
+        match self {
+            Wait::Poll => stream.wait_readable(None),
+            Wait::Read => Ok(()),
+        }
+    }
+}
+
 /// Opens connections of one arm and begins their sessions; used anew after an error.
 pub trait Connector: Send + Sync {
     /// Connects and gets past the handshake.
@@ -96,6 +116,11 @@ pub trait Connector: Send + Sync {
 
     /// Where it connects to, for messages.
     fn endpoint(&self) -> String;
+
+    /// How a thread with one connection waits for a reply.
+    fn waits(&self) -> Wait {
+        Wait::Poll
+    }
 
     /// The server's processes where connecting may start new ones; otherwise those known before hold.
     fn server_pids(&self) -> Option<Vec<u32>> {

@@ -81,7 +81,7 @@ pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<L
 /// Gives each connection a thread, until stopped.
 pub(super) fn serve(
     listening: &Listening,
-    converse: fn(&mut Stream) -> io::Result<()>,
+    converse: impl Fn(&mut Stream) -> io::Result<()> + Copy + Send + Sync + 'static,
     accept_delay: Option<Duration>,
 ) -> Result<(), BenchError> {
     let take = |mut stream: Stream| {

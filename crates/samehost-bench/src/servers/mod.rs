@@ -21,9 +21,13 @@ use responder::Echo;
 pub(crate) use responder::MARK;
 
 use crate::BenchError;
+use crate::engine::session::Wait;
 
 /// Serves what is listened on until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
+
+/// Talks to one connection until it ends.
+type Converse = fn(&mut Stream, Wait) -> std::io::Result<()>;
 
 /// Serves all connections in one thread.
 type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
@@ -35,8 +39,8 @@ pub struct Server {
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Talks to one connection, blocking, until it ends.
-    converse: fn(&mut Stream) -> std::io::Result<()>,
+    /// Talks to one connection until it ends.
+    converse: Converse,
     /// Serves all connections in one thread instead, by epoll.
     epoll: Option<ServeEpoll>,
     /// Serves all connections in its own way, in place of `converse`.
@@ -69,7 +73,7 @@ pub const SERVERS: &[Server] = &[
     Server {
         name: "rpc",
         about: "Answer gRPC calls of samehost.rpc.v1.Echo (tonic)",
-        converse: |_| Err(std::io::ErrorKind::Unsupported.into()),
+        converse: |_, _| Err(std::io::ErrorKind::Unsupported.into()),
         epoll: None,
         run: Some(rpc::serve),
     },
@@ -84,9 +88,11 @@ pub fn server(name: &str) -> Option<&'static Server> {
 /// How connections are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
-    /// A thread for each connection, blocking.
+    /// A thread for each connection, which waits in poll.
     #[default]
     Threads,
+    /// A thread for each connection, which waits in read.
+    Blocking,
     /// One thread for all connections, epoll.
     Epoll,
     /// One thread for all connections, epoll, replies at the end of each round, as Redis does.
@@ -95,8 +101,17 @@ pub enum Model {
 
 impl Model {
     /// Every model with its name on the command line.
-    pub const ALL: &[(&str, Model)] =
-        &[("threads", Model::Threads), ("epoll", Model::Epoll), ("rounds", Model::Rounds)];
+    pub const ALL: &[(&str, Model)] = &[
+        ("threads", Model::Threads),
+        ("blocking", Model::Blocking),
+        ("epoll", Model::Epoll),
+        ("rounds", Model::Rounds),
+    ];
+
+    /// How the thread of a connection waits.
+    fn waits(self) -> Wait {
+        if self == Model::Blocking { Wait::Read } else { Wait::Poll }
+    }
 
     /// Its name on the command line.
     #[must_use]
@@ -167,7 +182,11 @@ impl Server {
             return run(listening, options);
         }
         let replies = match options.model {
-            Model::Threads => return listeners::serve(listening, self.converse, options.accept_delay),
+            Model::Threads | Model::Blocking => {
+                let (converse, waits) = (self.converse, options.model.waits());
+                let talk = move |stream: &mut Stream| converse(stream, waits);
+                return listeners::serve(listening, talk, options.accept_delay);
+            }
             Model::Epoll => epoll::Replies::AtOnce,
             Model::Rounds => epoll::Replies::AfterTheRound,
         };
@@ -184,14 +203,14 @@ impl Server {
     ///
     /// # Errors
     /// When the connection breaks.
-    pub fn serve_inherited(&self, transport: Transport) -> std::io::Result<()> {
+    pub fn serve_inherited(&self, transport: Transport, model: Model) -> std::io::Result<()> {
         let input = rustix::io::dup(rustix::stdio::stdin())?;
         let mut stream = if transport == Transport::Pipe {
             Stream::pipe(input, rustix::io::dup(rustix::stdio::stdout())?)
         } else {
             Stream::from_fd(input, transport)
         };
-        (self.converse)(&mut stream)
+        (self.converse)(&mut stream, model.waits())
     }
 }
 

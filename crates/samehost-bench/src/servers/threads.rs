@@ -1,4 +1,4 @@
-//! One connection, blocking: what the thread of each connection runs.
+//! One connection: what the thread of each connection runs.
 
 use std::io::{self, Read, Write};
 
@@ -6,6 +6,7 @@ use samehost_transport::Stream;
 
 use super::responder::Responder;
 use crate::engine::bulk::{HEADER, parse_header};
+use crate::engine::session::Wait;
 
 /// Bytes read at once by a responder.
 const BUFFER: usize = 64 * 1024;
@@ -13,9 +14,10 @@ const BUFFER: usize = 64 * 1024;
 const MOST_READ: u64 = 64 * 1024 * 1024;
 
 /// Responds to what comes until either side ends.
-pub(super) fn converse<R: Responder>(stream: &mut Stream) -> io::Result<()> {
+pub(super) fn converse<R: Responder>(stream: &mut Stream, waits: Wait) -> io::Result<()> {
     let (mut buffer, mut responder) = (vec![0; BUFFER], R::default());
     loop {
+        waits.before_read(stream)?;
         let read = stream.read(&mut buffer)?;
         if read == 0 {
             return Ok(());
@@ -29,8 +31,8 @@ pub(super) fn converse<R: Responder>(stream: &mut Stream) -> io::Result<()> {
     }
 }
 
-/// Takes rounds of bytes (see `engine::bulk`) and acknowledges each.
-pub(super) fn sink(stream: &mut Stream) -> io::Result<()> {
+/// Takes rounds of bytes (see `engine::bulk`) and acknowledges each. It reads as fast as it can: there is nothing to wait for.
+pub(super) fn sink(stream: &mut Stream, _: Wait) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let mut header = [0; HEADER];

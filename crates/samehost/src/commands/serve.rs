@@ -14,12 +14,13 @@ use crate::exit::{Ending, WrongUse};
 pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
     let server =
         server(&options.server).ok_or_else(|| WrongUse(format!("no server `{}`", options.server)))?;
+    let model = options.model.parse().map_err(WrongUse)?;
     if let Some(transport) = options.inherited {
-        server.serve_inherited(transport).context("the inherited connection")?;
+        server.serve_inherited(transport, model).context("the inherited connection")?;
         return Ok(Ending::Done);
     }
     let how = Options {
-        model: options.model.parse().map_err(WrongUse)?,
+        model,
         backlog: options.backlog,
         mode: options.mode,
         accept_delay: options.accept_delay,

@@ -46,6 +46,8 @@ impl Caller for PerRequest {
         stream.write_all(&self.out).map_err(|error| Bad::new("write failed", error.to_string()))?;
         let mut filled = 0;
         loop {
+            let ready = stream.wait_readable(None);
+            ready.map_err(|error| Bad::new("poll failed", error.to_string()))?;
             match stream.read(&mut self.input[filled..]) {
                 Ok(0) => return Err(Bad::new("connection closed", "before the end of the reply")),
                 Ok(read) => filled += read,

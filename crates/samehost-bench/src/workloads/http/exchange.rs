@@ -109,10 +109,11 @@ pub(super) fn fetch_with(
 ) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
+    // Over TLS a read waits.
     set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))
         .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
     let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());
-    let outcome = exchange(&mut stream, request, &mut reader, &mut pending, |_, bytes| {
+    let outcome = exchange(&mut stream, request, Some(PATIENCE), &mut reader, &mut pending, |_, bytes| {
         whole.extend_from_slice(bytes);
         Ok(())
     });
@@ -125,10 +126,11 @@ pub(super) fn fetch_with(
     }
 }
 
-/// One request and its whole reply on a connection.
+/// One request and its whole reply on a connection, each part of it within this time.
 fn exchange(
     stream: &mut Stream,
     request: &[u8],
+    patience: Option<Duration>,
     reader: &mut ReplyReader,
     pending: &mut Vec<u8>,
     mut body: impl FnMut(u16, &[u8]) -> Result<(), Bad>,
@@ -140,7 +142,8 @@ fn exchange(
     pending.clear();
     let mut input = [0; 16 * 1024];
     loop {
-        let read = match stream.read(&mut input) {
+        let ready = stream.wait_readable(patience);
+        let read = match ready.and_then(|()| stream.read(&mut input)) {
             Ok(read) => read,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(Bad::new("no answer in time", error.to_string()));
@@ -227,9 +230,8 @@ impl Caller for OneShot {
         let mut stream = connect(&self.endpoint, &self.options)
             .map_err(|error| Bad::new(connect_failure(&error), error.to_string()))?;
         let (mut reader, check) = (ReplyReader::new(), &mut self.check);
-        let head = exchange(&mut stream, &self.request, &mut reader, &mut self.pending, |status, bytes| {
-            check.more(status, bytes)
-        })?;
+        let more = |status, bytes: &[u8]| check.more(status, bytes);
+        let head = exchange(&mut stream, &self.request, None, &mut reader, &mut self.pending, more)?;
         match self.check.whole(&head)? {
             None => Ok(()),
             Some(kind) => Err(Bad::new(kind, "refused")),

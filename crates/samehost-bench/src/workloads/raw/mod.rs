@@ -15,7 +15,7 @@ use super::{
 };
 use crate::BenchError;
 use crate::engine::Job;
-use crate::engine::session::{Connector, Session};
+use crate::engine::session::{Connector, Session, Wait};
 use crate::fixtures::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use echo::EchoSession;
@@ -60,9 +60,15 @@ impl Workload for Raw {
             },
             Parameter {
                 name: "server",
-                help: "A thread for each connection, or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
+                help: "A thread for each connection (blocking: asleep in read, not in poll), or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
                 default: "auto",
-                kind: Kind::Choice(&["auto", "threads", "epoll", "rounds"]),
+                kind: Kind::Choice(&["auto", "threads", "blocking", "epoll", "rounds"]),
+            },
+            Parameter {
+                name: "wait",
+                help: "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
+                default: "poll",
+                kind: Kind::Choice(&["poll", "read"]),
             },
             Parameter {
                 name: "work",
@@ -161,9 +167,11 @@ impl Workload for Raw {
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
         let bulk = is_bulk(&start.parameters);
+        let waits_in_read = start.parameters["wait"] == "read";
         let endpoints = foreign_endpoints(start)?;
         let model = match start.parameters["server"].as_str() {
             "auto" if start.connections_of_an_arm > 1 && !bulk => "epoll",
+            "auto" if waits_in_read => "blocking",
             "auto" => "threads",
             model => model,
         };
@@ -259,6 +267,7 @@ impl Running for RunningRaw {
                 .or_else(|| own(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))),
             server: Arc::clone(server),
             tuning: tuning.clone(),
+            waits: if self.start.parameters["wait"] == "read" { Wait::Read } else { Wait::Poll },
             size: usize::try_from(size).unwrap_or(usize::MAX),
         };
         if self.bulk {
@@ -294,6 +303,7 @@ struct RawConnector {
     endpoint: Option<Endpoint>,
     server: Arc<Mutex<BuiltIn>>,
     tuning: Tuning,
+    waits: Wait,
     size: usize,
 }
 
@@ -323,6 +333,10 @@ impl Connector for RawConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
         let session = EchoSession::new(self.size);
         Ok((self.stream()?, Box::new(if self.marked { session.marked() } else { session })))
+    }
+
+    fn waits(&self) -> Wait {
+        self.waits
     }
 
     fn server_pids(&self) -> Option<Vec<u32>> {
