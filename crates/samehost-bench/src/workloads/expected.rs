@@ -18,11 +18,16 @@ pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
     known.get_or_init(|| Expected::of_service(protocol).or_started_by_us())
 }
 
-/// The same for each of many logins that are measured, after one that was not: what it takes to know the server again is
+/// The same for each of many connections that are measured, after one that was not: what it takes to know the server again is
 /// a question to the kernel over either transport, and no walk through processes.
 pub(crate) fn expected_again(protocol: Protocol) -> &'static Expected {
     static MYSQL: OnceLock<Expected> = OnceLock::new();
     static POSTGRES: OnceLock<Expected> = OnceLock::new();
-    let known = if protocol == Protocol::Mysql { &MYSQL } else { &POSTGRES };
+    static REDIS: OnceLock<Expected> = OnceLock::new();
+    let known = match protocol {
+        Protocol::Mysql => &MYSQL,
+        Protocol::Postgres => &POSTGRES,
+        _ => &REDIS,
+    };
     known.get_or_init(|| expected(protocol).again())
 }

@@ -239,7 +239,7 @@ struct MySqlConnector {
 
 impl Connector for MySqlConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::begin(&self.address)?;
+        let mut dialogue = Dialogue::measured(&self.address)?;
         if self.view.get().is_none() {
             let _ = self.view.set(dialogue.view()?);
         }

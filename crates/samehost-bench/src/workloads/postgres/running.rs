@@ -299,7 +299,7 @@ struct PostgresConnector {
 
 impl Connector for PostgresConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::begin(&self.address, self.read_only)?;
+        let mut dialogue = Dialogue::measured(&self.address, self.read_only)?;
         if self.view.get().is_none() {
             let _ = self.view.set(dialogue.view().ok());
         }

@@ -1,6 +1,7 @@
 //! Talking to Redis outside the hot path: asking what it is, setting up and clearing away, over the login that all of
 //! samehost shares.
 
+use samehost_login::Expected;
 use samehost_login::redis;
 use samehost_login::redis::resp::Reply;
 use samehost_model::{Endpoint, Protocol};
@@ -9,7 +10,7 @@ use samehost_transport::Stream;
 use super::address::Address;
 use crate::BenchError;
 use crate::workloads::PATIENCE;
-use crate::workloads::expected::expected;
+use crate::workloads::expected::{expected, expected_again};
 
 pub(super) use samehost_login::redis::Identity;
 
@@ -19,11 +20,20 @@ pub(super) struct Dialogue(redis::Dialogue);
 impl Dialogue {
     /// Connects, logs in and selects the database.
     pub(super) fn begin(address: &Address) -> Result<Self, BenchError> {
+        Self::with(address, expected(Protocol::Redis))
+    }
+
+    /// The same for one of many connections that are measured.
+    pub(super) fn measured(address: &Address) -> Result<Self, BenchError> {
+        Self::with(address, expected_again(Protocol::Redis))
+    }
+
+    fn with(address: &Address, expected: &Expected) -> Result<Self, BenchError> {
         let account = redis::Account {
             user: address.user.as_deref(),
             password: address.password.as_deref(),
             database: address.database,
-            expected: expected(Protocol::Redis),
+            expected,
         };
         Ok(Dialogue(redis::Dialogue::begin(&address.endpoint, &account, PATIENCE)?))
     }

@@ -227,7 +227,7 @@ struct RedisConnector {
 
 impl Connector for RedisConnector {
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError> {
-        let mut dialogue = Dialogue::begin(&self.address)?;
+        let mut dialogue = Dialogue::measured(&self.address)?;
         if self.view.get().is_none() {
             let _ = self.view.set(dialogue.view()?);
         }
