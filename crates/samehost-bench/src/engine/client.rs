@@ -229,11 +229,11 @@ fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (Th
         (ServerMeter::begin(&around.server_pids, family), ServerMeter::begin(&[pid], &[pid]));
     let own_before = own_cpu_ns();
     sleep_until(window.end);
-    let own = own_cpu_ns().saturating_sub(own_before);
+    let (machine, own) = (machine.stop(), own_cpu_ns().saturating_sub(own_before));
     let span = now() - begun;
     let (server, client) = (server.end(), client.end().unwrap_or_default());
     let ours = own + client.cpu_ns + server.map_or(0, |server| server.cpu_ns);
-    let machine = machine.end(ours, around.cpus);
+    let machine = machine.used(ours, around.cpus);
     // On a machine so full that even this thread had to wait, what was metered is not just the window.
     let part = (window.end - window.start) as f64 / span as f64;
     let in_window = |used: ServerUse| ServerUse { cpu_ns: (used.cpu_ns as f64 * part) as u64, ..used };

@@ -39,24 +39,19 @@ impl Meters {
     }
 
     fn begin_with(surroundings: &Surroundings, family: &[u32]) -> Self {
+        let (machine, own_cpu_ns) = (MachineMeter::begin(), own_cpu_ns());
         let begun = now();
         let server = ServerMeter::begin(&surroundings.server_pids, family);
         let proxies = &surroundings.proxy_pids;
         let proxy = (!proxies.is_empty()).then(|| ServerMeter::begin(proxies, &families(proxies)));
-        Meters {
-            proxy,
-            server_read_at: begun + nanos(server.delay()),
-            server,
-            machine: MachineMeter::begin(),
-            own_cpu_ns: own_cpu_ns(),
-        }
+        Meters { proxy, server_read_at: begun + nanos(server.delay()), server, machine, own_cpu_ns }
     }
 
     fn end(self, surroundings: &Surroundings) -> Metered {
+        let (machine, client) = (self.machine.stop(), own_cpu_ns().saturating_sub(self.own_cpu_ns));
         let (server, proxy) = (self.server.end(), self.proxy.and_then(|proxy| proxy.end()));
         let theirs: u64 = [server, proxy].iter().flatten().map(|used| used.cpu_ns).sum();
-        let own = own_cpu_ns().saturating_sub(self.own_cpu_ns) + theirs;
-        Metered { server, proxy, machine: self.machine.end(own, surroundings.cpus) }
+        Metered { server, proxy, machine: machine.used(client + theirs, surroundings.cpus) }
     }
 
     /// The same for a window of which the first part went by before the server's clocks were read, on a machine so

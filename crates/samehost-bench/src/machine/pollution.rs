@@ -93,10 +93,32 @@ impl MachineMeter {
         MachineMeter { before: reading() }
     }
 
+    /// Ends the window. What the clocks of client and server say is read right after this: as long as requests are still
+    /// under way, a server goes on working.
+    #[must_use]
+    pub fn stop(&self) -> MachineSpan {
+        MachineSpan { before: self.before, after: reading() }
+    }
+
     /// What the machine did since, of which `own_cpu_ns` was client and server.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
-        use_between(self.before, reading(), own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
+        self.stop().used(own_cpu_ns, cpus)
+    }
+}
+
+/// A window that is over.
+#[derive(Debug)]
+pub struct MachineSpan {
+    before: Reading,
+    after: Reading,
+}
+
+impl MachineSpan {
+    /// What the machine did in it, of which `own_cpu_ns` was client and server.
+    #[must_use]
+    pub fn used(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
+        use_between(self.before, self.after, own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
     }
 }
 
