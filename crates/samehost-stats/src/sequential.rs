@@ -86,7 +86,9 @@ pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &A
     }
     let Asked { confidence, limit, .. } = *asked;
     let mean = log_ratios.iter().sum::<f64>() / log_ratios.len() as f64;
-    let interval = repeated_interval(log_ratios, starts, confidence).map(Interval::exp);
+    // It holds at all looks at once, so that one after which the degrees of freedom fell too low for any takes nothing back.
+    let at = |n: usize| repeated_interval(&log_ratios[..n], &starts[..n.min(starts.len())], confidence);
+    let interval = (FIRST_LOOK..=log_ratios.len()).rev().find_map(at).map(Interval::exp);
     Some(Estimate {
         ratio: mean.exp(),
         interval,
@@ -183,6 +185,18 @@ mod tests {
             assert!((log_e((mean - end) / error, degrees) - 9.0_f64.ln()).abs() < 1e-9, "{end}");
         }
         assert_eq!(repeated_interval(&values[..3], &none[..3], 0.95), None, "three blocks exclude nothing");
+    }
+
+    #[test]
+    fn an_interval_is_not_lost_again() {
+        // By the sixth block servers differ by more than blocks do: two degrees of freedom, and no odds of nine.
+        let values = [0.50, 0.60, 0.65, 0.60, 0.50, 0.65];
+        let starts: Vec<Option<u32>> = [0, 1, 2, 0, 1, 2].map(Some).to_vec();
+        assert_eq!(repeated_interval(&values, &starts, 0.95), None);
+        let before = repeated_interval(&values[..5], &starts[..5], 0.95).unwrap();
+        let asked = Asked { confidence: 0.95, limit: 0.02, multiplicity: 1.0 };
+        let estimate = estimate_sequential(&values, &starts, &asked).unwrap();
+        assert_eq!(estimate.interval, Some(before.exp()));
     }
 
     #[test]
