@@ -33,4 +33,5 @@ pub use matrix::values as parameter_values;
 pub use points::{FLOOR, Wishes};
 pub use profile::CallGraph;
 pub use request::{Benched, Recorder, Request};
+pub use starts::Starts;
 pub use workloads::PageLook;

@@ -260,7 +260,7 @@ impl<'a> Stage<'a> {
 impl Measurer for Stage<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
         // A server that runs already is nobody's to start afresh.
-        let usual = self.workload.starts().at_most(self.request.most_servers);
+        let usual = self.workload.starts(&self.request.parameters).at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
         let due = starts.of_block(block);
         if due == self.start_in_use {

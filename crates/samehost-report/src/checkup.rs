@@ -274,6 +274,12 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     {
         sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
     }
+    if findings.iter().any(|finding| finding.report.plan.awake.is_some()) {
+        sentences.push(
+            "Measured with CPUs that are kept awake, as they are at work: how long one takes to wake up is no property of a transport. The second time is without that."
+                .into(),
+        );
+    }
     sentences
 }
 
@@ -333,8 +339,11 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
         Code::Softirq,
         Code::SharedCpu,
     ];
+    // What the scheduler chooses is no verdict, and nothing casts doubt on it.
+    let findings: Vec<&Finding<'_>> =
+        findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
     let said = |code: Code| {
-        let of_kind = |finding: &Finding<'_>| {
+        let of_kind = |finding: &&Finding<'_>| {
             finding.report.warnings.iter().find(|warning| warning.code == code).cloned()
         };
         let rows: Vec<Warning> = findings.iter().filter_map(of_kind).collect();

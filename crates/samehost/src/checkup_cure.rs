@@ -21,15 +21,11 @@ const SIZE: u64 = 512 * 1024;
 pub fn cure_part(scan: &Scan) -> Option<Part> {
     let now = scan.slow_congestion.first()?;
     Some(Part {
-        workload: "raw",
         parameters: vec![("pattern", "bulk".to_owned())],
-        connections: Vec::new(),
         size: Some(SIZE),
-        placement: None,
         transports: vec![Transport::Tcp],
         congestion: vec![now.congestion.clone(), USUAL.to_owned()],
-        lines: Vec::new(),
-        installed: false,
+        ..Part::new("raw")
     })
 }
 

@@ -7,16 +7,14 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::workloads::{Parameters, Workload, workload};
 use samehost_bench::{BenchError, Request, Wishes};
-use samehost_model::{Question, Report, Stopping};
+use samehost_model::{Placement, Question, Report, Stopping};
 
 use crate::checkup_parts::{Part, PartLine};
 use crate::checkup_race::Leg;
 use crate::progress::Watcher;
 
-/// Time of an arm in a block: short, for more blocks are worth more than longer ones.
-const TRIAL: Duration = Duration::from_millis(50);
 const MOST_BLOCKS: u32 = 400;
-/// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of the fifty.
+/// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of those there are.
 const MOST_SERVERS: u32 = 3;
 /// Blocks of what nothing is asked of.
 const FEW_BLOCKS: u32 = 12;
@@ -46,6 +44,8 @@ pub struct Bench {
     pub interrupted: Arc<AtomicBool>,
     /// Whether no progress is shown.
     pub quiet: bool,
+    /// Whether CPUs are kept awake, but where the scheduler is to show what it does.
+    pub awake: bool,
 }
 
 impl Bench {
@@ -130,6 +130,7 @@ impl Bench {
             congestion: part.congestion.clone(),
             congestion_by_routes: true,
             most_servers: Some(MOST_SERVERS),
+            awake: self.awake && part.placement != Some(Placement::Free),
             earlier,
             ..Request::new(
                 std::env::current_exe().context("finding this program")?,
@@ -155,7 +156,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
     let is_asked = !asked.is_empty();
     let wishes = Wishes {
         budget: Some(time),
-        trial_time: Some(TRIAL),
+        trial_time: Some(part.trial),
         max_blocks: Some(if is_asked { MOST_BLOCKS } else { FEW_BLOCKS }),
         stopping: if is_asked { Stopping::Decision } else { Stopping::Precision },
         asked,

@@ -1,8 +1,11 @@
 //! What the checkup measures: four kinds of use on built-in servers, and every installed server that a workload
 //! knows. It decides; measuring is the verb's.
 
+use std::time::Duration;
+
+use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
-use samehost_bench::workloads::{WORKLOADS, Workload};
+use samehost_bench::workloads::{Parameters, WORKLOADS, Workload};
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
 
@@ -27,6 +30,29 @@ pub struct Part {
     pub lines: Vec<PartLine>,
     /// Whether it starts a server that is installed here, which may fail for reasons of its own.
     pub installed: bool,
+    /// Whether its servers take seconds to start.
+    pub starts_slowly: bool,
+    /// Time of an arm in a block: short, for more blocks are worth more than longer ones.
+    pub trial: Duration,
+}
+
+impl Part {
+    /// A workload with all its defaults, for no line of the table.
+    pub fn new(workload: &'static str) -> Self {
+        Part {
+            workload,
+            parameters: Vec::new(),
+            connections: Vec::new(),
+            size: None,
+            placement: None,
+            transports: Vec::new(),
+            congestion: Vec::new(),
+            lines: Vec::new(),
+            installed: false,
+            starts_slowly: false,
+            trial: Duration::from_millis(50),
+        }
+    }
 }
 
 impl PartLine {
@@ -51,6 +77,9 @@ pub struct PartLine {
 
 /// Connections of a server under load.
 const MANY: u32 = 64;
+/// Twenty megabytes or more; trials cannot take turns, and in shorter ones the same time holds more of them.
+const BULK_TRIAL: Duration = Duration::from_millis(25);
+
 fn part(
     (label, kind): (&str, FindingKind),
     workload: &'static str,
@@ -59,20 +88,14 @@ fn part(
     metric: &'static str,
 ) -> Part {
     let line = PartLine { label: label.to_owned(), kind, metric, connections: None };
-    let connections = connections.into_iter().collect();
-    let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    let (transports, congestion, lines) = (Vec::new(), Vec::new(), vec![line]);
-    let placement = (kind == FindingKind::Scheduler).then_some(Placement::Free);
     Part {
-        workload,
-        parameters,
-        connections,
+        connections: connections.into_iter().collect(),
+        parameters: parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
         size,
-        placement,
-        transports,
-        congestion,
-        lines,
-        installed: false,
+        placement: (kind == FindingKind::Scheduler).then_some(Placement::Free),
+        lines: vec![line],
+        trial: if kind == FindingKind::Bulk { BULK_TRIAL } else { Part::new(workload).trial },
+        ..Part::new(workload)
     }
 }
 
@@ -100,23 +123,24 @@ fn server(workload: &'static dyn Workload) -> Part {
         metric,
         connections: Some(connections),
     };
+    let parameters = workload.checkup_parameters().iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let parameters: Vec<(&'static str, String)> = parameters.collect();
+    let all: Parameters = workload
+        .parameters()
+        .iter()
+        .map(|p| (p.name.to_owned(), p.default.to_owned()))
+        .chain(parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
+        .collect();
     Part {
-        workload: workload.name(),
-        parameters: workload
-            .checkup_parameters()
-            .iter()
-            .map(|(name, value)| (*name, (*value).to_owned()))
-            .collect(),
         connections: vec![1, MANY],
-        size: None,
-        placement: None,
-        transports: Vec::new(),
-        congestion: Vec::new(),
         lines: vec![
             line(": one at a time", FindingKind::Server, "latency_mean", 1),
             line(": CPU time, 64 at once", FindingKind::Server, "total_cpu_per_op", MANY),
         ],
         installed: true,
+        starts_slowly: matches!(workload.starts(&all), Starts::InTurn(_)),
+        parameters,
+        ..Part::new(workload.name())
     }
 }
 
@@ -124,15 +148,20 @@ fn server(workload: &'static dyn Workload) -> Part {
 pub fn parts() -> Vec<Part> {
     let installed =
         |workload: &&&dyn Workload| workload.server_kind().is_some_and(|kind| (kind.find)().is_ok());
-    let servers = WORKLOADS.iter().filter(installed).map(|workload| server(*workload));
+    with_servers(WORKLOADS.iter().copied().filter(|workload| installed(&workload)))
+}
+
+/// The built-in parts, and those of these servers: what starts in a moment before what takes seconds.
+fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Part> {
+    let mut servers: Vec<Part> = servers.map(server).collect();
+    servers.sort_by_key(|part| part.starts_slowly);
     built_in().into_iter().chain(servers).collect()
 }
 
 /// The built-in parts and those of these servers, installed or not.
 #[cfg(test)]
 pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
-    let servers = servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)).map(server);
-    built_in().into_iter().chain(servers).collect()
+    with_servers(servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)))
 }
 
 /// A server that runs here, and how it would be measured.

@@ -12,6 +12,8 @@ use crate::needed::least_s;
 const LEAST: Duration = Duration::from_millis(2500);
 /// How often a part is gone on with: one that was often does not do what its estimates promise.
 const MOST_TURNS: u32 = 6;
+/// What the servers of a part take to start that start slowly, each time that it is begun.
+const SLOW_START: Duration = Duration::from_secs(4);
 /// Longest time for one part without looking at the others again.
 const LONGEST: Duration = Duration::from_secs(12);
 
@@ -57,6 +59,11 @@ impl Leg {
         least_s(self.report.as_ref()?, self.rows().map(|(_, row)| row))
     }
 
+    /// What goes by before anything is measured.
+    fn start(&self) -> Duration {
+        if self.part.starts_slowly { SLOW_START } else { Duration::ZERO }
+    }
+
     /// Its weight among the shares of the first lap: a part with two points takes longer.
     fn weight(&self) -> f64 {
         match self.asked() {
@@ -77,31 +84,31 @@ pub fn race<E>(
 ) -> Result<Vec<&'static str>, E> {
     let mut without_time = Vec::new();
     for place in 0..legs.len() {
-        let left = left();
         let weights: f64 = legs[place..].iter().map(Leg::weight).sum();
-        let fair = left.mul_f64(legs[place].weight() / weights);
+        let starts: Duration = legs[place + 1..].iter().map(Leg::start).sum();
+        let left = left().saturating_sub(legs[place].start());
+        let fair = left.saturating_sub(starts).mul_f64(legs[place].weight() / weights);
         if legs[place].part.installed && left < LEAST.mul_f64(legs[place].weight()) {
             without_time.push(legs[place].part.workload);
             continue;
         }
         one(legs, place, fair.max(LEAST), measure, told)?;
     }
-    while let Some((place, needs_s)) = next(legs) {
-        let left = left();
-        if left < LEAST / 2 {
-            break;
-        }
-        let time = Duration::from_secs_f64(needs_s).clamp(LEAST / 2, LONGEST).min(left);
+    while let Some((place, time)) = next(legs, left()) {
         one(legs, place, time, measure, told)?;
     }
     Ok(without_time)
 }
 
-/// The open part that needs the least.
-fn next(legs: &[Leg]) -> Option<(usize, f64)> {
+/// The open part that needs the least, its start included, and the time that it gets of what is left.
+fn next(legs: &[Leg], left: Duration) -> Option<(usize, Duration)> {
     let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < MOST_TURNS);
-    let open = open.filter_map(|(place, leg)| Some((place, leg.needs_s()?)));
-    open.min_by(|a, b| a.1.total_cmp(&b.1))
+    let possible = open.filter_map(|(place, leg)| {
+        let time = Duration::from_secs_f64(leg.needs_s()?).clamp(LEAST / 2, LONGEST);
+        let for_it = left.checked_sub(leg.start()).filter(|there_is| *there_is >= LEAST / 2)?;
+        Some((place, time.min(for_it), time + leg.start()))
+    });
+    possible.min_by_key(|(.., takes)| *takes).map(|(place, time, _)| (place, time))
 }
 
 fn one<E>(
@@ -135,7 +142,7 @@ mod tests {
         let mut measured = Vec::new();
         let mut measure = |leg: &mut Leg, _: u32, time: Duration| -> Result<(), Infallible> {
             measured.push((leg.part.workload, time.as_secs_f64()));
-            clock.set(clock.get() + time.mul_f64(uses));
+            clock.set(clock.get() + leg.start() + time.mul_f64(uses));
             Ok(())
         };
         let Ok(without) = race(&mut legs, &left, &mut measure, &mut |_| Ok(()));
@@ -152,8 +159,18 @@ mod tests {
     }
 
     #[test]
+    fn what_starts_in_a_moment_comes_first_and_slow_starts_are_counted() {
+        let (measured, without) = lap(40, 1.0);
+        let order: Vec<_> = measured[5..].iter().map(|(workload, _)| *workload).collect();
+        assert_eq!((order, without), (vec!["redis", "memcached", "mysql", "postgres"], vec![]));
+        let all: f64 = measured.iter().map(|(_, time)| time).sum();
+        let starts = 2.0 * SLOW_START.as_secs_f64();
+        assert!(all + starts <= 40.0 && all + starts > 39.0, "{all} s of measuring");
+    }
+
+    #[test]
     fn servers_without_time_are_named() {
         let (measured, without) = lap(12, 1.0);
-        assert_eq!((measured.len(), without), (5, vec!["mysql", "postgres", "redis", "memcached"]));
+        assert_eq!((measured.len(), without), (5, vec!["redis", "memcached", "mysql", "postgres"]));
     }
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use samehost_model::AwakeBy;
 
+use super::placement::allowed_cpus;
 use crate::BenchError;
 
 /// Latency that a program can ask for; root only.
@@ -48,6 +49,12 @@ impl Awake {
             awake.threads.push(thread);
         }
         Ok(awake)
+    }
+
+    /// Whether that can be here.
+    #[must_use]
+    pub fn is_possible() -> bool {
+        allowed_cpus().first().is_some_and(|cpu| Awake::keep(&[*cpu]).is_ok())
     }
 
     /// How.
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn a_thread_of_idle_priority_spins_until_it_is_stopped() {
         let stop = Arc::new(AtomicBool::new(false));
-        let cpu = crate::machine::allowed_cpus()[0];
+        let cpu = allowed_cpus()[0];
         let thread = spin(cpu, Arc::clone(&stop)).unwrap();
         assert!(!thread.is_finished());
         stop.store(true, Ordering::Relaxed);

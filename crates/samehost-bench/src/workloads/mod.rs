@@ -228,7 +228,7 @@ pub trait Workload: Sync {
     }
 
     /// How its server is started afresh: a process's luck would look like a difference of transports.
-    fn starts(&self) -> Starts {
+    fn starts(&self, _parameters: &Parameters) -> Starts {
         Starts::EachBlock
     }
 

@@ -105,7 +105,8 @@ fn measure(
     interrupted: &Arc<AtomicBool>,
     quiet: bool,
 ) -> anyhow::Result<Report> {
-    let bench = Bench { seed: fresh_seed(), interrupted: Arc::clone(interrupted), quiet };
+    // What runs here sleeps as well.
+    let bench = Bench { seed: fresh_seed(), interrupted: Arc::clone(interrupted), quiet, awake: false };
     bench.measure(part, Spend::All(time))
 }
 
@@ -117,17 +118,12 @@ fn part(
     parameters: Vec<(&'static str, String)>,
 ) -> Part {
     let line = PartLine { label: label.into(), kind, metric: "latency_mean", connections: None };
-    let connections = vec![connections];
     Part {
-        workload: "raw",
         parameters,
-        connections,
+        connections: vec![connections],
         size: Some(size),
-        placement: None,
-        transports: Vec::new(),
-        congestion: Vec::new(),
         lines: vec![line],
-        installed: false,
+        ..Part::new("raw")
     }
 }
 

@@ -28,7 +28,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: None,
         measurements: &[Planned {
             label: "WordPress page",
-            quick: command("bench wordpress", 26.0, 700.0),
+            quick: command("bench wordpress", 26.0, 350.0),
             full: command("bench wordpress", 300.0, 2000.0),
         }],
         claims: &[
@@ -230,7 +230,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: None,
         measurements: &[Planned {
             label: "bulk stream",
-            quick: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 24.0, 100.0),
+            quick: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 30.0, 40.0),
             full: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 300.0, 300.0),
         }],
         claims: &[
@@ -305,7 +305,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: None,
         measurements: &[Planned {
             label: "nginx to backends",
-            quick: command("bench proxy --backends 1,4 --http 1.0,1.1", 48.0, 120.0),
+            quick: command("bench proxy --backends 1,4 --http 1.0,1.1", 36.0, 80.0),
             full: command("bench proxy --backends 1,4 --http 1.0,1.1 --connections 1,24", 900.0, 500.0),
         }],
         claims: &[

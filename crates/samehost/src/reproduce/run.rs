@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
+use samehost_bench::machine::Awake;
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::{Experiment, ExperimentState, Measurement, Mode, Report, Stopping};
 
@@ -23,6 +24,8 @@ const AROUND: f64 = 0.25;
 const AGAIN: f64 = 0.22;
 /// No experiment gets less than this part of its time because others took longer.
 const LEAST_PART: f64 = 0.5;
+/// Servers in turn of the quick mode: each takes seconds to start.
+const FEW_SERVERS: u32 = 3;
 /// Shortest trial that measures anything.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
@@ -223,6 +226,10 @@ impl Reproducer {
             words.extend(["--trial-time".into(), format!("{}ms", trial.as_millis())]);
         }
         let request = bench_request(bench, Arc::clone(&self.interrupted))?;
+        let awake = Awake::is_possible() && !bench.workload.axes(&request.parameters).commands;
+        if awake {
+            words.push("--awake".into());
+        }
         let wishes = Wishes {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
@@ -233,7 +240,8 @@ impl Reproducer {
         };
         let earlier = spend.earlier.clone();
         let command = earlier.as_ref().map_or(words, |earlier| earlier.command.clone());
-        let request = Request { command, seed: self.seed, wishes, earlier, ..request };
+        let most_servers = (self.mode == Mode::Quick).then_some(FEW_SERVERS);
+        let request = Request { command, seed: self.seed, wishes, earlier, awake, most_servers, ..request };
         let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);
         watcher.announce(&format!("{} {}", published.id, planned.label));

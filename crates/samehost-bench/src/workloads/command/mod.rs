@@ -80,7 +80,7 @@ impl Workload for Command {
         metrics
     }
 
-    fn starts(&self) -> Starts {
+    fn starts(&self, _: &Parameters) -> Starts {
         Starts::Once
     }
 

@@ -154,7 +154,7 @@ impl Workload for MySql {
         Ok(())
     }
 
-    fn starts(&self) -> Starts {
+    fn starts(&self, _: &Parameters) -> Starts {
         // Making a data directory and filling a table takes seconds.
         Starts::InTurn(4)
     }

@@ -157,7 +157,7 @@ impl Workload for Postgres {
     }
 
     /// A start makes a cluster and a table, about a second each time.
-    fn starts(&self) -> Starts {
+    fn starts(&self, _: &Parameters) -> Starts {
         // Making a data directory and filling a table takes seconds.
         Starts::InTurn(4)
     }

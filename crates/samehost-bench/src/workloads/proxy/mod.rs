@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use samehost_model::{MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
-use crate::BenchError;
 use crate::fixtures::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use crate::{BenchError, Starts};
 use condition::Condition;
 use running::RunningProxy;
 
@@ -127,8 +127,13 @@ impl Workload for Proxy {
         "http"
     }
 
-    /// Two processes of the same program differ by more than the transports do: their luck is drawn anew for each
-    /// block, so that it is noise and no bias.
+    /// Two processes of the same program differ by more than the transports do, so there are several. Half a dozen Ruby or
+    /// Python programs take seconds to start.
+    fn starts(&self, parameters: &Parameters) -> Starts {
+        let in_a_moment = kind(parameters).is_some_and(BackendKind::is_built_in);
+        if in_a_moment { Starts::EachBlock } else { Starts::InTurn(4) }
+    }
+
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
         Ok(Box::new(RunningProxy::start(start)?))
     }

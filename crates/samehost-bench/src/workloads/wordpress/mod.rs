@@ -167,7 +167,7 @@ impl Workload for WordPress {
         if parameters["site"].is_empty() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
-    fn starts(&self) -> Starts {
+    fn starts(&self, _: &Parameters) -> Starts {
         // Making a site takes seconds, and both arms are served by the same processes all along.
         Starts::Once
     }
