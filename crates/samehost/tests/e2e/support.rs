@@ -99,16 +99,32 @@ impl Home {
     }
 
     /// Waits for everything of this home to be gone: processes, sockets, directories.
+    /// That no process is left, and no directory but one that was made when the program was killed, before anything could
+    /// watch over it: the next measurement removes it.
+    pub(crate) fn assert_nothing_left_after_the_next(&self) {
+        wait_for("every process to be gone", || self.processes().is_empty().then_some(()));
+        self.measure(&["bench", "raw"]);
+        self.assert_nothing_left();
+    }
+
     pub(crate) fn assert_nothing_left(&self) {
         let left = || {
             let files: Vec<PathBuf> =
                 fs::read_dir(self.path("run")).unwrap().map(|entry| entry.unwrap().path()).collect();
             (self.processes(), files)
         };
-        wait_for("everything to be gone", || {
+        let since = Instant::now();
+        loop {
             let (processes, files) = left();
-            if processes.is_empty() && files.is_empty() { Some(()) } else { None }
-        });
+            if processes.is_empty() && files.is_empty() {
+                return;
+            }
+            assert!(
+                since.elapsed() < Duration::from_secs(60),
+                "left after a minute: {processes:?} {files:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Starts a built-in server on a Unix socket and a port of this home.
