@@ -114,8 +114,11 @@ pub(crate) fn doubt_few(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
 fn explain(comparison: &Comparison, terms: &Terms) -> Warning {
     let about = |code, message: String| Warning::new(code, &comparison.metric, message);
     let (Some(low), Some(high)) = (comparison.ci_low, comparison.ci_high) else {
-        let message =
-            "one block gives no interval: at least two are needed, and ten for a verdict worth having";
+        let message = if comparison.blocks < 2 {
+            "one block gives no interval: at least two are needed, and ten for a verdict worth having"
+        } else {
+            "so few blocks, on servers that differ, exclude nothing: more of either would"
+        };
         return about(Code::FewBlocks, message.to_owned());
     };
     let interval = format!("{} to {}", change(low), change(high));

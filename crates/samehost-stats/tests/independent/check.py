@@ -49,8 +49,9 @@ def odds(x, starts, limit):
     best = 1.0
     for n in range(5, len(x)+1):
         m, v, df = by_starts(x[:n], starts[:n])
-        t, r = (abs(m)-limit)/v**.5, df+2
-        if t > 0: best = max(best, r**-.5*((1+t*t/df)/(1+t*t/(df*r)))**((df+1)/2))
+        t = (abs(m)-limit)/v**.5
+        of = lambda r: r**-.5*((1+t*t/df)/(1+t*t/(df*r)))**((df+1)/2)
+        if t > 0: best = max(best, min(2**(n-1), .75*of(df+2)+.25*of(1+25*(df+1))))
     return best
 
 rows = list(csv.DictReader(open(sys.argv[1])))
