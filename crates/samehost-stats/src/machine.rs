@@ -70,10 +70,20 @@ struct Worst {
     alone: bool,
 }
 
+/// Trials that are shorter than this together say nothing of the machine: it is metered in ticks of 10 ms.
+const LEAST_SPAN_MS: f64 = 1000.0;
+
+fn are_too_short(trials: &ArmTrials<'_>) -> bool {
+    let span: f64 = trials.counted.iter().map(|sample| sample.machine.span_ms).sum();
+    // Reports of earlier versions do not tell.
+    span > 0.0 && span < LEAST_SPAN_MS
+}
+
 /// The arm whose median is the largest, where one lies beyond `limit`.
 fn worst(arms: &[ArmTrials<'_>], limit: f64, read: impl Fn(&samehost_model::Sample) -> f64) -> Option<Worst> {
     let beyond: Vec<(&str, f64)> = arms
         .iter()
+        .filter(|trials| !are_too_short(trials))
         .filter_map(|trials| Some((trials.arm.id.as_str(), trials.median(|s| Some(read(s)))?)))
         .filter(|(_, value)| *value > limit)
         .collect();

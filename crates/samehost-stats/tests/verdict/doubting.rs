@@ -198,6 +198,22 @@ fn machine_doubts_are_said_once() {
     assert!(said(&report, Code::Throttled)[0].message.contains("in 1 of 36 trials"));
 }
 
+/// Ticks of 10 ms say nothing of a few trials of 20 ms.
+#[test]
+fn trials_too_short_to_meter_the_machine_cast_no_doubt_on_it() {
+    let metered = |span_ms: f64| {
+        let mut report = clear();
+        for sample in &mut report.trials {
+            sample.machine.steal_percent = 3.0;
+            sample.machine.foreign_percent = 25.0;
+            sample.machine.span_ms = span_ms;
+        }
+        [Code::Steal, Code::ForeignLoad].map(|code| said(&report, code).len())
+    };
+    assert_eq!(metered(20.0), [0, 0]);
+    assert_eq!(metered(200.0), [1, 1]);
+}
+
 #[test]
 fn cpu_time_is_not_compared_where_the_kernel_books_softirqs_to_nobody() {
     let mut report = clear();
