@@ -17,7 +17,7 @@ const MOST_BLOCKS: u32 = 400;
 /// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of those there are.
 const MOST_SERVERS: u32 = 3;
 /// Blocks of what nothing is asked of.
-const FEW_BLOCKS: u32 = 12;
+const FEW_BLOCKS: u32 = 8;
 /// What any part can be planned for.
 const LEAST_TIME: Duration = Duration::from_secs(5);
 

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::Account;
 use crate::report;
 
-/// Rows of the checkup that are decided in so many of the runs count as decided.
+/// So many of the runs are to decide this part of their rows.
 const MOST: usize = 9;
+const PART: f64 = 0.8;
 const RUNS: usize = 10;
 
 /// The rows that the checkup's table has of a part: those that were judged as one answer.
@@ -38,7 +39,7 @@ fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
 pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     let mut decided: BTreeMap<String, usize> = BTreeMap::new();
-    let mut longest = 0.0_f64;
+    let (mut longest, mut enough) = (0.0_f64, 0);
     for run in 1..=RUNS {
         let begun = Instant::now();
         let whole = report(&program, &["--seed", &run.to_string()])?;
@@ -56,6 +57,7 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
                 count = (count.0 + usize::from(is_decided), count.1 + 1);
             }
         }
+        enough += usize::from(count.0 as f64 >= PART * count.1 as f64);
         let steal = parts.iter().filter_map(|part| part["report"]["host"]["steal_percent"].as_f64());
         account.tell(&format!(
             "run {run}: {} of {} rows decided, {seconds:.0} s, steal up to {:.1} %",
@@ -67,6 +69,10 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     for (row, runs) in &decided {
         account.tell(&format!("{row}: decided in {runs} of {RUNS}"));
     }
+    account.tell(&format!(
+        "{enough} of {RUNS} checkups decide at least {:.0} % of their rows ({MOST} are to)",
+        100.0 * PART
+    ));
     let often = decided.values().filter(|runs| **runs >= MOST).count();
     account.tell(&format!(
         "{often} of {} rows are decided in at least {MOST} of {RUNS} checkups; the longest took {longest:.0} s",

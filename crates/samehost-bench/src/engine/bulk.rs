@@ -35,6 +35,9 @@ pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     (u64::from_le_bytes(a), u64::from_le_bytes(b))
 }
 
+/// Bytes of the first round of the warm-up: a millisecond or two, and no more than 16 messages.
+const FIRST_ROUND: u64 = 4 * 1024 * 1024;
+
 /// What a timed round showed.
 #[derive(Debug)]
 pub struct BulkTally {
@@ -71,7 +74,7 @@ pub fn drive(
             server_said: String::new(),
         },
     };
-    let mut messages = 16;
+    let mut messages = (FIRST_ROUND / size.max(1)).clamp(1, 16);
     let target = nanos(length);
     let mut elapsed = round(stream, &payload, messages).map_err(lost)?;
     // Grow until a round is long enough to tell the speed: a fifth of the wanted time.

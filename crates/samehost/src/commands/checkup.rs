@@ -26,7 +26,7 @@ use crate::exit::{Ending, WrongUse};
 use crate::{output, signals};
 
 /// For all of it: looking, starting servers, measuring.
-const BUDGET: Duration = Duration::from_secs(55);
+const BUDGET: Duration = Duration::from_secs(54);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
 /// How long the traffic of what runs here is watched.

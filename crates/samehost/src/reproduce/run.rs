@@ -24,8 +24,6 @@ const AROUND: f64 = 0.25;
 const AGAIN: f64 = 0.22;
 /// No experiment gets less than this part of its time because others took longer.
 const LEAST_PART: f64 = 0.5;
-/// Servers in turn of the quick mode: each takes seconds to start.
-const FEW_SERVERS: u32 = 3;
 /// Shortest trial that measures anything.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
@@ -240,8 +238,7 @@ impl Reproducer {
         };
         let earlier = spend.earlier.clone();
         let command = earlier.as_ref().map_or(words, |earlier| earlier.command.clone());
-        let most_servers = (self.mode == Mode::Quick).then_some(FEW_SERVERS);
-        let request = Request { command, seed: self.seed, wishes, earlier, awake, most_servers, ..request };
+        let request = Request { command, seed: self.seed, wishes, earlier, awake, ..request };
         let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);
         watcher.announce(&format!("{} {}", published.id, planned.label));

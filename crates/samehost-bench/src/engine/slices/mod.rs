@@ -35,6 +35,11 @@ const LEAST_EXCHANGES: f64 = 40.0;
 /// Slices of an arm in a round, at least.
 const LEAST_SLICES: u32 = 6;
 
+/// Threads that connect.
+const CONNECTING: u32 = 4;
+/// Fewer connections are made by one.
+const LEAST_APART: u32 = 16;
+
 /// How a round is driven.
 #[derive(Clone, Debug)]
 pub struct Round {
@@ -82,13 +87,7 @@ impl Lanes {
     ) -> Result<Sample, BenchError> {
         let find = || connector.server_pids().unwrap_or_else(|| surroundings.server_pids.clone());
         let before = families(&find());
-        let mut streams = Vec::with_capacity(connections as usize);
-        for _ in 0..connections {
-            if surroundings.interrupted.load(Ordering::Relaxed) {
-                return Err(BenchError::Interrupted);
-            }
-            streams.push(connector.connect()?);
-        }
+        let streams = connect_all(connector.as_ref(), connections, &surroundings.interrupted)?;
         let roots = find();
         let mut server = families(&roots);
         server.retain(|pid| !self.born.contains(pid));
@@ -140,6 +139,40 @@ impl Lanes {
             crew.wait(now() + nanos(patience), surroundings)?;
         }
     }
+}
+
+type Connected = Vec<(Stream, Box<dyn Session>)>;
+
+/// Connects, the first by itself: whoever is known by it need not be found again. A server with a process for each
+/// connection takes milliseconds for one, so the others are made by several threads.
+fn connect_all(
+    connector: &dyn Connector,
+    connections: u32,
+    interrupted: &AtomicBool,
+) -> Result<Connected, BenchError> {
+    let some = |number: u32| {
+        let connect = |_| match interrupted.load(Ordering::Relaxed) {
+            true => Err(BenchError::Interrupted),
+            false => connector.connect(),
+        };
+        (0..number).map(connect).collect::<Result<Connected, BenchError>>()
+    };
+    let mut all = some(connections.min(1))?;
+    let others = connections.saturating_sub(1);
+    if others < LEAST_APART {
+        all.extend(some(others)?);
+        return Ok(all);
+    }
+    let parts = (0..CONNECTING).map(|part| (others + part) / CONNECTING);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|number| scope.spawn(move || some(number))).collect();
+        for thread in threads {
+            let ended =
+                thread.join().map_err(|_| BenchError::Usage("a connecting thread panicked".into()))?;
+            all.extend(ended?);
+        }
+        Ok(all)
+    })
 }
 
 /// Where the driving thread is.
