@@ -47,6 +47,7 @@ pub use judge::{Terms, blocks_to_decide, judge, judge_again};
 pub use ladder::{
     Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
 };
+pub use machine::LEAST_SPAN_MS;
 pub use profiles::us_per_sample;
 pub use published::{Judged, judge_ratio, judge_value};
 pub use sequential::{

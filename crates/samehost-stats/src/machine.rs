@@ -11,18 +11,22 @@ const STEAL_PERCENT: f64 = 2.0;
 /// Median foreign CPU time above this, in percent of one CPU.
 pub(crate) const FOREIGN_PERCENT: f64 = 10.0;
 
+/// What others took of the machine is judged over so long at least, in milliseconds. The kernel counts in ticks of 10 ms or
+/// so: one that falls into a tenth of a second is 5 % of two CPUs, and says nothing.
+pub const LEAST_SPAN_MS: f64 = 1000.0;
+
 /// Softirqs that the kernel books to nobody, above this: CPU time per operation misses them.
 const SOFTIRQ_PERCENT: f64 = 1.0;
 
 pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
-    let steal = worst(arms, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
+    let steal = worst(arms, are_long_enough, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
         let message = format!(
             "the hypervisor took {:.1} % of the CPU time (median over the trials of {}): noisy neighbours make the intervals wider",
             worst.value, worst.id
         );
         said(Code::Steal, &worst, message)
     });
-    let foreign = worst(arms, FOREIGN_PERCENT, |s| s.machine.foreign_percent).map(|worst| {
+    let foreign = worst(arms, are_long_enough, FOREIGN_PERCENT, |s| s.machine.foreign_percent).map(|worst| {
         let names = arms.iter().flat_map(|trials| &trials.counted);
         let names = reasons(names.filter_map(|s| s.machine.foreign_process.as_deref()));
         let who = if names.is_empty() { String::new() } else { format!(", most of it by {names}") };
@@ -38,7 +42,7 @@ pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
 /// A kernel that books what softirqs take to no process. The receive path of TCP over loopback is one, and that of Unix
 /// sockets is not: CPU time is then too small over TCP only.
 fn doubt_softirqs(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
-    let worst = worst(arms, SOFTIRQ_PERCENT, |s| s.machine.softirq_percent.unwrap_or(0.0))?;
+    let worst = worst(arms, |_| true, SOFTIRQ_PERCENT, |s| s.machine.softirq_percent.unwrap_or(0.0))?;
     let message = format!(
         "this kernel books the receive path of TCP to no process (CONFIG_IRQ_TIME_ACCOUNTING; {:.0} % of a CPU, median over the trials of {}): CPU time per operation is too small over TCP and cannot be compared; latency and throughput can, and so can CPU time after a start with `tsc=noirqtime`",
         worst.value, worst.id
@@ -70,20 +74,22 @@ struct Worst {
     alone: bool,
 }
 
-/// Trials that are shorter than this together say nothing of the machine: it is metered in ticks of 10 ms.
-const LEAST_SPAN_MS: f64 = 1000.0;
-
-fn are_too_short(trials: &ArmTrials<'_>) -> bool {
+fn are_long_enough(trials: &ArmTrials<'_>) -> bool {
     let span: f64 = trials.counted.iter().map(|sample| sample.machine.span_ms).sum();
     // Reports of earlier versions do not tell.
-    span > 0.0 && span < LEAST_SPAN_MS
+    span == 0.0 || span >= LEAST_SPAN_MS
 }
 
-/// The arm whose median is the largest, where one lies beyond `limit`.
-fn worst(arms: &[ArmTrials<'_>], limit: f64, read: impl Fn(&samehost_model::Sample) -> f64) -> Option<Worst> {
+/// The arm whose median is the largest, where one of those that count lies beyond `limit`.
+fn worst(
+    arms: &[ArmTrials<'_>],
+    counts: impl Fn(&ArmTrials<'_>) -> bool,
+    limit: f64,
+    read: impl Fn(&samehost_model::Sample) -> f64,
+) -> Option<Worst> {
     let beyond: Vec<(&str, f64)> = arms
         .iter()
-        .filter(|trials| !are_too_short(trials))
+        .filter(|trials| counts(trials))
         .filter_map(|trials| Some((trials.arm.id.as_str(), trials.median(|s| Some(read(s)))?)))
         .filter(|(_, value)| *value > limit)
         .collect();

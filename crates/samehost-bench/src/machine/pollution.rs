@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use samehost_model::{Code, MachineUse, Warning};
+use samehost_stats::LEAST_SPAN_MS;
 
 use super::proc;
 
@@ -15,9 +16,6 @@ const MOST_STEAL_PERCENT: f64 = 3.0;
 const MOST_FOREIGN_PERCENT: f64 = 15.0;
 /// A larger change of the clock is worth a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
-/// What is judged is so long at least, in milliseconds. The kernel counts in ticks of 10 ms or so: one that falls into a
-/// tenth of a second is 5 % of two CPUs, and says nothing.
-const LEAST_SPAN_MS: f64 = 1000.0;
 
 /// A reading of what all CPUs did so far, in ticks, and of the cgroup's throttling, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -214,6 +214,17 @@ fn trials_too_short_to_meter_the_machine_cast_no_doubt_on_it() {
     assert_eq!(metered(200.0), [1, 1]);
 }
 
+/// What the kernel books to nobody is missing in short trials as well.
+#[test]
+fn short_trials_are_no_excuse_for_softirqs() {
+    let mut report = clear();
+    for sample in &mut report.trials {
+        sample.machine.softirq_percent = Some(14.0);
+        sample.machine.span_ms = 20.0;
+    }
+    assert_eq!(said(&report, Code::Softirq).len(), 1);
+}
+
 #[test]
 fn cpu_time_is_not_compared_where_the_kernel_books_softirqs_to_nobody() {
     let mut report = clear();
