@@ -279,8 +279,7 @@ mod tests {
     }
 
     fn parameters(name: &str) -> Parameters {
-        let defaults = workload(name).unwrap().parameters().iter();
-        defaults.map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
+        crate::workloads::defaults(workload(name).unwrap())
     }
 
     fn ids(matrix: &Matrix, name: &str) -> Vec<String> {

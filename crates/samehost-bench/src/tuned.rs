@@ -224,8 +224,7 @@ mod tests {
 
     fn refusal(name: &str, request: &Request) -> String {
         let workload = workload(name).unwrap();
-        let defaults = workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned()));
-        let request = Request { parameters: defaults.collect(), ..request.clone() };
+        let request = Request { parameters: crate::workloads::defaults(workload), ..request.clone() };
         check(workload, &request).map_or_else(|error| error.to_string(), |()| String::new())
     }
 

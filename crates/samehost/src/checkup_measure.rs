@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use samehost_bench::workloads::{Parameters, Workload, workload};
+use samehost_bench::workloads::{Workload, workload};
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::{Placement, Question, Report, Stopping};
 
@@ -115,9 +115,7 @@ impl Bench {
     fn request(&self, part: &Part, spend: Spend) -> anyhow::Result<(&'static dyn Workload, Request)> {
         let workload = workload(part.workload)
             .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
-        let mut parameters: Parameters =
-            workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
-        parameters.extend(part.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let parameters = part.all_parameters(workload);
         let (wishes, earlier) = wishes(part, spend);
         let request = Request {
             connections: part.connections.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
-use samehost_bench::workloads::{Parameters, WORKLOADS, Workload};
+use samehost_bench::workloads::{Parameters, WORKLOADS, Workload, defaults};
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
 
@@ -52,6 +52,12 @@ impl Part {
             starts_slowly: false,
             trial: Duration::from_millis(50),
         }
+    }
+
+    /// Its parameters and, for all others, what they are where nothing is said.
+    pub fn all_parameters(&self, workload: &dyn Workload) -> Parameters {
+        let own = self.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        defaults(workload).into_iter().chain(own).collect()
     }
 }
 
@@ -124,13 +130,7 @@ fn server(workload: &'static dyn Workload) -> Part {
         connections: Some(connections),
     };
     let parameters = workload.checkup_parameters().iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let parameters: Vec<(&'static str, String)> = parameters.collect();
-    let all: Parameters = workload
-        .parameters()
-        .iter()
-        .map(|p| (p.name.to_owned(), p.default.to_owned()))
-        .chain(parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
-        .collect();
+    let part = Part { parameters: parameters.collect(), ..Part::new(workload.name()) };
     Part {
         connections: vec![1, MANY],
         lines: vec![
@@ -138,9 +138,8 @@ fn server(workload: &'static dyn Workload) -> Part {
             line(": CPU time, 64 at once", FindingKind::Server, "total_cpu_per_op", MANY),
         ],
         installed: true,
-        starts_slowly: matches!(workload.starts(&all), Starts::InTurn(_)),
-        parameters,
-        ..Part::new(workload.name())
+        starts_slowly: matches!(workload.starts(&part.all_parameters(workload)), Starts::InTurn(_)),
+        ..part
     }
 }
 

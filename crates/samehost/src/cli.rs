@@ -320,8 +320,7 @@ impl FromArgMatches for Bench {
 
 /// The subcommand of one workload: options that it does not take are hidden, and refused with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {
-    let defaults: Parameters =
-        workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+    let defaults = samehost_bench::workloads::defaults(workload);
     let axes = workload.axes(&defaults);
     let slices = workload.most_sliced(&defaults, &std::collections::BTreeMap::new()) > 0;
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))

@@ -1,5 +1,7 @@
 //! What the engine drives: sessions without I/O of their own, and callers that own their socket.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use samehost_transport::Stream;
 
 use super::seen::Seen;
@@ -135,4 +137,44 @@ pub trait Connector: Send + Sync {
             server_said: String::new(),
         }
     }
+}
+
+/// Threads that connect.
+const CONNECTING: u32 = 4;
+/// Fewer connections are made by one.
+const LEAST_APART: u32 = 16;
+
+/// Connections past their handshake, and their sessions.
+pub(crate) type Connected = Vec<(Stream, Box<dyn Session>)>;
+
+/// Connects, the first by itself: whoever is known by it need not be found again. A server with a process for each
+/// connection takes milliseconds for one, so the others are made by several threads.
+pub(super) fn connect_all(
+    connector: &dyn Connector,
+    connections: u32,
+    interrupted: &AtomicBool,
+) -> Result<Connected, BenchError> {
+    let some = |number: u32| {
+        let connect = |_| match interrupted.load(Ordering::Relaxed) {
+            true => Err(BenchError::Interrupted),
+            false => connector.connect(),
+        };
+        (0..number).map(connect).collect::<Result<Connected, BenchError>>()
+    };
+    let mut all = some(connections.min(1))?;
+    let others = connections.saturating_sub(1);
+    if others < LEAST_APART {
+        all.extend(some(others)?);
+        return Ok(all);
+    }
+    let parts = (0..CONNECTING).map(|part| (others + part) / CONNECTING);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|number| scope.spawn(move || some(number))).collect();
+        for thread in threads {
+            let ended =
+                thread.join().map_err(|_| BenchError::Usage("a connecting thread panicked".into()))?;
+            all.extend(ended?);
+        }
+        Ok(all)
+    })
 }

@@ -14,15 +14,13 @@ use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
 use super::sample::{self, Metered};
 use super::seen::Seen;
-use super::session::{Caller, Connector, Session};
+use super::session::{Caller, Connected, Connector, connect_all};
 use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
 use crate::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, families, process_cpu_ns};
 
 /// Longest time between looks at whether a signal came.
 const GLANCE: Duration = Duration::from_millis(20);
-
-type Opened = Vec<(Stream, Box<dyn Session>)>;
 
 /// What is still to be read when the window ends.
 struct Meters {
@@ -185,20 +183,14 @@ pub fn sessions(
     load: &Load,
     surroundings: &Surroundings,
 ) -> Result<Sample, BenchError> {
-    let mut opened: Opened = Vec::with_capacity(load.connections as usize);
-    for _ in 0..load.connections {
-        if surroundings.interrupted.load(Ordering::Relaxed) {
-            return Err(BenchError::Interrupted);
-        }
-        opened.push(connector.connect()?);
-    }
+    let opened = connect_all(connector.as_ref(), load.connections, &surroundings.interrupted)?;
     let mut surroundings = surroundings.clone();
     surroundings.server_pids = connector.server_pids().unwrap_or(surroundings.server_pids);
     let surroundings = &surroundings;
     load.place(surroundings);
     let seen = opened.first().map(|(stream, _)| Seen::of(stream)).unwrap_or_default();
     let threads = load.threads.clamp(1, load.connections.max(1)) as usize;
-    let mut shares: Vec<Opened> = (0..threads).map(|_| Vec::new()).collect();
+    let mut shares: Vec<Connected> = (0..threads).map(|_| Vec::new()).collect();
     for (index, pair) in opened.into_iter().enumerate() {
         shares[index % threads].push(pair);
     }
@@ -222,7 +214,7 @@ pub fn sessions(
 fn session_work(
     connector: &Arc<dyn Connector>,
     small: bool,
-    mut share: Opened,
+    mut share: Connected,
     due: Option<Vec<Nanos>>,
     window: Window,
     load: &Load,

@@ -98,6 +98,12 @@ pub struct Parameter {
 /// A parameter's values by name; every one that the workload declares is present.
 pub type Parameters = BTreeMap<String, String>;
 
+/// What a workload's parameters are where nothing is said.
+#[must_use]
+pub fn defaults(workload: &dyn Workload) -> Parameters {
+    workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
+}
+
 /// Which of the common options a workload takes, and what they are by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {

@@ -50,8 +50,7 @@ fn a_dead_endpoint_is_named() {
     let tcp = format!("tcp:{dead}");
     let unix = format!("unix:{}", home.path("dead.sock").display());
     for workload in WORKLOADS {
-        let defaults =
-            workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+        let defaults = samehost_bench::workloads::defaults(*workload);
         if !workload.axes(&defaults).foreign_servers {
             continue;
         }

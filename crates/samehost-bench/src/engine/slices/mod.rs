@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use samehost_model::Sample;
-use samehost_transport::Stream;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
 pub(in crate::engine) use self::counter::SliceCounter;
@@ -22,7 +21,7 @@ use super::Surroundings;
 use super::clock::{Nanos, nanos, now, timespec};
 use super::sample;
 use super::seen::Seen;
-use super::session::{Connector, Session};
+use super::session::{Connected, Connector, connect_all};
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use crate::BenchError;
 use crate::machine::{CpuPlan, families};
@@ -34,11 +33,6 @@ const REST: Nanos = 30_000;
 const LEAST_EXCHANGES: f64 = 40.0;
 /// Slices of an arm in a round, at least.
 const LEAST_SLICES: u32 = 6;
-
-/// Threads that connect.
-const CONNECTING: u32 = 4;
-/// Fewer connections are made by one.
-const LEAST_APART: u32 = 16;
 
 /// How a round is driven.
 #[derive(Clone, Debug)]
@@ -67,7 +61,7 @@ pub struct Lanes {
 struct Opened {
     connector: Arc<dyn Connector>,
     small: bool,
-    streams: Vec<(Stream, Box<dyn Session>)>,
+    streams: Connected,
     roots: Vec<u32>,
     workers: Workers,
 }
@@ -139,40 +133,6 @@ impl Lanes {
             crew.wait(now() + nanos(patience), surroundings)?;
         }
     }
-}
-
-type Connected = Vec<(Stream, Box<dyn Session>)>;
-
-/// Connects, the first by itself: whoever is known by it need not be found again. A server with a process for each
-/// connection takes milliseconds for one, so the others are made by several threads.
-fn connect_all(
-    connector: &dyn Connector,
-    connections: u32,
-    interrupted: &AtomicBool,
-) -> Result<Connected, BenchError> {
-    let some = |number: u32| {
-        let connect = |_| match interrupted.load(Ordering::Relaxed) {
-            true => Err(BenchError::Interrupted),
-            false => connector.connect(),
-        };
-        (0..number).map(connect).collect::<Result<Connected, BenchError>>()
-    };
-    let mut all = some(connections.min(1))?;
-    let others = connections.saturating_sub(1);
-    if others < LEAST_APART {
-        all.extend(some(others)?);
-        return Ok(all);
-    }
-    let parts = (0..CONNECTING).map(|part| (others + part) / CONNECTING);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = parts.map(|number| scope.spawn(move || some(number))).collect();
-        for thread in threads {
-            let ended =
-                thread.join().map_err(|_| BenchError::Usage("a connecting thread panicked".into()))?;
-            all.extend(ended?);
-        }
-        Ok(all)
-    })
 }
 
 /// Where the driving thread is.

@@ -262,9 +262,8 @@ mod tests {
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
-        let defaults = FastCgi.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned()));
         let changed = changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        defaults.chain(changed).collect()
+        crate::workloads::defaults(&FastCgi).into_iter().chain(changed).collect()
     }
 
     fn check(connections: u32, changed: &[(&str, &str)]) -> Result<(), BenchError> {

@@ -203,8 +203,7 @@ mod tests {
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
         let check = |changed: &[(&str, &str)], size| {
-            let defaults = Http.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned()));
-            let mut parameters: Parameters = defaults.collect();
+            let mut parameters = crate::workloads::defaults(&Http);
             parameters.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Http.check(&point, Transport::Tcp, &parameters)

@@ -225,8 +225,7 @@ mod tests {
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
-        let mut all: Parameters =
-            Postgres.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect();
+        let mut all = crate::workloads::defaults(&Postgres);
         all.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         all
     }

@@ -167,11 +167,10 @@ impl Workload for Raw {
 
     fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
         let bulk = is_bulk(&start.parameters);
-        let waits_in_read = start.parameters["wait"] == "read";
         let endpoints = foreign_endpoints(start)?;
         let model = match start.parameters["server"].as_str() {
             "auto" if start.connections_of_an_arm > 1 && !bulk => "epoll",
-            "auto" if waits_in_read => "blocking",
+            "auto" if waits(&start.parameters) == Wait::Read => "blocking",
             "auto" => "threads",
             model => model,
         };
@@ -193,6 +192,10 @@ impl Workload for Raw {
         let (start, foreign) = (start.clone(), own.is_empty());
         Ok(Box::new(RunningRaw { servers, start, endpoints, bulk, longer, foreign_pids, foreign }))
     }
+}
+
+fn waits(parameters: &Parameters) -> Wait {
+    if parameters["wait"] == "read" { Wait::Read } else { Wait::Poll }
 }
 
 fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
@@ -267,7 +270,7 @@ impl Running for RunningRaw {
                 .or_else(|| own(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))),
             server: Arc::clone(server),
             tuning: tuning.clone(),
-            waits: if self.start.parameters["wait"] == "read" { Wait::Read } else { Wait::Poll },
+            waits: waits(&self.start.parameters),
             size: usize::try_from(size).unwrap_or(usize::MAX),
         };
         if self.bulk {
