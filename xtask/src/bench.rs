@@ -25,7 +25,7 @@ struct Yardstick {
 const YARDSTICKS: &[Yardstick] = &[
     Yardstick {
         name: "ping-pong",
-        about: "median round trip, 128 bytes, 1 connection, against a minimal C loop (write, read)",
+        about: "median round trip, 128 bytes, 1 connection, against minimal C loops that wait in poll, and in read",
         run: ping_pong,
     },
     Yardstick {
@@ -214,12 +214,16 @@ fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
     // On one CPU nothing sleeps for long, and a difference of a hundred nanoseconds shows; across two, waking an
     // idle CPU costs tens of microseconds on a virtual machine, and varies by more than the clients differ.
     for (where_to, server_cpu) in [("on one CPU", CLIENT_CPU), ("across two CPUs", SERVER_CPU)] {
-        let echo = tools.echo("threads", server_cpu)?;
-        for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
-            println!("{transport}, {where_to}: median round trip, µs");
-            let pattern = format!("p50_us ([\\d.]+)|{}", field(transport, "p50"));
-            let command = c_command(&peer, &[endpoint, "128", "0.5"]);
-            tools.compare(&command, &tools.ours(transport, endpoint, 1), &pattern)?;
+        // Who sleeps in read is woken at other moments than who sleeps in poll, so both ends do the same.
+        for (wait, model) in [("poll", "threads"), ("read", "blocking")] {
+            let echo = tools.echo(model, server_cpu)?;
+            for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {
+                println!("{transport}, {where_to}, both ends wait in {wait}: median round trip, µs");
+                let pattern = format!("p50_us ([\\d.]+)|{}", field(transport, "p50"));
+                let command = c_command(&peer, &[endpoint, "128", "0.5", wait]);
+                let ours = format!("{} --wait {wait}", tools.ours(transport, endpoint, 1));
+                tools.compare(&command, &ours, &pattern)?;
+            }
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ mod fuzz;
 mod verdicts;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -50,6 +50,12 @@ const ALL: &[Evidence] = &[
         length: Duration::from_secs(200),
         run: verdicts::known,
     },
+    Evidence {
+        name: "speed",
+        about: "time to a verdict, of an earlier program (--before) and of this one",
+        length: Duration::from_secs(1800),
+        run: verdicts::speed,
+    },
 ];
 
 /// What is found, told as it comes and kept.
@@ -60,6 +66,8 @@ pub(crate) struct Account<'a> {
     pub(crate) length: Duration,
     /// The only part that is asked for.
     pub(crate) only: Option<String>,
+    /// An earlier program.
+    pub(crate) before: Option<PathBuf>,
     text: String,
 }
 
@@ -78,6 +86,7 @@ pub(crate) fn gather(
     name: &str,
     minutes: Option<u64>,
     only: Option<String>,
+    before: Option<PathBuf>,
     root: &Path,
 ) -> anyhow::Result<()> {
     let Some(evidence) = ALL.iter().find(|one| one.name == name) else {
@@ -87,7 +96,7 @@ pub(crate) fn gather(
     let length = minutes.map_or(evidence.length, |minutes| Duration::from_secs(60 * minutes));
     println!("evidence {name}: {}; takes {} minutes", evidence.about, length.as_secs() / 60);
     let part = only.as_ref().map_or_else(String::new, |only| format!(" --only '{only}'"));
-    let mut account = Account { root, length, only, text: String::new() };
+    let mut account = Account { root, length, only, before, text: String::new() };
     account.tell(&format!("$ cargo xtask evidence {name} --minutes {}{part}", length.as_secs() / 60));
     let found = (evidence.run)(&mut account);
     let folder = root.join("docs/evidence");

@@ -43,6 +43,9 @@ enum Chore {
         /// Only what is called that (fuzz); the other lines that are kept stay
         #[arg(long)]
         only: Option<String>,
+        /// An earlier program to compare with (speed)
+        #[arg(long, value_name = "PROGRAM")]
+        before: Option<PathBuf>,
     },
     /// The house rules that no other tool checks
     Tidy,
@@ -54,7 +57,9 @@ fn main() -> ExitCode {
         Chore::Ci => ci(),
         Chore::Servers => servers::install(),
         Chore::Bench { names } => bench::run(&names),
-        Chore::Evidence { name, minutes, only } => evidence::gather(&name, minutes, only, &root()),
+        Chore::Evidence { name, minutes, only, before } => {
+            evidence::gather(&name, minutes, only, before, &root())
+        }
         Chore::Tidy => tidy::check(&root()),
     };
     match result {

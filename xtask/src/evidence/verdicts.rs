@@ -1,7 +1,8 @@
 //! Does the tool decide what is there, and nothing that is not? Whole runs of the program, counted: checkups one after the
-//! other, two arms that are the same, and a known difference.
+//! other, two arms that are the same, a known difference; and how soon it does.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -127,10 +128,40 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
         }
         called += usize::from(!wrong.is_empty());
     }
+    let (low, high) = share(called, SAME);
     account.tell(&format!(
-        "{called} of {SAME} reports call two arms different that are the same (at most 17 may)"
+        "{called} of {SAME} reports call two arms different that are the same: {:.1} % ({:.1}\u{2013}{:.1} %; at most 17 may)",
+        100.0 * called as f64 / SAME as f64,
+        100.0 * low,
+        100.0 * high
     ));
     Ok(())
+}
+
+/// The exact 95 % interval of a share, after Clopper and Pearson (1934): those shares under which so many, or so few, are
+/// not rarer than 2.5 %.
+fn share(count: usize, of: usize) -> (f64, f64) {
+    // The probability of at most `most` of them.
+    let up_to = |most: usize, share: f64| {
+        let (mut term, mut sum) = ((1.0 - share).powi(of as i32), 0.0);
+        for number in 0..=most {
+            sum += term;
+            term *= (of - number) as f64 / (number + 1) as f64 * share / (1.0 - share);
+        }
+        sum
+    };
+    // What falls with the share crosses 0 once.
+    let root = |falls: &dyn Fn(f64) -> f64| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if falls(middle) > 0.0 { low = middle } else { high = middle }
+        }
+        low
+    };
+    let low = if count == 0 { 0.0 } else { root(&|share| up_to(count - 1, share) - 0.975) };
+    let high = if count == of { 1.0 } else { root(&|share| up_to(count, share) - 0.025) };
+    (low, high)
 }
 
 /// What a server that works longer in one of two arms that are the same is called: so many runs.
@@ -178,4 +209,77 @@ fn told(found: &Value) -> String {
     let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
     let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
     format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
+}
+
+/// What is asked of both programs, and with how many connections.
+const QUESTIONS: [(&str, &[u32]); 4] =
+    [("raw", &[1, 64]), ("redis", &[1, 8, 64]), ("mysql", &[1, 8, 64]), ("postgres", &[1, 8, 64])];
+
+/// Longer is not waited for.
+const BUDGETS: [u32; 5] = [60, 30, 15, 8, 4];
+
+pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
+    let before =
+        account.before.clone().context("--before PROGRAM is needed: an earlier build of samehost")?;
+    let now = crate::release_program()?;
+    account.tell("workload, connections | before | now | now, CPUs kept awake: seconds until the mean latency is decided");
+    let mut ratios = Vec::new();
+    for (workload, levels) in QUESTIONS {
+        for connections in levels {
+            let connections = connections.to_string();
+            let words = ["bench", workload, "--connections", &connections];
+            // An earlier program ends when its intervals are narrow, or its time is over: the least time that decides.
+            let mut earlier = None;
+            for budget in BUDGETS {
+                match decided(&before, &words, &["--budget", &format!("{budget}s")])? {
+                    Some(seconds) => earlier = Some(seconds),
+                    None => break,
+                }
+            }
+            let until = ["--until-decided", "--budget", "60s"];
+            let plain = decided(&now, &words, &until)?;
+            let awake = decided(&now, &words, &[&until[..], &["--awake"]].concat())?;
+            let longest = f64::from(BUDGETS[0]);
+            let told =
+                |seconds: Option<f64>| seconds.map_or(format!("over {longest:.0}"), |it| format!("{it:.1}"));
+            account.tell(&format!(
+                "{workload}, {connections} | {} | {} | {}",
+                told(earlier),
+                told(plain),
+                told(awake)
+            ));
+            ratios.push(earlier.unwrap_or(longest) / plain.unwrap_or(longest));
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    account.tell(&format!(
+        "{:.1} times less in the median, where over {} counts as {} (5 are asked)",
+        ratios[ratios.len() / 2],
+        BUDGETS[0],
+        BUDGETS[0]
+    ));
+    Ok(())
+}
+
+/// How long the program takes until it has a verdict on the mean latency, in seconds; `None` without one.
+fn decided(program: &Path, words: &[&str], more: &[&str]) -> anyhow::Result<Option<f64>> {
+    let begun = Instant::now();
+    let report = report(program, &[words, more].concat())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let comparisons = report["comparisons"].as_array().context("no comparisons")?;
+    let found = comparisons.iter().find(|found| found["metric"] == "latency_mean").context("no latency")?;
+    Ok((found["verdict"] != "inconclusive").then_some(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_share_has_its_exact_interval() {
+        // As binom.test(7, 200) and binom.test(0, 20) of R have them.
+        let near = |(low, high): (f64, f64), wanted: (f64, f64)| {
+            assert!((low - wanted.0).abs() < 1e-4 && (high - wanted.1).abs() < 1e-4, "{low} {high}");
+        };
+        near(super::share(7, 200), (0.014_186, 0.070_781));
+        near(super::share(0, 20), (0.0, 0.168_433));
+    }
 }
