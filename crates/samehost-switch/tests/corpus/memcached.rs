@@ -15,11 +15,7 @@ case "$1" in
 */sysconfig/*) (. "$1"; exec memcached -p "${PORT:-11211}" -u memcache -m 64 -c 1024 $OPTIONS) >/run/log 2>&1 & ;;
 *) perl /usr/share/memcached/scripts/systemd-memcached-wrapper "$1" >/run/log 2>&1 & ;;
 esac
-for turn in $(seq 2000); do
-    [ -n "$(ss -Hlntx)" ] && break
-    sleep 0.01
-done
-[ -n "$(ss -Hlntx)" ] || { cat /run/log; exit 1; }
+await_listeners
 listeners
 socket="$(find /run -type s)"
 if [ -n "$socket" ]; then

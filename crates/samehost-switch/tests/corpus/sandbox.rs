@@ -5,13 +5,27 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The script's first lines: a loopback network and empty directories for sockets.
+/// The script's first lines: a loopback network and empty directories for sockets. `await_listeners` returns once something
+/// listens and nothing more comes; whatever else `ss -l` shows, as the unconnected socket of a name lookup, is no listener.
 const PREPARE: &str = "set -u
 ip link set lo up
 mount -t tmpfs tmpfs /run
 mkdir -p /run/redis /run/valkey /run/mysqld /run/memcached /run/postgresql /run/app
 chmod 1777 /run /run/*
-listeners() { ss -Hlntx | sed -E 's/^u_[a-z]+ +LISTEN +[0-9]+ +([0-9]+) +(.*) [0-9]+ +\\* 0 *$/unix \\1 \\2/;s/^tcp +LISTEN +[0-9]+ +([0-9]+) +([^ ]+) .*/tcp \\1 \\2/;s/ +$//'; }
+listeners() { ss -Hlntx | sed -nE 's/^u_[a-z]+ +LISTEN +[0-9]+ +([0-9]+) +(.*) [0-9]+ +\\* 0 *$/unix \\1 \\2/p;s/^tcp +LISTEN +[0-9]+ +([0-9]+) +([^ ]+) .*/tcp \\1 \\2/p' | sed -E 's/ +$//'; }
+await_listeners() {
+    before=
+    for turn in $(seq 1000); do
+        now=\"$(listeners)\"
+        [ -n \"$now\" ] && [ \"$now\" = \"$before\" ] && return
+        before=\"$now\"
+        sleep 0.02
+    done
+    echo 'nothing listens, or ever something else does:'
+    cat /run/log
+    ps ax
+    exit 1
+}
 ";
 
 /// Runs a script there; gives its standard output. The file is `$1`, the case's directory `$2`.

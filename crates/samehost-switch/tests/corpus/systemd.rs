@@ -79,11 +79,7 @@ cp app.py mysite/wsgi.py
 echo 'run lambda { |_| [200, {}, ["ok"]] }' >config.ru
 : >config/puma.rb
 "$program" "$@" >/run/log 2>&1 </dev/null &
-for turn in $(seq 2000); do
-    [ -n "$(ss -Hlntx)" ] && break
-    sleep 0.01
-done
-[ -n "$(ss -Hlntx)" ] || { cat /run/log; exit 1; }
+await_listeners
 listeners
 socket="$(find /run -type s ! -path '*/systemd/*' | grep -v gunicorn.ctl | head -n1)"
 [ -z "$socket" ] && echo 'mode: none' || stat -c 'mode: %a' "$socket"
