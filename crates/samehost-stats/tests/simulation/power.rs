@@ -104,8 +104,13 @@ fn ten_blocks_find_fifteen_percent_at_ten_percent_noise() {
 /// started; and the interval of a fixed number of blocks covers.
 #[test]
 fn a_processes_luck_is_not_taken_for_a_difference() {
-    let kinds =
-        [(Starts::EachBlock, 10), (Starts::InTurn(4), 10), (Starts::InTurn(4), 20), (Starts::EveryThird, 12)];
+    let kinds = [
+        (Starts::EachBlock, 10),
+        (Starts::InTurn(6), 10),
+        (Starts::InTurn(6), 20),
+        (Starts::InTurn(4), 20),
+        (Starts::EveryThird, 12),
+    ];
     for (i, luck) in [0.0, 0.03, 0.06].into_iter().enumerate() {
         for (j, sd) in [0.03, 0.10].into_iter().enumerate() {
             for (k, (starts, blocks)) in kinds.into_iter().enumerate() {

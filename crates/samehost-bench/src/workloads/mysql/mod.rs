@@ -21,6 +21,7 @@ use super::{
 use crate::BenchError;
 use crate::fixtures::{MARIADB, ServerKind};
 use crate::impact::Impact;
+use crate::starts::DATABASES;
 use address::Address;
 use dialogue::Dialogue;
 pub(super) use dialogue::advice;
@@ -156,7 +157,7 @@ impl Workload for MySql {
 
     fn starts(&self, _: &Parameters) -> Starts {
         // Making a data directory and filling a table takes seconds.
-        Starts::InTurn(4)
+        Starts::InTurn(DATABASES)
     }
 
     fn complete(

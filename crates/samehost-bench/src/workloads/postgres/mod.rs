@@ -22,6 +22,7 @@ use super::{
 use crate::BenchError;
 use crate::fixtures::{POSTGRES, ServerKind};
 use crate::impact::Impact;
+use crate::starts::DATABASES;
 use address::Address;
 pub(super) use dialogue::advice;
 use running::RunningPostgres;
@@ -159,7 +160,7 @@ impl Workload for Postgres {
     /// A start makes a cluster and a table, about a second each time.
     fn starts(&self, _: &Parameters) -> Starts {
         // Making a data directory and filling a table takes seconds.
-        Starts::InTurn(4)
+        Starts::InTurn(DATABASES)
     }
 
     fn complete(
