@@ -201,6 +201,7 @@ fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport])
     let has_control = transports.len() > 1 && !request.wishes.no_control;
     Driving {
         most: workload.most_sliced(&request.parameters, &request.servers),
+        least: workload.least_slice(&request.parameters),
         threads: request.threads,
         slicing: request.wishes.slicing,
         lanes: transports.len() as u32 + u32::from(has_control),

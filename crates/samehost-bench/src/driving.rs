@@ -28,6 +28,8 @@ pub enum Slicing {
 pub(crate) struct Driving {
     /// Up to how many connections of an arm the workload's requests can be cut into slices.
     pub(crate) most: u32,
+    /// Length of a slice at least.
+    pub(crate) least: Duration,
     /// Client threads.
     pub(crate) threads: u32,
     /// What was asked.
@@ -61,7 +63,7 @@ impl Driving {
             _ if point.connections > self.most || point.connections * self.lanes > MOST_AT_ONCE => {
                 Err(Undivided::Connections)
             }
-            Slicing::Usual => Ok(usual(point.connections)),
+            Slicing::Usual => Ok(usual(point.connections).max(self.least)),
             Slicing::Of(length) => Ok(length),
         }
     }
@@ -129,6 +131,7 @@ mod tests {
     fn driving() -> Driving {
         Driving {
             most: 256,
+            least: Duration::ZERO,
             threads: 1,
             slicing: Slicing::Usual,
             lanes: 3,

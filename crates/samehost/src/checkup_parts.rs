@@ -83,8 +83,8 @@ pub struct PartLine {
 
 /// Connections of a server under load.
 const MANY: u32 = 64;
-/// Twenty megabytes or more; trials cannot take turns, and in shorter ones the same time holds more of them.
-const BULK_TRIAL: Duration = Duration::from_millis(25);
+/// Six slices of a stream, each of twenty megabytes or more.
+const BULK_TRIAL: Duration = Duration::from_millis(75);
 
 fn part(
     (label, kind): (&str, FindingKind),

@@ -5,13 +5,11 @@
 //! endian), the payload, and 8 bytes back: the number of bytes received, u64 little endian.
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use samehost_transport::Stream;
 
-use super::clock::{Nanos, nanos, now};
+use super::clock::{Nanos, now};
 use crate::BenchError;
-use crate::machine::ThreadUse;
 
 /// Bytes of a round's header.
 pub const HEADER: usize = 16;
@@ -47,61 +45,88 @@ pub struct BulkTally {
     pub bytes: u64,
     /// From the first write to the acknowledgement of the last byte.
     pub elapsed: Nanos,
-    /// The writing thread's CPU in that time.
-    pub usage: ThreadUse,
 }
 
-/// Drives one connection: a warm-up that finds the speed, then a timed round of about `length`. `mark` is told
-/// the moments at which the timed round begins and ends.
-///
-/// # Errors
-/// When the connection breaks, or the receiver acknowledges another number of bytes than were sent.
-pub fn drive(
-    stream: &mut Stream,
-    endpoint: &str,
-    size: u64,
-    length: Duration,
-    mut mark: impl FnMut(Mark),
-) -> Result<BulkTally, BenchError> {
-    let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
-    let lost = |error: std::io::Error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::MSGSIZE) => BenchError::Usage(format!(
-            "a message of {size} bytes does not fit into one packet of this socket; use a smaller --size or another transport"
-        )),
-        _ => BenchError::ServerLost {
-            endpoint: endpoint.to_owned(),
-            reason: error.to_string(),
-            server_said: String::new(),
-        },
-    };
-    let mut messages = (FIRST_ROUND / size.max(1)).clamp(1, 16);
-    let target = nanos(length);
-    let mut elapsed = round(stream, &payload, messages).map_err(lost)?;
-    // Grow until a round is long enough to tell the speed: a fifth of the wanted time.
-    while elapsed < target / 5 {
-        let growth = (target / 4 / elapsed.max(1)).clamp(2, 64);
-        messages *= growth;
-        elapsed = round(stream, &payload, messages).map_err(lost)?;
+/// The writing end of a stream to a receiver that acknowledges.
+#[derive(Debug)]
+pub struct Writer {
+    stream: Stream,
+    endpoint: String,
+    payload: Vec<u8>,
+    /// Messages in a nanosecond, as the last round went; none before the first.
+    pace: Option<f64>,
+}
+
+impl Writer {
+    /// Nothing written yet. Messages have `size` bytes.
+    #[must_use]
+    pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
+        let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
+        Writer { stream, endpoint, payload, pace: None }
     }
-    let messages = (messages as f64 * target as f64 / elapsed as f64).ceil().max(1.0) as u64;
-    mark(Mark::Begin);
-    let before = ThreadUse::current();
-    let elapsed = round(stream, &payload, messages).map_err(lost)?;
-    let usage = ThreadUse::current() - before;
-    mark(Mark::End);
-    Ok(BulkTally { messages, bytes: messages * size, elapsed, usage })
+
+    /// The connection.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Where it leads, for messages.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Writes for about `length`, as the last round went. The first time it finds out how that is, in rounds that grow until one
+    /// takes a fifth of it.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the receiver acknowledges another number of bytes than were sent.
+    pub fn write(&mut self, length: Nanos) -> Result<BulkTally, BenchError> {
+        let pace = match self.pace {
+            Some(pace) => pace,
+            None => self.warm_up(length)?,
+        };
+        self.round((pace * length as f64).ceil().max(1.0) as u64)
+    }
+
+    /// Finds the speed.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn warm_up(&mut self, length: Nanos) -> Result<f64, BenchError> {
+        let mut messages = (FIRST_ROUND / (self.payload.len() as u64).max(1)).clamp(1, 16);
+        loop {
+            let elapsed = self.round(messages)?.elapsed.max(1);
+            if elapsed >= length / 5 {
+                return Ok(messages as f64 / elapsed as f64);
+            }
+            messages *= (length / 4 / elapsed).clamp(2, 64);
+        }
+    }
+
+    fn round(&mut self, messages: u64) -> Result<BulkTally, BenchError> {
+        let tally = round(&mut self.stream, &self.payload, messages).map_err(|error| self.lost(&error))?;
+        self.pace = Some(messages as f64 / tally.elapsed.max(1) as f64);
+        Ok(tally)
+    }
+
+    fn lost(&self, error: &std::io::Error) -> BenchError {
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::MSGSIZE) => BenchError::Usage(format!(
+                "a message of {} bytes does not fit into one packet of this socket; use a smaller --size or another transport",
+                self.payload.len()
+            )),
+            _ => BenchError::ServerLost {
+                endpoint: self.endpoint.clone(),
+                reason: error.to_string(),
+                server_said: String::new(),
+            },
+        }
+    }
 }
 
-/// The beginning or the end of what is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// The timed round begins.
-    Begin,
-    /// The last byte was acknowledged.
-    End,
-}
-
-fn round(stream: &mut Stream, payload: &[u8], messages: u64) -> std::io::Result<Nanos> {
+fn round(stream: &mut Stream, payload: &[u8], messages: u64) -> std::io::Result<BulkTally> {
     let bytes = payload.len() as u64 * messages;
     let begun = now();
     stream.write_all(&header(bytes, payload.len() as u64))?;
@@ -114,7 +139,7 @@ fn round(stream: &mut Stream, payload: &[u8], messages: u64) -> std::io::Result<
     let elapsed = now() - begun;
     let received = u64::from_le_bytes(acknowledged);
     if received == bytes {
-        Ok(elapsed)
+        Ok(BulkTally { messages, bytes, elapsed })
     } else {
         Err(std::io::Error::other(format!("sent {bytes} bytes, but {received} were acknowledged")))
     }

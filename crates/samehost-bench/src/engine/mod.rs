@@ -25,7 +25,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use samehost_model::Sample;
-use samehost_transport::Stream;
 
 use crate::BenchError;
 use crate::machine::CpuPlan;
@@ -44,14 +43,7 @@ pub enum Job {
     /// Conversations that own their sockets: one caller a connection, each in its own thread.
     Callers(Vec<Box<dyn Caller>>),
     /// A stream to a receiver that acknowledges.
-    Bulk {
-        /// The connection.
-        stream: Stream,
-        /// Where it leads, for messages.
-        endpoint: String,
-        /// Bytes of one message.
-        size: u64,
-    },
+    Bulk(bulk::Writer),
     /// One exchange on a fresh connection, however long its reply.
     Whole {
         /// Opens the connection.
@@ -130,7 +122,7 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Sampl
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
         Job::Callers(callers) => workers::callers(callers, load, surroundings),
-        Job::Bulk { stream, endpoint, size } => workers::bulk(stream, endpoint, size, load, surroundings),
+        Job::Bulk(writer) => workers::bulk(writer, load, surroundings),
         Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),
         Job::Client(job) => client::drive(job, load, surroundings),

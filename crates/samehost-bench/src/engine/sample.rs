@@ -72,6 +72,11 @@ pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, bo
     let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
     let seconds = (counter.measured as f64 / 1e9).max(1e-9);
     let mut sample = of_counted(&counter.tally, seconds);
+    if counter.bytes > 0 {
+        sample.latency_us = None;
+        sample.tenths = Vec::new();
+        sample.bytes_per_s = Some(counter.bytes as f64 / seconds);
+    }
     add_usage(&mut sample, client, 1, metered);
     sample.slices = Some(Slices {
         number: counter.slices,
@@ -152,7 +157,7 @@ fn lateness_share(sample: &Sample) -> f64 {
 
 /// A bulk trial.
 #[must_use]
-pub fn of_bulk(tally: &BulkTally, metered: Metered) -> Sample {
+pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Sample {
     let seconds = tally.elapsed as f64 / 1e9;
     let mut sample = Sample {
         seconds,
@@ -161,7 +166,7 @@ pub fn of_bulk(tally: &BulkTally, metered: Metered) -> Sample {
         bytes_per_s: Some(tally.bytes as f64 / seconds),
         ..Sample::default()
     };
-    add_usage(&mut sample, tally.usage, 1, metered);
+    add_usage(&mut sample, client, 1, metered);
     sample
 }
 

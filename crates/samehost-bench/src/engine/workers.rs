@@ -6,8 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use samehost_model::Sample;
-use samehost_transport::Stream;
 
+use super::bulk::Writer;
 use super::callers::Line;
 use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
@@ -15,9 +15,9 @@ use super::recorder::{Recorder, Tally};
 use super::sample::{self, Metered};
 use super::seen::Seen;
 use super::session::{Caller, Connected, Connector, connect_all};
-use super::{Load, OpenLoop, Surroundings, arrivals, blocking, bulk, burst, callers, epoll, process, whole};
+use super::{Load, OpenLoop, Surroundings, arrivals, blocking, burst, callers, epoll, process, whole};
 use crate::BenchError;
-use crate::machine::{MachineMeter, ServerMeter, families, process_cpu_ns};
+use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
 /// Longest time between looks at whether a signal came.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -297,25 +297,18 @@ pub fn callers(
 }
 
 /// Drives a stream.
-pub fn bulk(
-    mut stream: Stream,
-    endpoint: String,
-    size: u64,
-    load: &Load,
-    surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
+pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
     load.place(surroundings);
-    let seen = Seen::of(&stream);
-    let (cpus, length, around) = (load.cpus.clone(), load.length, surroundings.clone());
-    let name = endpoint.clone();
+    let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
+    let (cpus, length, around) = (load.cpus.clone(), nanos(load.length), surroundings.clone());
     let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
         cpus.place_client();
-        let (mut meters, mut metered) = (None, Metered::default());
-        let tally = bulk::drive(&mut stream, &name, size, length, |mark| match mark {
-            bulk::Mark::Begin => meters = Some(Meters::begin(&around)),
-            bulk::Mark::End => metered = meters.take().map(|m| m.end(&around)).unwrap_or_default(),
-        })?;
-        Ok(sample::of_bulk(&tally, metered))
+        writer.warm_up(length)?;
+        let meters = Meters::begin(&around);
+        let before = ThreadUse::current();
+        let tally = writer.write(length)?;
+        let usage = ThreadUse::current() - before;
+        Ok(sample::of_bulk(&tally, usage, meters.end(&around)))
     })])?;
     // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads.
     let patience = nanos(load.length) * 10 + nanos(surroundings.patience);

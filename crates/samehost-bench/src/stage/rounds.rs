@@ -27,14 +27,18 @@ impl Stage<'_> {
         let mut lanes = Lanes::default();
         let mut evidence = Vec::with_capacity(slots.len());
         for slot in slots {
-            let Job::Sessions { connector, small } = self.running.of_mut(slot.arm).job(slot.arm)? else {
-                return Err(BenchError::Usage(format!(
+            let job = self.running.of_mut(slot.arm).job(slot.arm)?;
+            self.look_around(slot.arm);
+            let opened = match job {
+                Job::Sessions { connector, small } => {
+                    lanes.open(connector, small, slot.arm.point.connections, &self.surroundings)
+                }
+                Job::Bulk(writer) => Ok(lanes.stream(writer, &self.surroundings)),
+                _ => Err(BenchError::Usage(format!(
                     "`bench {}` cannot be measured in slices like this; --slice none measures it in trials",
                     self.workload.name()
-                )));
+                ))),
             };
-            self.look_around(slot.arm);
-            let opened = lanes.open(connector, small, slot.arm.point.connections, &self.surroundings);
             let mut known = opened.map_err(|error| self.with_last_words(error))?;
             self.running.of_mut(slot.arm).witness(&mut known);
             evidence.push(known);

@@ -226,11 +226,16 @@ pub trait Workload: Sync {
         self.name()
     }
 
-    /// Up to how many connections of an arm its requests can be cut into slices, so that the arms of a point take turns;
-    /// `servers` are those that run already. 0 where they cannot: a connection for each request, a stream, a program as the
-    /// client. Where they can, jobs are [`Job::Sessions`], and several arms have one at the same time.
+    /// Up to how many connections of an arm what it does can be cut into slices, so that the arms of a point take turns;
+    /// `servers` are those that run already. 0 where it cannot: a connection for each request, a program as the client.
+    /// Where it can, jobs are [`Job::Sessions`] or [`Job::Bulk`], and several arms have one at the same time.
     fn most_sliced(&self, _parameters: &Parameters, _servers: &BTreeMap<Transport, String>) -> u32 {
         0
+    }
+
+    /// A slice is so long at least, whatever the number of connections.
+    fn least_slice(&self, _parameters: &Parameters) -> Duration {
+        Duration::ZERO
     }
 
     /// How its server is started afresh: a process's luck would look like a difference of transports.

@@ -64,7 +64,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: Some(28),
         measurements: &[Planned {
             label: "point select",
-            quick: command("bench mysql --connections 1,64 --transports tcp,unix,tcp+tls", 24.0, 200.0),
+            quick: command("bench mysql --connections 1,64 --transports tcp,unix,tcp+tls", 22.0, 200.0),
             full: command("bench mysql --connections 1,64 --transports tcp,unix,tcp+tls", 240.0, 1000.0),
         }],
         claims: &[
@@ -114,7 +114,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: Some(28),
         measurements: &[Planned {
             label: "40 % of capacity",
-            quick: command("bench mysql --connections 64 --rate 40%", 14.0, 300.0),
+            quick: command("bench mysql --connections 64 --rate 40%", 28.0, 200.0),
             full: command("bench mysql --connections 64 --rate 40%", 240.0, 1000.0),
         }],
         claims: &[
@@ -142,7 +142,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: Some(28),
         measurements: &[Planned {
             label: "80 % of capacity",
-            quick: command("bench mysql --connections 64 --rate 80%", 20.0, 500.0),
+            quick: command("bench mysql --connections 64 --rate 80%", 22.0, 200.0),
             full: command("bench mysql --connections 64 --rate 80%", 300.0, 2000.0),
         }],
         claims: &[
@@ -230,7 +230,7 @@ pub static EXPERIMENTS: &[Published] = &[
         cores: None,
         measurements: &[Planned {
             label: "bulk stream",
-            quick: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 30.0, 40.0),
+            quick: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 26.0, 75.0),
             full: command("bench raw --pattern bulk --size 64,64k,512k,16m,32m", 300.0, 300.0),
         }],
         claims: &[

@@ -1,6 +1,7 @@
 //! Counts one arm's slices. The first exchanges after a turn are left out, and so is what is under way when a slice ends;
 //! what is counted begins and ends with a completed exchange, so that operations ÷ time is right however short a slice is.
 
+use crate::engine::bulk::BulkTally;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::count::Count;
 use crate::engine::recorder::Tally;
@@ -23,6 +24,8 @@ pub(in crate::engine) struct SliceCounter {
     pub(in crate::engine) tally: Tally,
     /// Operations in all, also those at the ends of slices that are not counted: CPU time is theirs as well.
     pub(in crate::engine) driven: u64,
+    /// Bytes of a stream; none where there are requests.
+    pub(in crate::engine) bytes: u64,
     /// Length of all that was counted, added up.
     pub(in crate::engine) measured: Nanos,
     /// Slices.
@@ -68,6 +71,7 @@ impl SliceCounter {
         SliceCounter {
             tally: Tally::new(false),
             driven: 0,
+            bytes: 0,
             measured: 0,
             slices: 0,
             draining: 0,
@@ -129,6 +133,17 @@ impl SliceCounter {
         if self.left == 0 {
             self.measure_from(at);
         }
+    }
+
+    /// A slice of a stream, from the first byte to the acknowledgement of the last: all of it counts. How much is written is
+    /// decided beforehand, so it tells nothing of drift.
+    pub(super) fn streamed(&mut self, written: &BulkTally, ended: Nanos) {
+        self.driven += written.messages;
+        self.tally.operations += written.messages;
+        self.bytes += written.bytes;
+        self.in_slice = written.messages;
+        self.began = ended.saturating_sub(written.elapsed);
+        self.end(ended);
     }
 
     #[cold]
@@ -237,5 +252,18 @@ mod tests {
         assert!(counter.advance(at + 1));
         assert!(!counter.advance(at + 2_000_000_000_000), "time passes without a reply, too");
         assert_eq!(counter.slices, 1);
+    }
+
+    #[test]
+    fn of_a_stream_all_counts_until_the_acknowledgement() {
+        let mut counter = SliceCounter::new(1, 0);
+        for (messages, elapsed, ended) in [(10, 1000, 5000), (30, 3000, 9000)] {
+            counter.begin(1000, 2);
+            counter.streamed(&BulkTally { messages, bytes: messages * 64, elapsed }, ended);
+            counter.drained(ended);
+        }
+        assert_eq!((counter.tally.operations, counter.driven, counter.bytes), (40, 40, 2560));
+        assert_eq!((counter.measured, counter.draining, counter.slices), (4000, 0, 2));
+        assert_eq!(counter.scatter(), Some(0.0));
     }
 }

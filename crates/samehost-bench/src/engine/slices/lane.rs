@@ -8,6 +8,7 @@ use super::counter::SliceCounter;
 use super::turns::Arm;
 use crate::BenchError;
 use crate::engine::blocking::Single;
+use crate::engine::bulk::Writer;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::epoll::Driver;
 use crate::engine::session::{Connector, Session};
@@ -15,10 +16,12 @@ use crate::engine::session::{Connector, Session};
 /// Exchanges of each connection that are left out at the beginning of a slice.
 const SETTLING: u64 = 2;
 
-/// One connection is driven as a program with one connection does it, several by epoll; as in a trial.
+/// One connection is driven as a program with one connection does it, several by epoll, and a stream in one direction; as in a
+/// trial.
 enum Client {
     One(Box<Single>, Box<SliceCounter>),
     Several(Box<Driver<SliceCounter>>),
+    Stream(Box<Writer>, Box<SliceCounter>),
 }
 
 /// An arm in a round.
@@ -50,16 +53,22 @@ impl Lane {
         Ok(Lane { client, patience, in_slices: 0 })
     }
 
+    /// An arm that writes a stream.
+    pub(super) fn of_stream(writer: Writer, patience: Nanos) -> Self {
+        let client = Client::Stream(Box::new(writer), Box::new(SliceCounter::new(1, 0)));
+        Lane { client, patience, in_slices: 0 }
+    }
+
     pub(super) fn counter(&self) -> &SliceCounter {
         match &self.client {
-            Client::One(_, counter) => counter,
+            Client::One(_, counter) | Client::Stream(_, counter) => counter,
             Client::Several(driver) => driver.counter(),
         }
     }
 
     fn counter_mut(&mut self) -> &mut SliceCounter {
         match &mut self.client {
-            Client::One(_, counter) => counter,
+            Client::One(_, counter) | Client::Stream(_, counter) => counter,
             Client::Several(driver) => driver.counter_mut(),
         }
     }
@@ -89,6 +98,7 @@ impl Arm for Lane {
         match &mut self.client {
             Client::One(single, counter) => single.drive(counter.as_mut())?,
             Client::Several(driver) => driver.turn(self.patience)?,
+            Client::Stream(writer, counter) => counter.streamed(&writer.write(length)?, now()),
         }
         let ended = now();
         self.counter_mut().drained(ended);

@@ -18,6 +18,7 @@ pub(in crate::engine) use self::counter::SliceCounter;
 use self::lane::Lane;
 use self::turns::{Borders, play};
 use super::Surroundings;
+use super::bulk::Writer;
 use super::clock::{Nanos, nanos, now, timespec};
 use super::sample;
 use super::seen::Seen;
@@ -59,11 +60,16 @@ pub struct Lanes {
 
 /// An arm whose connections are open.
 struct Opened {
-    connector: Arc<dyn Connector>,
-    small: bool,
-    streams: Connected,
+    client: Client,
+    endpoint: String,
     roots: Vec<u32>,
     workers: Workers,
+}
+
+/// How it is driven.
+enum Client {
+    Sessions { connector: Arc<dyn Connector>, small: bool, streams: Connected },
+    Stream(Writer),
 }
 
 impl Lanes {
@@ -91,8 +97,21 @@ impl Lanes {
             Seen::of(stream).tell(&mut evidence);
         }
         let workers = Workers { server, proxy: families(&surroundings.proxy_pids) };
-        self.opened.push(Opened { connector, small, streams, roots, workers });
+        let endpoint = connector.endpoint();
+        let client = Client::Sessions { connector, small, streams };
+        self.opened.push(Opened { client, endpoint, roots, workers });
         Ok(evidence)
+    }
+
+    /// Takes one more arm that writes a stream. Returns what the kernel says of its connection.
+    pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Sample {
+        let mut evidence = Sample::default();
+        Seen::of(writer.stream()).tell(&mut evidence);
+        let roots = surroundings.server_pids.clone();
+        let workers = Workers { server: families(&roots), proxy: families(&surroundings.proxy_pids) };
+        let endpoint = writer.endpoint().to_owned();
+        self.opened.push(Opened { client: Client::Stream(writer), endpoint, roots, workers });
+        evidence
     }
 
     /// Drives them for a round. The samples are in the order in which the arms were opened; their identity is the
@@ -107,7 +126,7 @@ impl Lanes {
             }
             round.cpus.place_server(&surroundings.proxy_pids);
         }
-        let endpoints: Vec<String> = self.opened.iter().map(|opened| opened.connector.endpoint()).collect();
+        let endpoints: Vec<String> = self.opened.iter().map(|opened| opened.endpoint.clone()).collect();
         let progress = Arc::new(Progress::default());
         let (around, told) = (surroundings.clone(), Arc::clone(&progress));
         let patience = surroundings.patience + round.slice * 4;
@@ -153,7 +172,10 @@ fn in_turn(
     let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
     let mut arms = Vec::with_capacity(lanes.opened.len());
     for opened in lanes.opened {
-        arms.push(Lane::new(opened.connector, opened.small, opened.streams, patience)?);
+        arms.push(match opened.client {
+            Client::Sessions { connector, small, streams } => Lane::new(connector, small, streams, patience)?,
+            Client::Stream(writer) => Lane::of_stream(writer, patience),
+        });
     }
     let mut division = Division::of(&workers);
     let threads = division.shared_threads();
