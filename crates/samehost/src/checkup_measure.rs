@@ -17,7 +17,7 @@ const MOST_BLOCKS: u32 = 400;
 /// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of those there are.
 const MOST_SERVERS: u32 = 3;
 /// Blocks of what nothing is asked of.
-const FEW_BLOCKS: u32 = 8;
+const FEW_BLOCKS: u32 = 5;
 /// What any part can be planned for.
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
@@ -161,8 +161,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
         others,
         // What lasts is not outwaited in seconds.
         repeats: Some(0),
-        // The built-in parts show whether this machine makes differences where there are none.
-        no_control: part.installed,
+        no_control: !part.control,
         ..Wishes::default()
     };
     (wishes, earlier)

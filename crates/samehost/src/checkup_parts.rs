@@ -32,6 +32,9 @@ pub struct Part {
     pub installed: bool,
     /// Whether its servers take seconds to start.
     pub starts_slowly: bool,
+    /// Whether its baseline runs against itself too: a time and a CPU time show whether this machine makes differences where
+    /// there are none, and the other parts have their time for what they are asked.
+    pub control: bool,
     /// Time of an arm in a block: short, for more blocks are worth more than longer ones.
     pub trial: Duration,
 }
@@ -50,6 +53,7 @@ impl Part {
             lines: Vec::new(),
             installed: false,
             starts_slowly: false,
+            control: false,
             trial: Duration::from_millis(50),
         }
     }
@@ -99,6 +103,7 @@ fn part(
         parameters: parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
         size,
         placement: (kind == FindingKind::Scheduler).then_some(Placement::Free),
+        control: matches!(kind, FindingKind::RoundTrip | FindingKind::Busy),
         lines: vec![line],
         trial: if kind == FindingKind::Bulk { BULK_TRIAL } else { Part::new(workload).trial },
         ..Part::new(workload)
