@@ -55,10 +55,12 @@ pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Re
         for event in &events {
             let token = event.data.u64() as usize;
             if let Some(listener) = listeners.get(token) {
-                match accept(listener, &epoll, &mut peers, &mut free, listeners.len()) {
-                    Err(_) if listening.is_stopped() => return Ok(()),
-                    accepted => accepted.map_err(failed)?,
+                let accepted = accept(listener, &epoll, &mut peers, &mut free, listeners.len());
+                // A Unix listener that was shut down answers EAGAIN where TCP answers EINVAL, and stays ready.
+                if listening.is_stopped() {
+                    return Ok(());
                 }
+                accepted.map_err(failed)?;
                 continue;
             }
             let index = token - listeners.len();

@@ -1,13 +1,14 @@
 //! `samehost serve` by itself.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::Home;
+use crate::support::{Home, send, wait_for};
 
 #[test]
 fn echoes_on_both_transports_and_cleans_up_after_itself() {
@@ -31,6 +32,30 @@ fn echoes_on_both_transports_and_cleans_up_after_itself() {
         assert_eq!(server.wait(), 0, "{model}");
         assert!(!path.exists(), "{model}: the socket file goes with the server");
         assert!(!home.path("echo.sock.samehost-lock").exists(), "{model}");
+    }
+}
+
+/// A Unix listener that was shut down and one of TCP answer accept(2) differently.
+#[test]
+fn a_server_of_one_transport_ends_when_it_is_told_to() {
+    for server in ["echo", "http"] {
+        for listen in ["unix:one.sock", "tcp:127.0.0.1:0"] {
+            for model in ["threads", "blocking", "epoll", "rounds"] {
+                let home = Home::new();
+                let mut command = home.command(&["serve", server, "--listen", listen, "--model", model]);
+                let mut child = command.current_dir(home.path(".")).stdout(Stdio::piped()).spawn().unwrap();
+                let mut line = String::new();
+                BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+                if !line.starts_with("listening on") {
+                    let said = format!("{server} --model {model}");
+                    assert_eq!((server, child.wait().unwrap().code()), ("http", Some(2)), "{said}");
+                    continue;
+                }
+                send(child.id(), Signal::TERM);
+                let ended = wait_for("its end", || child.try_wait().unwrap());
+                assert_eq!(ended.code(), Some(0), "{server} --listen {listen} --model {model}");
+            }
+        }
     }
 }
 
