@@ -187,7 +187,8 @@ pub struct Sample {
     /// The TLS version and cipher in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cipher: Option<String>,
-    /// Operations in each tenth of the window, for drift inside the trial.
+    /// Operations in each tenth of the window, for drift inside the trial; none where arms took turns, for what drifts meets
+    /// all of them alike.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenths: Vec<u64>,
     /// The slices that it is the sum of; absent for a trial in one piece.

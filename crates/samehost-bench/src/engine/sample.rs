@@ -72,9 +72,9 @@ pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, bo
     let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
     let seconds = (counter.measured as f64 / 1e9).max(1e-9);
     let mut sample = of_counted(&counter.tally, seconds);
+    sample.tenths = Vec::new();
     if counter.bytes > 0 {
         sample.latency_us = None;
-        sample.tenths = Vec::new();
         sample.bytes_per_s = Some(counter.bytes as f64 / seconds);
     }
     add_usage(&mut sample, client, 1, metered);

@@ -45,7 +45,6 @@ pub(in crate::engine) struct SliceCounter {
     began: Nanos,
     ended: Nanos,
     in_slice: u64,
-    tenth: usize,
 }
 
 /// Mean and scatter of ln(time per operation) over slices (Welford).
@@ -86,7 +85,6 @@ impl SliceCounter {
             began: 0,
             ended: 0,
             in_slice: 0,
-            tenth: 0,
         }
     }
 
@@ -95,10 +93,9 @@ impl SliceCounter {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
-    /// The next slice begins, in this tenth of the round.
-    pub(super) fn begin(&mut self, length: Nanos, tenth: usize) {
+    /// The next slice begins.
+    pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
-        self.tenth = tenth.min(9);
         self.left = self.settling;
         self.in_slice = 0;
         self.phase = Phase::Settling;
@@ -136,7 +133,7 @@ impl SliceCounter {
     }
 
     /// A slice of a stream, from the first byte to the acknowledgement of the last: all of it counts. How much is written is
-    /// decided beforehand, so it tells nothing of drift.
+    /// decided beforehand.
     pub(super) fn streamed(&mut self, written: &BulkTally, ended: Nanos) {
         self.driven += written.messages;
         self.tally.operations += written.messages;
@@ -168,7 +165,6 @@ impl Count for SliceCounter {
         match self.phase {
             Phase::Measuring => {
                 self.tally.operations += self.operations_per_exchange;
-                self.tally.tenths[self.tenth] += self.operations_per_exchange;
                 self.tally.latency.saturating_record(at - due);
                 self.in_slice += self.operations_per_exchange;
             }
@@ -209,7 +205,7 @@ mod tests {
     #[test]
     fn the_first_exchanges_and_what_comes_after_the_end_are_not_counted() {
         let mut counter = SliceCounter::new(1, 2);
-        counter.begin(100, 3);
+        counter.begin(100);
         assert!(counter.done(50, 0, 0), "the first");
         assert!(counter.done(70, 50, 50), "the second: counting begins when it is done");
         assert!(counter.done(110, 70, 70));
@@ -218,7 +214,6 @@ mod tests {
         counter.drained(200);
         assert_eq!((counter.tally.operations, counter.driven), (2, 5));
         assert_eq!((counter.measured, counter.draining, counter.slices), (110, 20, 1));
-        assert_eq!(counter.tally.tenths[3], 2);
         assert_eq!(counter.tally.latency.max(), 70);
         assert_eq!(counter.first_ratio(), Some(50.0 / 55.0));
     }
@@ -226,13 +221,13 @@ mod tests {
     #[test]
     fn slices_add_up_and_warming_up_is_forgotten() {
         let mut counter = SliceCounter::new(16, 1);
-        counter.begin(10, 0);
+        counter.begin(10);
         counter.done(30, 0, 0);
         counter.done(60, 30, 30);
         counter.forget();
         assert_eq!((counter.driven, counter.measured, counter.slices), (0, 0, 0));
         for at in [1000, 2000] {
-            counter.begin(10, 9);
+            counter.begin(10);
             counter.done(at, at - 5, at - 5);
             counter.done(at + 20, at, at);
         }
@@ -243,7 +238,7 @@ mod tests {
     #[test]
     fn a_failure_counts_wherever_it_happens_and_settles_too() {
         let mut counter = SliceCounter::new(1, 1);
-        counter.begin(1_000_000_000_000, 0);
+        counter.begin(1_000_000_000_000);
         counter.failed("connection closed");
         let at = now();
         assert!(counter.done(at, at - 1, at - 1));
@@ -258,7 +253,7 @@ mod tests {
     fn of_a_stream_all_counts_until_the_acknowledgement() {
         let mut counter = SliceCounter::new(1, 0);
         for (messages, elapsed, ended) in [(10, 1000, 5000), (30, 3000, 9000)] {
-            counter.begin(1000, 2);
+            counter.begin(1000);
             counter.streamed(&BulkTally { messages, bytes: messages * 64, elapsed }, ended);
             counter.drained(ended);
         }

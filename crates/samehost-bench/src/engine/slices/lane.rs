@@ -92,9 +92,9 @@ impl Lane {
 }
 
 impl Arm for Lane {
-    fn turn(&mut self, length: Nanos, tenth: usize) -> Result<(), BenchError> {
+    fn turn(&mut self, length: Nanos) -> Result<(), BenchError> {
         let began = now();
-        self.counter_mut().begin(length, tenth);
+        self.counter_mut().begin(length);
         match &mut self.client {
             Client::One(single, counter) => single.drive(counter.as_mut())?,
             Client::Several(driver) => driver.turn(self.patience)?,
