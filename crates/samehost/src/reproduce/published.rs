@@ -25,6 +25,13 @@ pub struct Published {
     pub explanations: &'static [&'static str],
 }
 
+impl Published {
+    /// Whether it starts a server that is not built in.
+    pub fn starts_servers(&self) -> bool {
+        !self.measurements.iter().all(|planned| planned.quick.line.starts_with("bench raw"))
+    }
+}
+
 /// A measurement of an experiment, in both modes.
 #[derive(Debug)]
 pub struct Planned {

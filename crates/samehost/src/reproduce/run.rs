@@ -339,6 +339,13 @@ mod tests {
     }
 
     #[test]
+    fn what_starts_no_server_is_known_by_its_command_lines() {
+        let own: Vec<&str> =
+            EXPERIMENTS.iter().filter(|one| !one.starts_servers()).map(|one| one.id).collect();
+        assert_eq!(own, ["G1", "G2"]);
+    }
+
+    #[test]
     fn all_of_them_quickly_take_less_than_six_minutes() {
         let all: Vec<&Published> = EXPERIMENTS.iter().collect();
         assert!(planned(&all, Mode::Quick) < 350.0, "{}", planned(&all, Mode::Quick));
