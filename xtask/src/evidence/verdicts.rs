@@ -185,6 +185,8 @@ fn share(count: usize, of: usize) -> (f64, f64) {
 /// What a server that works longer in one of two arms that are the same is called: so many runs.
 struct Longer {
     runs: usize,
+    /// What it does with each request in the other arm: where 10 % are asked for, so long that it is most of the request.
+    work: &'static str,
     /// How much longer it works.
     by: &'static str,
     budget: &'static str,
@@ -194,20 +196,21 @@ struct Longer {
 }
 
 pub(super) fn slowed(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, &Longer { runs: 50, by: "10%", budget: "10s", margin: "2%", wanted: 45 })
+    longer(account, &Longer { runs: 50, work: "300us", by: "10%", budget: "10s", margin: "2%", wanted: 45 })
 }
 
 pub(super) fn known(account: &mut Account<'_>) -> anyhow::Result<()> {
-    longer(account, &Longer { runs: 10, by: "3%", budget: "20s", margin: "0.01%", wanted: 9 })
+    longer(account, &Longer { runs: 10, work: "100us", by: "3%", budget: "20s", margin: "0.01%", wanted: 9 })
 }
 
 fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
     let program = crate::release_program()?;
-    let Longer { runs, by, budget, margin, wanted } = asked;
+    let Longer { runs, work, by, budget, margin, wanted } = asked;
     let mut right = 0;
     for number in 1..=*runs {
         let seed = number.to_string();
-        let words = ["bench", "raw", "--transports", "unix,unix", "--work", "100us", "--longer", by];
+        // CPUs that have to wake would be more of a request than its work.
+        let words = ["bench", "raw", "--awake", "--transports", "unix,unix", "--work", work, "--longer", by];
         let more = ["--until-decided", "--budget", budget, "--margin", margin, "--seed", &seed];
         let report = report(&program, &[&words[..], &more[..]].concat())?;
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
@@ -223,7 +226,7 @@ fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
 }
 
 /// A ratio with its interval.
-fn told(found: &Value) -> String {
+pub(super) fn told(found: &Value) -> String {
     let of = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
     let (ratio, low, high) = (of("ratio"), of("ci_low"), of("ci_high"));
     format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])

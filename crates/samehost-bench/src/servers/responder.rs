@@ -18,8 +18,13 @@ pub(crate) const MARK: u8 = 0xff;
 /// Sets, before any connection is served, how much work there is, and which part of it a marked message has besides.
 pub(super) fn set_work(time: Duration, longer: f64) {
     // Whoever served first has said it.
-    let steps = *STEPS.get_or_init(|| work::steps(time));
+    let steps = *STEPS.get_or_init(|| work::steps(time, memory(longer > 0.0)));
     let _ = STEPS_MORE.set((steps as f64 * longer).round() as u64);
+}
+
+/// A known difference is to be the only one between two connections.
+fn memory(is_known_difference: bool) -> Memory {
+    if is_known_difference { Memory::shared() } else { Memory::default() }
 }
 
 /// One connection's server.
@@ -29,9 +34,15 @@ pub(super) trait Responder: Default {
 }
 
 /// Sends back what comes, after the work that it has with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Echo {
     memory: Memory,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Echo { memory: memory(STEPS_MORE.get().is_some_and(|more| *more > 0)) }
+    }
 }
 
 impl Responder for Echo {
