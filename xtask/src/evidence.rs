@@ -1,6 +1,7 @@
 //! Evidence: what takes longer than a test may. Each prints how long it will take first, and what it found; its last
 //! output is kept in `docs/evidence/NAME.txt` and committed.
 
+mod congestion;
 mod fuzz;
 mod verdicts;
 
@@ -55,6 +56,12 @@ const ALL: &[Evidence] = &[
         about: "time to a verdict, of an earlier program (--before) and of this one",
         length: Duration::from_secs(1800),
         run: verdicts::speed,
+    },
+    Evidence {
+        name: "congestion",
+        about: "large transfers over TCP with CUBIC, TCP with BBR and a Unix socket, through real servers",
+        length: Duration::from_secs(600),
+        run: congestion::congestion,
     },
 ];
 
