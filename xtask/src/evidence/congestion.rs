@@ -15,7 +15,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("a stream", "raw --pattern bulk --size 64,64k,512k,16m,32m --awake --budget 150s", "bandwidth"),
     ("Redis, large values", "redis --size 1m,8m --connections 1 --awake --budget 60s", "latency_mean"),
     ("memcached, large values", "memcached --size 512k --connections 1 --awake --budget 40s", "latency_mean"),
-    ("PostgreSQL, COPY", "postgres --statement copy --rows 300000 --awake --budget 60s", "wall_time"),
+    ("PostgreSQL, COPY", "postgres --statement copy --rows 300000 --awake --budget 60s", "bandwidth"),
     ("MariaDB, dump", "mysql --statement dump --awake --budget 60s", "wall_time"),
 ];
 /// A file that nginx serves, in MiB.
@@ -24,7 +24,10 @@ const FILE_MIB: usize = 200;
 pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
     let program = crate::release_program()?;
     account.tell("what | at | unix \u{f7} tcp, 95 % interval, blocks | verdict | tcp | unix");
-    for (label, words, metric) in MEASUREMENTS {
+    let file = format!("nginx, a file of {FILE_MIB} MiB");
+    let only = account.only.clone();
+    let is_asked = |label: &str| only.as_deref().is_none_or(|only| only == label);
+    for (label, words, metric) in MEASUREMENTS.iter().filter(|(label, ..)| is_asked(label)) {
         let mut all = vec!["bench"];
         all.extend(words.split(' '));
         all.extend(["--congestion", "cubic,bbr"]);
@@ -32,9 +35,9 @@ pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
         account.tell(&format!("$ samehost {}", all.join(" ")));
         rows(account, label, &report, metric, "")?;
     }
-    for control in ["cubic", "bbr"] {
+    for control in ["cubic", "bbr"].into_iter().filter(|_| is_asked(&file)) {
         let report = nginx(&program, control)?;
-        rows(account, &format!("nginx, a file of {FILE_MIB} MiB"), &report, "latency_mean", control)?;
+        rows(account, &file, &report, "latency_mean", control)?;
     }
     Ok(())
 }
