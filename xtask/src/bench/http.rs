@@ -81,7 +81,7 @@ pub(super) fn http(tools: &Tools) -> anyhow::Result<()> {
     };
     let ours = |transport: &str, url: &str| {
         format!(
-            "taskset -c {CLIENT_CPU} {} bench http --transports {transport} --{transport} {url} --connections 64 --min-blocks 1 --max-blocks 1 --trial-time 1s --quiet --json - 2>/dev/null",
+            "taskset -c {CLIENT_CPU} {} bench http --transports {transport} --{transport} {url} --connections 64 --min-blocks 1 --max-blocks 1 --trial-time 1s --yes=over-limits --quiet --json - 2>/dev/null",
             tools.samehost.display()
         )
     };

@@ -110,7 +110,7 @@ impl MariaDb {
             _ => format!("mysql://root@localhost/peer?socket={}", self.socket()),
         };
         format!(
-            "{} bench mysql --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {connections} --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+            "{} bench mysql --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {connections} --min-blocks 1 --max-blocks 1 --trial-time 500ms --yes=over-limits --no-control --quiet --json - 2>/dev/null",
             tools.samehost.display()
         )
     }

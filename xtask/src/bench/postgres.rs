@@ -130,7 +130,7 @@ impl Postgres {
     fn ours(&self, tools: &Tools, transport: &str, clients: u32) -> String {
         let url = format!("postgres://samehost@/postgres?port={}&host={}", self.port, self.host(transport));
         format!(
-            "{} bench postgres --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {clients} --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+            "{} bench postgres --transports {transport} --{transport} '{url}' --rows {ROWS} --connections {clients} --min-blocks 1 --max-blocks 1 --trial-time 500ms --yes=over-limits --no-control --quiet --json - 2>/dev/null",
             tools.samehost.display()
         )
     }

@@ -76,7 +76,7 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
         server.socket
     );
     let ours = format!(
-        "{} bench redis --transports unix --unix {endpoint} --connections 64 --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --quiet --json -",
+        "{} bench redis --transports unix --unix {endpoint} --connections 64 --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --yes=over-limits --quiet --json -",
         tools.samehost.display()
     );
     let cpu = format!("^cpu_us_per_op ([\\d.]+)|{}", field("unix", "client_cpu_us_per_op"));
@@ -105,7 +105,7 @@ pub(super) fn redis(tools: &Tools) -> anyhow::Result<()> {
         };
         let ours = |transport| {
             format!(
-                "{} bench redis --transports {transport} --{transport} {} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --no-control --quiet --json - 2>/dev/null",
+                "{} bench redis --transports {transport} --{transport} {} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --yes=over-limits --no-control --quiet --json - 2>/dev/null",
                 tools.samehost.display(),
                 place(transport).0
             )
