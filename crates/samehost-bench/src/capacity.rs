@@ -55,12 +55,12 @@ impl Stage<'_> {
 
     /// Throughput of one trial; without any, no rate can be derived from it.
     fn once(&mut self, arm: &Arm) -> Result<f64, BenchError> {
-        let sample = self.trial(arm, None)?;
-        match sample.throughput_per_s {
+        let trial = self.trial(arm, None)?;
+        match trial.throughput_per_s {
             Some(per_s) if per_s > 0.0 => Ok(per_s),
             _ => {
                 let mut errors = String::new();
-                for (kind, count) in &sample.errors {
+                for (kind, count) in &trial.errors {
                     let _ = write!(errors, "; {kind}: {count}");
                 }
                 Err(BenchError::Usage(format!(

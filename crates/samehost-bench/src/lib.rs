@@ -1,4 +1,4 @@
-//! Schedules, drives and meters trials: from a request to raw samples and a report.
+//! Schedules, drives and meters trials: from a request to raw trials and a report.
 //!
 //! `schedule` and `points` decide (pure), `driving` between slices and trials, `measure` runs the blocks, `engine` drives a trial or a round and is the only
 //! reader of the clock, `workloads` know what is exchanged, `fixtures` start what they need, `servers` are the

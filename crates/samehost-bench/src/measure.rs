@@ -1,9 +1,9 @@
-//! The flow from plan to samples: blocks, repeats of polluted trials, looks at precision. It knows no server and
+//! The flow from plan to trials: blocks, repeats of polluted trials, looks at precision. It knows no server and
 //! no clock of its own, so that tests run it whole against a measurer of theirs.
 
 use std::time::Duration;
 
-use samehost_model::{Arm, MetricInfo, Outcome, Plan, Sample, Stopping, Trial};
+use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
 use samehost_stats::pairing::pair_arms;
 use samehost_stats::{FIRST_LOOK, Row, blocks_for_clear, decided, is_confirmed, least_blocks_for};
 
@@ -16,11 +16,11 @@ const MOST_REPEATED: f64 = 0.5;
 
 /// An arm to be measured, and its place in the plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot<'a> {
+pub struct ArmSlot<'a> {
     /// The arm.
     pub arm: &'a Arm,
     /// Its place.
-    pub trial: &'a Trial,
+    pub planned: &'a Slot,
 }
 
 /// Measures, and tells the time spent.
@@ -36,12 +36,12 @@ pub trait Measurer {
         false
     }
 
-    /// Measures what has one slot: a trial of an arm, or a round of all arms of a point that take turns. Gives a sample for
+    /// Measures what has one slot: a trial of an arm, or a round of all arms of a point that take turns. Gives a trial for
     /// each, in their order.
     ///
     /// # Errors
-    /// When it could not be done at all; failed operations are counted in the samples.
-    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError>;
+    /// When it could not be done at all; failed operations are counted in the trials.
+    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
 
     /// Names the process that disturbs the machine, where one stands out.
     fn name_stranger(&mut self) -> Option<String>;
@@ -58,7 +58,7 @@ pub trait Observer {
     /// Measuring begins; `blocks` is the most there can be.
     fn begin(&mut self, _trials_per_block: usize, _plan: &Plan) {}
     /// A trial was made.
-    fn sample(&mut self, _sample: &Sample) {}
+    fn trial(&mut self, _trial: &Trial) {}
     /// A block is complete; `active` points still want precision.
     fn block(&mut self, _blocks: u32, _active: usize) {}
     /// A step before or between blocks, in a few words.
@@ -74,8 +74,8 @@ impl Observer for Silent {}
 /// What measuring gave, however it ended.
 #[derive(Debug)]
 pub struct Measured {
-    /// All samples, in the order in which they were made.
-    pub samples: Vec<Sample>,
+    /// All trials, in the order in which they were made.
+    pub trials: Vec<Trial>,
     /// How it ended.
     pub outcome: Outcome,
     /// What failed, if something did.
@@ -99,16 +99,16 @@ pub struct Aim<'a> {
 /// were made `before` are gone on from: they count, and the blocks that are made now follow theirs.
 pub fn measure(
     aim: Aim<'_>,
-    before: Vec<Sample>,
+    before: Vec<Trial>,
     measurer: &mut dyn Measurer,
     observer: &mut dyn Observer,
 ) -> Measured {
     let Aim { arms, plan, seed, .. } = aim;
     let groups = schedule::groups(arms);
     let active = groups.clone();
-    let begun = before.iter().map(|sample| sample.block + 1).max().unwrap_or(0);
+    let begun = before.iter().map(|trial| trial.block + 1).max().unwrap_or(0);
     let mut course =
-        Course { aim, begun, samples: before, repeats: 0, watch: Watch::default(), groups, active };
+        Course { aim, begun, trials: before, repeats: 0, watch: Watch::default(), groups, active };
     if begun > 0 && plan.stopping == Stopping::Decision {
         course.drop_decided();
     }
@@ -119,14 +119,14 @@ pub fn measure(
         Err(BenchError::Interrupted) => (Outcome::Interrupted, None),
         Err(failure) => (Outcome::Failed, Some(failure)),
     };
-    Measured { samples: course.samples, outcome, failure }
+    Measured { trials: course.trials, outcome, failure }
 }
 
 struct Course<'a> {
     aim: Aim<'a>,
     /// The first block.
     begun: u32,
-    samples: Vec<Sample>,
+    trials: Vec<Trial>,
     repeats: usize,
     watch: Watch,
     /// All points.
@@ -147,11 +147,11 @@ impl<'a> Course<'a> {
                 return Ok(Outcome::OutOfBudget);
             }
             measurer.begin_block(block - self.begun)?;
-            let trials = schedule::block(arms, &self.groups, &self.active, plan.control, seed, block);
-            let slots: Vec<Slot<'_>> = trials.iter().filter_map(|trial| self.slot(trial)).collect();
+            let planned = schedule::block(arms, &self.groups, &self.active, plan.control, seed, block);
+            let slots: Vec<ArmSlot<'_>> = planned.iter().filter_map(|slot| self.arm_slot(slot)).collect();
             let are_together =
-                |a: &Slot<'_>, b: &Slot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
-            let batches: Vec<&[Slot<'_>]> = slots.chunk_by(are_together).collect();
+                |a: &ArmSlot<'_>, b: &ArmSlot<'_>| a.arm.point == b.arm.point && measurer.takes_turns(a.arm);
+            let batches: Vec<&[ArmSlot<'_>]> = slots.chunk_by(are_together).collect();
             for batch in batches {
                 self.together(batch, measurer, observer)?;
             }
@@ -198,27 +198,27 @@ impl<'a> Course<'a> {
         self.aim.plan.budget_s.is_some_and(|budget| elapsed.as_secs_f64() > budget)
     }
 
-    fn slot<'t>(&self, trial: &'t Trial) -> Option<Slot<'t>>
+    fn arm_slot<'t>(&self, slot: &'t Slot) -> Option<ArmSlot<'t>>
     where
         'a: 't,
     {
-        let arm = self.aim.arms.iter().find(|arm| arm.id == trial.arm)?;
-        Some(Slot { arm, trial })
+        let arm = self.aim.arms.iter().find(|arm| arm.id == slot.arm)?;
+        Some(ArmSlot { arm, planned: slot })
     }
 
     /// Measures a trial, or a round: one and the other is disturbed, and repeated, as a whole.
     fn together(
         &mut self,
-        slots: &[Slot<'_>],
+        slots: &[ArmSlot<'_>],
         measurer: &mut dyn Measurer,
         observer: &mut dyn Observer,
     ) -> Result<(), BenchError> {
         let in_turn = slots.first().is_some_and(|slot| measurer.takes_turns(slot.arm));
         let repeats = self.aim.plan.repeats;
         for attempt in 0..=repeats {
-            let mut samples = measurer.measure(slots)?;
+            let mut trials = measurer.measure(slots)?;
             // A round has one machine.
-            let Some(machine) = samples.first().map(|sample| sample.machine.clone()) else { return Ok(()) };
+            let Some(machine) = trials.first().map(|trial| trial.machine.clone()) else { return Ok(()) };
             let mut pollution = self.watch.judge(&machine, in_turn);
             let again = !pollution.is_none()
                 && attempt < repeats
@@ -230,19 +230,19 @@ impl<'a> Course<'a> {
                 measurer.wait_for_calm();
                 self.watch.forget();
             }
-            for (slot, sample) in slots.iter().zip(&mut samples) {
-                sample.arm.clone_from(&slot.trial.arm);
-                sample.block = slot.trial.block;
-                sample.position = slot.trial.position;
-                sample.control = slot.trial.control;
-                sample.attempt = attempt;
-                sample.machine.foreign_process.clone_from(&stranger);
-                sample.polluted.clone_from(&pollution.reasons);
-                sample.set_aside = again;
+            for (slot, trial) in slots.iter().zip(&mut trials) {
+                trial.arm.clone_from(&slot.planned.arm);
+                trial.block = slot.planned.block;
+                trial.position = slot.planned.position;
+                trial.control = slot.planned.control;
+                trial.attempt = attempt;
+                trial.machine.foreign_process.clone_from(&stranger);
+                trial.polluted.clone_from(&pollution.reasons);
+                trial.set_aside = again;
                 self.repeats += usize::from(again);
-                observer.sample(sample);
+                observer.trial(trial);
             }
-            self.samples.extend(samples);
+            self.trials.extend(trials);
             if !again {
                 break;
             }
@@ -251,7 +251,7 @@ impl<'a> Course<'a> {
     }
 
     fn may_repeat(&self) -> bool {
-        let made = self.samples.iter().filter(|sample| sample.block >= self.begun).count();
+        let made = self.trials.iter().filter(|trial| trial.block >= self.begun).count();
         (self.repeats as f64) < MOST_REPEATED * made as f64 + f64::from(self.aim.plan.repeats + 1)
     }
 
@@ -259,12 +259,12 @@ impl<'a> Course<'a> {
     fn look(&mut self) {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some(metric) = metrics.first() else { return };
-        let samples = &self.samples;
+        let trials = &self.trials;
         self.active.retain(|group| {
             let precise = group.len() > 1
                 && group[1..].iter().all(|candidate| {
                     let (baseline, candidate) = (&arms[group[0]].id, &arms[*candidate].id);
-                    let ratios = pair_arms(samples, metric, baseline, candidate).log_ratios();
+                    let ratios = pair_arms(trials, metric, baseline, candidate).log_ratios();
                     is_confirmed(&ratios, &plan.looks, plan.precision, plan.confidence)
                 });
             !precise
@@ -275,7 +275,7 @@ impl<'a> Course<'a> {
     /// statistic that may be looked at after every block, of all questions, and nothing else.
     fn drop_decided(&mut self) {
         let rows_of: Vec<Vec<Row<'_>>> = self.groups.iter().map(|group| self.rows(group)).collect();
-        let decided = decided(&self.samples, &rows_of.concat(), self.aim.plan);
+        let decided = decided(&self.trials, &rows_of.concat(), self.aim.plan);
         let mut decided = decided.into_iter();
         let mut open: Vec<Group> = Vec::new();
         for (group, rows) in self.groups.iter().zip(&rows_of) {

@@ -107,7 +107,7 @@ pub struct Benched {
     pub failure: Option<BenchError>,
 }
 
-/// An observer that also keeps the samples as they come.
+/// An observer that also keeps the trials as they come.
 pub trait Recorder: Observer + Send {
     /// Everything about the report that is known before the first trial. May fill in when it began.
     fn head(&mut self, _report: &mut Report) {}

@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use samehost_model::{Arm, Trial};
+use samehost_model::{Arm, Slot};
 
 /// The arms of one point, by their index in the list of arms; the first is the baseline.
 pub type Group = Vec<usize>;
@@ -39,11 +39,11 @@ pub fn block(
     control: bool,
     seed: u64,
     block: u32,
-) -> Vec<Trial> {
+) -> Vec<Slot> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(block / 4 * 2 + block % 2) << 32));
     let mut order: Vec<&Group> = groups.iter().collect();
     order.shuffle(&mut random);
-    let mut trials = Vec::new();
+    let mut planned = Vec::new();
     for group in order {
         let mut slots: Vec<(usize, bool)> = group.iter().map(|arm| (*arm, false)).collect();
         if control && group.len() > 1 {
@@ -51,16 +51,16 @@ pub fn block(
         }
         slots.shuffle(&mut random);
         if active.contains(group) {
-            trials.extend(slots);
+            planned.extend(slots);
         }
     }
     if block % 4 >= 2 {
-        trials.reverse();
+        planned.reverse();
     }
-    trials
+    planned
         .into_iter()
         .enumerate()
-        .map(|(position, (arm, control))| Trial {
+        .map(|(position, (arm, control))| Slot {
             arm: arms[arm].id.clone(),
             block,
             position: position as u32,
@@ -91,12 +91,12 @@ mod tests {
     }
 
     /// A block's order in a line: arms by first letter, a control in upper case, points in brackets.
-    fn line(trials: &[Trial]) -> String {
-        trials
+    fn line(planned: &[Slot]) -> String {
+        planned
             .iter()
-            .map(|trial| {
-                let first = trial.arm.chars().next().unwrap();
-                if trial.control { first.to_ascii_uppercase() } else { first }
+            .map(|slot| {
+                let first = slot.arm.chars().next().unwrap();
+                if slot.control { first.to_ascii_uppercase() } else { first }
             })
             .collect()
     }
@@ -124,13 +124,13 @@ mod tests {
         let arms = arms(3, &[Transport::Tcp, Transport::Unix]);
         let groups = groups(&arms);
         for number in 0..10 {
-            let trials = block(&arms, &groups, &groups, true, 1, number);
-            assert_eq!(trials.len(), 9);
-            for point in trials.chunks(3) {
-                let level = |trial: &Trial| trial.arm.split('/').nth(1).unwrap().to_owned();
-                assert!(point.iter().all(|trial| level(trial) == level(&point[0])));
+            let planned = block(&arms, &groups, &groups, true, 1, number);
+            assert_eq!(planned.len(), 9);
+            for point in planned.chunks(3) {
+                let level = |slot: &Slot| slot.arm.split('/').nth(1).unwrap().to_owned();
+                assert!(point.iter().all(|slot| level(slot) == level(&point[0])));
             }
-            assert!(trials.iter().enumerate().all(|(i, trial)| trial.position == i as u32));
+            assert!(planned.iter().enumerate().all(|(i, slot)| slot.position == i as u32));
         }
         let lone = super::groups(&arms[..1]);
         assert_eq!(block(&arms[..1], &lone, &lone, true, 1, 0).len(), 1);
@@ -150,7 +150,7 @@ mod tests {
         let groups = groups(&arms);
         let (active, done) = (&groups[1..], &groups[0]);
         for number in (0..20).filter(|number| number % 4 < 2) {
-            let ids = |trials: Vec<Trial>| -> Vec<String> { trials.into_iter().map(|t| t.arm).collect() };
+            let ids = |planned: Vec<Slot>| -> Vec<String> { planned.into_iter().map(|t| t.arm).collect() };
             let mut all = ids(block(&arms, &groups, &groups, true, 9, number));
             let mut back = ids(block(&arms, &groups, active, true, 9, number + 2));
             all.retain(|id| done.iter().all(|arm| arms[*arm].id != *id));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, Sample, ServerInfo, Warning};
+use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
 use crate::BenchError;
 use crate::bench::most_at_once;
@@ -18,7 +18,7 @@ use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
 use crate::matrix::Matrix;
-use crate::measure::{Aim, Measurer, Slot, measure};
+use crate::measure::{Aim, ArmSlot, Measurer, measure};
 use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
@@ -157,7 +157,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    pub(crate) fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Sample, BenchError> {
+    pub(crate) fn trial(&mut self, arm: &Arm, open_loop: Option<OpenLoop>) -> Result<Trial, BenchError> {
         let is_floor = arm.id == FLOOR && self.workload.name() != FLOOR;
         let length = if is_floor { FLOOR_TRIAL } else { self.trial_time };
         let load = Load {
@@ -177,13 +177,13 @@ impl<'a> Stage<'a> {
             self.look_around(arm);
         }
         let result = engine::drive(job, &load, &self.surroundings);
-        let mut sample = result.map_err(|error| self.with_last_words(error))?;
+        let mut trial = result.map_err(|error| self.with_last_words(error))?;
         if !is_floor {
             let running = self.running.of_mut(arm);
-            running.witness(&mut sample);
-            running.after(&mut sample);
+            running.witness(&mut trial);
+            running.after(&mut trial);
         }
-        Ok(sample)
+        Ok(trial)
     }
 
     /// Whose CPU time counts as the server's of the job at hand.
@@ -230,13 +230,13 @@ impl<'a> Stage<'a> {
         let cpus = report.host.cpus;
         let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
         self.starts_before =
-            before.iter().filter_map(|sample| sample.server_start).max().map_or(0, |last| last + 1);
+            before.iter().filter_map(|trial| trial.server_start).max().map_or(0, |last| last + 1);
         // Each trial's order and schedule are its own, those of an earlier part's included.
         self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
         let measured = measure(aim, before, &mut self, observer);
         report.host.steal_percent = machine.end(0, cpus).steal_percent;
-        report.trials = measured.samples;
+        report.trials = measured.trials;
         report.outcome = measured.outcome;
         if let Some(failure) = &measured.failure {
             report.warnings.push(Warning::new(
@@ -284,21 +284,21 @@ impl Measurer for Stage<'_> {
         self.slice(arm).is_some()
     }
 
-    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError> {
-        let mut samples = Vec::with_capacity(slots.len());
+    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
+        let mut trials = Vec::with_capacity(slots.len());
         match slots.first().and_then(|slot| self.slice(slot.arm)) {
-            Some(slice) => samples = self.round(slots, slice)?,
+            Some(slice) => trials = self.round(slots, slice)?,
             None => {
                 for slot in slots {
                     let open_loop = self.open_loop(slot.arm);
-                    samples.push(self.trial(slot.arm, open_loop)?);
+                    trials.push(self.trial(slot.arm, open_loop)?);
                 }
             }
         }
-        for sample in &mut samples {
-            sample.server_start = Some(self.starts_before + self.start_in_use);
+        for trial in &mut trials {
+            trial.server_start = Some(self.starts_before + self.start_in_use);
         }
-        Ok(samples)
+        Ok(trials)
     }
 
     fn name_stranger(&mut self) -> Option<String> {

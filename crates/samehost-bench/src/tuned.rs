@@ -184,7 +184,7 @@ pub(crate) fn unusual(report: &Report) -> Option<Warning> {
     if report.workload.parameters.contains_key(CONGESTION) || report.arms.iter().any(asked) {
         return None;
     }
-    let connections = report.trials.iter().filter_map(|sample| sample.connection.as_ref());
+    let connections = report.trials.iter().filter_map(|trial| trial.connection.as_ref());
     let mut names: Vec<&str> = connections.flat_map(ConnectionSettings::congestion).collect();
     names.sort_unstable();
     names.dedup();

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{LogLine, Redactor, Report, Sample};
+use crate::{LogLine, Redactor, Report, Trial};
 
-impl Sample {
+impl Trial {
     /// Hides secrets in what others say.
     pub fn hide(&mut self, redactor: &Redactor) {
         let mut words: Vec<&mut String> = self.polluted.iter_mut().collect();
@@ -47,7 +47,7 @@ impl LogLine {
     pub fn hide(&mut self, redactor: &Redactor) {
         match self {
             LogLine::Begin { report, .. } => report.hide(redactor),
-            LogLine::Trial(sample) => sample.hide(redactor),
+            LogLine::Trial(trial) => trial.hide(redactor),
             LogLine::Warning(warning) => warning.message = redactor.message(&warning.message),
             LogLine::Profile(_) | LogLine::End { .. } => {}
         }
@@ -62,20 +62,20 @@ mod tests {
     #[test]
     fn a_trial_keeps_its_numbers_and_no_password() {
         let said = "the server refused: hunter2-and-more";
-        let mut sample = Sample {
+        let mut trial = Trial {
             errors: [(said.to_owned(), 3), ("lost".to_owned(), 1)].into(),
             invalid: Some(said.into()),
             polluted: vec![said.into()],
             transport_observed: Some(said.into()),
             warnings: vec![Warning::new(Code::NotStored, "unix", said)],
-            ..Sample::default()
+            ..Trial::default()
         };
-        sample.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));
-        let mut line = LogLine::Trial(Box::new(sample.clone()));
+        trial.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));
+        let mut line = LogLine::Trial(Box::new(trial.clone()));
         line.hide(&Redactor::new(&[Secret::new("hunter2-and-more")]));
-        assert_eq!(line, LogLine::Trial(Box::new(sample.clone())));
+        assert_eq!(line, LogLine::Trial(Box::new(trial.clone())));
         assert!(!serde_json::to_string(&line).unwrap().contains("hunter2"));
-        assert_eq!(sample.errors.values().sum::<u64>(), 4);
-        assert_eq!(sample.warnings[0].subject, "unix");
+        assert_eq!(trial.errors.values().sum::<u64>(), 4);
+        assert_eq!(trial.warnings[0].subject, "unix");
     }
 }

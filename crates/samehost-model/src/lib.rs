@@ -1,4 +1,4 @@
-//! The plain data that the parts of samehost exchange: endpoint, arm, sample, comparison, report.
+//! The plain data that the parts of samehost exchange: endpoint, arm, trial, comparison, report.
 //!
 //! This crate holds words, not work: it opens no socket, reads no clock and prints nothing, so that a stored
 //! report can be read, judged and rendered again without a server in sight. Its serde names *are* the JSON
@@ -19,13 +19,13 @@ mod quantity;
 pub mod redact;
 mod report;
 mod reproduction;
-mod sample;
 pub mod scan;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod secret;
 pub mod switch;
 mod transport;
+mod trial;
 mod warning;
 
 pub use arm::{Arm, Placement, Point};
@@ -50,7 +50,7 @@ pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,
     REPRODUCTION_SCHEMA, Reproduction,
 };
-pub use sample::{Latency, MachineUse, Sample, Slices, Trial};
 pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
+pub use trial::{Latency, MachineUse, Slices, Slot, Trial};
 pub use warning::{Code, Warning};

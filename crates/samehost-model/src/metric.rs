@@ -1,8 +1,8 @@
-//! What can be compared: a name with its unit, which way is better, and how a sample answers it.
+//! What can be compared: a name with its unit, which way is better, and how a trial answers it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::Sample;
+use crate::Trial;
 
 /// Which way a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,20 +15,20 @@ pub enum Better {
     Lower,
 }
 
-/// A metric that a report compares. Built-in names are read from the sample's fields, others from its
+/// A metric that a report compares. Built-in names are read from the trial's fields, others from its
 /// `measurements`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MetricInfo {
     /// Name in JSON, such as `latency_p50`.
     pub name: String,
-    /// Unit of the sample's value, such as `us` or `per_s`.
+    /// Unit of the trial's value, such as `us` or `per_s`.
     pub unit: String,
     /// Which way is better.
     pub better: Better,
 }
 
-type Reader = fn(&Sample) -> Option<f64>;
+type Reader = fn(&Trial) -> Option<f64>;
 
 /// Name, title, unit, direction and reader of each built-in metric; the one place where they are listed.
 const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
@@ -89,19 +89,19 @@ impl MetricInfo {
         MetricInfo { name: (*name).into(), unit: (*unit).into(), better: *better }
     }
 
-    /// A workload's own metric, which samples hold in `measurements` under the same name.
+    /// A workload's own metric, which trials hold in `measurements` under the same name.
     #[must_use]
     pub fn own(name: &str, unit: &str, better: Better) -> Self {
         MetricInfo { name: name.into(), unit: unit.into(), better }
     }
 
-    /// This metric's value in a sample; absent where the sample did not measure it.
+    /// This metric's value in a trial; absent where the trial did not measure it.
     #[must_use]
-    pub fn value(&self, sample: &Sample) -> Option<f64> {
+    pub fn value(&self, trial: &Trial) -> Option<f64> {
         BUILT_IN
             .iter()
             .find(|(name, ..)| *name == self.name)
-            .map_or_else(|| sample.measurements.get(&self.name).copied(), |(.., read)| read(sample))
+            .map_or_else(|| trial.measurements.get(&self.name).copied(), |(.., read)| read(trial))
     }
 
     /// Whether it counts completed requests per time, which a busy client caps. Bandwidth is not meant: in bulk

@@ -1,4 +1,4 @@
-//! The report `samehost.report/1`: raw samples, what they were measured on, and what they amount to.
+//! The report `samehost.report/1`: raw trials, what they were measured on, and what they amount to.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Arm, Comparison, ConnectionSettings, Control, Effect, Limit, MetricInfo, Part, Placement, Point,
-    Prediction, Profile, ProfileDifference, Sample, Warning,
+    Prediction, Profile, ProfileDifference, Trial, Warning,
 };
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";
-/// Name and version of the file that samples are appended to while measuring: one [`LogLine`] of JSON a line.
+/// Name and version of the file that trials are appended to while measuring: one [`LogLine`] of JSON a line.
 pub const SAMPLES_SCHEMA: &str = "samehost.samples/1";
 
 /// The machine, as far as it matters for a measurement.
@@ -259,7 +259,7 @@ pub enum Outcome {
     Interrupted,
     /// Something failed while measuring; the warnings say what.
     Failed,
-    /// The samples of a measurement that never said how it ended.
+    /// The trials of a measurement that never said how it ended.
     Unfinished,
 }
 
@@ -307,7 +307,7 @@ pub struct Report {
     /// What was compared, the baseline of each point first.
     pub arms: Vec<Arm>,
     /// What every trial measured, in the order in which they were made.
-    pub trials: Vec<Sample>,
+    pub trials: Vec<Trial>,
     /// Candidate ÷ baseline.
     pub comparisons: Vec<Comparison>,
     /// Baseline ÷ baseline.
@@ -341,7 +341,7 @@ impl Report {
     }
 }
 
-/// One line of the file that samples are appended to.
+/// One line of the file that trials are appended to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum LogLine {
@@ -353,7 +353,7 @@ pub enum LogLine {
         report: Box<Report>,
     },
     /// One trial.
-    Trial(Box<Sample>),
+    Trial(Box<Trial>),
     /// Where the CPU time of an arm went.
     Profile(Box<Profile>),
     /// A warning about the whole.

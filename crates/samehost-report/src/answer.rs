@@ -34,7 +34,7 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
 fn alone(view: &View<'_>) -> Option<Paragraph> {
     let group = view.single()?;
     let metric = view.metrics().first()?;
-    let values = view::values(view.report, &group.baseline.id, |sample| metric.value(sample));
+    let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
     let median = samehost_stats::median(&values)?;
     let text = format!(
         "{} alone: {} {} (median of {} trials). Nothing to compare it with.",
@@ -82,7 +82,7 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
 /// What the candidate has or lacks where the baseline has nothing to divide by, such as refused connections.
 fn losses(view: &View<'_>, name: &str) -> Paragraph {
     let value =
-        |metric: &MetricInfo, arm: &Arm| view::median(view.report, &arm.id, |sample| metric.value(sample));
+        |metric: &MetricInfo, arm: &Arm| view::median(view.report, &arm.id, |trial| metric.value(trial));
     let mut lost = Paragraph::new();
     for metric in view.metrics() {
         let pairs = view.groups.iter().flat_map(|group| {

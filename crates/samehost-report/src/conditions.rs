@@ -1,6 +1,6 @@
 //! What the numbers rest on: the self-check, the harness's own cost, the generator, evidence, repeats.
 
-use samehost_model::{Code, Evidence, Sample, Verdict};
+use samehost_model::{Code, Evidence, Trial, Verdict};
 
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
@@ -74,7 +74,7 @@ fn harness(view: &View<'_>) -> Option<String> {
     let costs: Vec<f64> = view
         .noop()
         .filter_map(|arm| {
-            let busy = median(view.report, &arm.id, |sample| sample.client_cpu_us_per_op);
+            let busy = median(view.report, &arm.id, |trial| trial.client_cpu_us_per_op);
             busy.or_else(|| {
                 median(view.report, &arm.id, |s| Some(1e6 / s.throughput_per_s.filter(|t| *t > 0.0)?))
             })
@@ -88,11 +88,11 @@ fn harness(view: &View<'_>) -> Option<String> {
 fn generator(view: &View<'_>) -> Option<String> {
     let arms =
         || view.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
-    let worst = |read: fn(&Sample) -> Option<f64>| {
+    let worst = |read: fn(&Trial) -> Option<f64>| {
         arms().filter_map(|arm| median(view.report, &arm.id, read)).reduce(f64::max)
     };
-    let typical = worst(|sample| sample.lateness_us.as_ref()?.p50)?;
-    let tail = worst(|sample| sample.lateness_us.as_ref()?.p99)
+    let typical = worst(|trial| trial.lateness_us.as_ref()?.p50)?;
+    let tail = worst(|trial| trial.lateness_us.as_ref()?.p99)
         .map_or_else(String::new, |p99| format!(", at p99 {}", format_value(p99, "us")));
     Some(format!(
         "It sent {} late at the median{tail} (worst arm). Latency counts from when a request was due.",
@@ -166,7 +166,7 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     if !view.report.limits.is_empty() {
         return Some(crate::effects::limits(view.report));
     }
-    type Read = fn(&Sample) -> Option<f64>;
+    type Read = fn(&Trial) -> Option<f64>;
     let told = |name: &str| !view.is_sweep() && view.metric(name).is_some();
     let columns: Vec<(&str, &str, Read, &str)> = [
         ("client busy", "client", (|s| Some(100.0 * s.client_utilization?)) as Read, "percent"),

@@ -93,7 +93,7 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
 }
 
 fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>> {
-    let values = view::values(report, &arm.id, |sample| metric.value(sample));
+    let values = view::values(report, &arm.id, |trial| metric.value(trial));
     let median = samehost_stats::median(&values)?;
     let mut row = at(report, &arm.point, &metric.name, Some(metric));
     row.extend([clean(&arm.id), String::new(), number(median)]);

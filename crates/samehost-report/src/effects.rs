@@ -83,7 +83,7 @@ pub(crate) fn limits(report: &Report) -> Grid {
         Column::new("server CPU/op", Align::Value).or_short("server/op").spare(1),
     ]);
     for limit in &report.limits {
-        let per_op = |read: fn(&samehost_model::Sample) -> Option<f64>| {
+        let per_op = |read: fn(&samehost_model::Trial) -> Option<f64>| {
             median(report, &limit.arm, read)
                 .map_or_else(|| Span::dim("–"), |value| Span::from(format_value(value, "us")))
         };
@@ -94,9 +94,9 @@ pub(crate) fn limits(report: &Report) -> Grid {
             cpus(limit.client_cpus),
             cpus(limit.proxy_cpus),
             cpus(limit.server_cpus),
-            per_op(|sample| sample.client_cpu_us_per_op),
-            per_op(|sample| sample.proxy_cpu_us_per_op),
-            per_op(|sample| sample.server_cpu_us_per_op),
+            per_op(|trial| trial.client_cpu_us_per_op),
+            per_op(|trial| trial.proxy_cpu_us_per_op),
+            per_op(|trial| trial.server_cpu_us_per_op),
         ]);
     }
     grid

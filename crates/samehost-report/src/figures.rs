@@ -52,7 +52,7 @@ pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
 }
 
 fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
-    view::median(view.report, arm, |sample| metric.value(sample))
+    view::median(view.report, arm, |trial| metric.value(trial))
 }
 
 fn confidence_head(view: &View<'_>) -> Column {
@@ -93,7 +93,7 @@ fn alone(view: &View<'_>) -> Grid {
     ]);
     let Some(group) = view.single() else { return grid };
     for metric in view.metrics() {
-        let values = view::values(view.report, &group.baseline.id, |sample| metric.value(sample));
+        let values = view::values(view.report, &group.baseline.id, |trial| metric.value(trial));
         let Some(median) = samehost_stats::median(&values) else { continue };
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -262,10 +262,10 @@ fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
     grid
 }
 
-/// What samples measured and no metric of a table tells.
+/// What trials measured and no metric of a table tells.
 fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
     let mut keys: Vec<&String> =
-        view.report.trials.iter().flat_map(|sample| sample.measurements.keys()).collect();
+        view.report.trials.iter().flat_map(|trial| trial.measurements.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
     let compared = |key: &str| view.report.comparisons.iter().any(|c| c.metric == key);
@@ -277,7 +277,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
         .collect()
 }
 
-/// What samples measured besides, where the tables have no row for it: medians, a range over several points.
+/// What trials measured besides, where the tables have no row for it: medians, a range over several points.
 pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     if view.single().is_some_and(|group| group.candidates.len() == 1) {
         return None;
@@ -288,7 +288,7 @@ pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     for own in own_measurements(view) {
         let mut row = vec![Span::from(words::title(&own.name))];
         for name in &names {
-            row.push(range(&view.medians(name, |sample| own.value(sample)), &own.unit));
+            row.push(range(&view.medians(name, |trial| own.value(trial)), &own.unit));
         }
         grid.push(row);
     }

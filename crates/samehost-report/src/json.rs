@@ -39,8 +39,8 @@ pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
 /// The report without values that are no numbers, which JSON would turn into a `null` that no reader expects.
 fn only_numbers(report: &Report) -> Report {
     let mut report = report.clone();
-    for sample in &mut report.trials {
-        sample.measurements.retain(|_, value| value.is_finite());
+    for trial in &mut report.trials {
+        trial.measurements.retain(|_, value| value.is_finite());
     }
     report
         .comparisons

@@ -1,7 +1,7 @@
 //! Latency by quantile: each arm's place on one logarithmic axis, so that one sees whether all of the
 //! distribution moved or only its tail. A picture of pooled requests; verdicts never rest on it.
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 use samehost_stats::{HistogramError, quantiles_for_shift};
 
 use crate::axis::{Axis, Canvas};
@@ -25,11 +25,11 @@ const NARROWEST: usize = 16;
 pub(crate) fn quantile_plot(view: &View<'_>, columns: usize) -> Result<Vec<Line>, HistogramError> {
     let Some(group) = view.single() else { return Ok(Vec::new()) };
     let candidates: Vec<_> = group.candidates.iter().take(SIGNS.len() - 1).collect();
-    let base: Vec<&Sample> = trials(view.report, &group.baseline.id).collect();
+    let base: Vec<&Trial> = trials(view.report, &group.baseline.id).collect();
     let mut names = Vec::new();
     let mut rows: Vec<(f64, Vec<f64>)> = Vec::new();
     for candidate in candidates {
-        let samples: Vec<&Sample> = trials(view.report, &candidate.id).collect();
+        let samples: Vec<&Trial> = trials(view.report, &candidate.id).collect();
         let shifts = quantiles_for_shift(&base, &samples, &QUANTILES)?;
         if shifts.is_empty() {
             continue;

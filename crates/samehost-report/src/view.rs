@@ -1,24 +1,24 @@
 //! What the renderers for people all ask of a report: its points, which of their parameters vary, its arms'
 //! values. It computes no statistics beyond a median.
 
-use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Sample, Transport};
+use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
 use samehost_stats::pairing::{Group, group};
 use serde::Serialize;
 
 use samehost_model::printable::clean;
 
 /// The trials of an arm that enter comparisons, controls left out.
-pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item = &'a Sample> {
+pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item = &'a Trial> {
     report.trials.iter().filter(move |s| s.arm == arm && !s.control && s.counts())
 }
 
 /// What these trials say, zeros included.
-pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
     trials(report, arm).filter_map(read).filter(|value| value.is_finite()).collect()
 }
 
 /// Their median.
-pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
     samehost_stats::median(&values(report, arm, read))
 }
 
@@ -183,7 +183,7 @@ impl<'a> View<'a> {
     }
 
     /// Medians of the arms of this name, one for each point that has values.
-    pub(crate) fn medians(&self, name: &str, read: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+    pub(crate) fn medians(&self, name: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
     }
 

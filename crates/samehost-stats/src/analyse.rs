@@ -1,4 +1,4 @@
-//! From samples to comparisons, controls, evidence and warnings. It can be run again on a stored report and
+//! From trials to comparisons, controls, evidence and warnings. It can be run again on a stored report and
 //! gives the same.
 
 use samehost_model::{
@@ -40,7 +40,7 @@ const OWN_CODES: [Code; 17] = [
     Code::OneProcess,
 ];
 
-/// What a report's samples amount to.
+/// What a report's trials amount to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
     /// Candidate ÷ baseline, by point, metric and candidate.
@@ -83,7 +83,7 @@ impl Analysis {
     }
 }
 
-/// Analyses a report's samples; what it already holds of comparisons, controls and evidence is not looked at.
+/// Analyses a report's trials; what it already holds of comparisons, controls and evidence is not looked at.
 #[must_use]
 pub fn analyse(report: &Report) -> Analysis {
     let doubts = find_doubts(report);
@@ -263,7 +263,7 @@ pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
     }
 }
 
-/// The baseline against itself, for each point and metric that has control samples.
+/// The baseline against itself, for each point and metric that has control trials.
 #[must_use]
 pub fn compare_controls(report: &Report) -> Vec<Control> {
     let mut controls = Vec::new();
@@ -318,20 +318,20 @@ fn gather_evidence(report: &Report) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
     for arm in &report.arms {
         let from = evidence.len();
-        for sample in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
-            let Some(observed) = &sample.transport_observed else { continue };
+        for trial in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
+            let Some(observed) = &trial.transport_observed else { continue };
             let known = evidence[from..].iter_mut().find(|e| {
                 shape(&e.observed) == shape(observed)
-                    && e.cipher == sample.cipher
-                    && is_alike(e.connection.as_ref(), sample.connection.as_ref())
+                    && e.cipher == trial.cipher
+                    && is_alike(e.connection.as_ref(), trial.connection.as_ref())
             });
             match known {
                 Some(known) => known.trials += 1,
                 None => evidence.push(Evidence {
                     arm: arm.id.clone(),
                     observed: observed.clone(),
-                    cipher: sample.cipher.clone(),
-                    connection: sample.connection.clone(),
+                    cipher: trial.cipher.clone(),
+                    connection: trial.connection.clone(),
                     trials: 1,
                 }),
             }

@@ -1,8 +1,8 @@
-//! What casts doubt on the samples, per arm: one warning for all its trials, and which verdicts it bars.
+//! What casts doubt on the trials, per arm: one warning for all its trials, and which verdicts it bars.
 //!
 //! A doubt looks at errors, CPU and the machine. It never looks at which arm came out ahead.
 
-use samehost_model::{Arm, Code, Latency, MetricInfo, Placement, Report, Sample, Warning};
+use samehost_model::{Arm, Code, Latency, MetricInfo, Placement, Report, Trial, Warning};
 
 use crate::wording::{count, percent, reasons};
 use crate::{machine, median, pairing, processor, self_check};
@@ -71,27 +71,27 @@ fn is_cpu(metric: &MetricInfo) -> bool {
 pub(crate) struct ArmTrials<'a> {
     pub(crate) arm: &'a Arm,
     /// Those that were not measured again.
-    pub(crate) kept: Vec<&'a Sample>,
+    pub(crate) kept: Vec<&'a Trial>,
     /// Those of them that enter comparisons.
-    pub(crate) counted: Vec<&'a Sample>,
+    pub(crate) counted: Vec<&'a Trial>,
 }
 
 impl<'a> ArmTrials<'a> {
     pub(crate) fn of(arm: &'a Arm, report: &'a Report) -> Self {
-        let kept: Vec<&Sample> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
+        let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
         let counted = kept.iter().copied().filter(|s| s.counts()).collect();
         ArmTrials { arm, kept, counted }
     }
 
     /// The median over counted trials, of those that have the value.
-    pub(crate) fn median(&self, read: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> =
             self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
         median(&values)
     }
 }
 
-/// Every doubt about a report's samples, errors first.
+/// Every doubt about a report's trials, errors first.
 #[must_use]
 pub fn find_doubts(report: &Report) -> Vec<Doubt> {
     let arms: Vec<ArmTrials<'_>> = report.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
@@ -165,14 +165,14 @@ fn doubt_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     for group in pairing::group(&report.arms) {
         let own: Vec<&ArmTrials<'_>> =
             arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
-        let median = |trials: &ArmTrials<'_>, read: fn(&Sample) -> &Option<Latency>| {
-            trials.median(|sample| read(sample).as_ref()?.p50)
+        let median = |trials: &ArmTrials<'_>, read: fn(&Trial) -> &Option<Latency>| {
+            trials.median(|trial| read(trial).as_ref()?.p50)
         };
         let baseline = own.iter().find(|trials| trials.arm.id == group.baseline.id);
-        let Some(latency) = baseline.and_then(|trials| median(trials, |sample| &sample.latency_us)) else {
+        let Some(latency) = baseline.and_then(|trials| median(trials, |trial| &trial.latency_us)) else {
             continue;
         };
-        let late = own.iter().filter_map(|trials| median(trials, |sample| &sample.lateness_us));
+        let late = own.iter().filter_map(|trials| median(trials, |trial| &trial.lateness_us));
         let Some(late) = late.reduce(f64::max).filter(|late| *late > LATE * latency) else { continue };
         let message = format!(
             "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency of {} ({latency:.1} µs): the latencies are too much its own",
@@ -188,7 +188,7 @@ fn doubt_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
 
 /// Trials that stayed disturbed because their repeats were used up.
 fn doubt_pollution(trials: &ArmTrials<'_>) -> Option<Doubt> {
-    let polluted: Vec<&&Sample> = trials.counted.iter().filter(|s| !s.polluted.is_empty()).collect();
+    let polluted: Vec<&&Trial> = trials.counted.iter().filter(|s| !s.polluted.is_empty()).collect();
     if polluted.len() as f64 <= POLLUTED * trials.counted.len() as f64 {
         return None;
     }
@@ -201,15 +201,14 @@ fn doubt_pollution(trials: &ArmTrials<'_>) -> Option<Doubt> {
     );
     // What a hypervisor takes of the CPUs is in no process's clock: CPU time per operation stands. A process beside ours
     // also takes of the caches, and that is.
-    let has_neighbour =
-        polluted.iter().any(|sample| sample.machine.foreign_percent > machine::FOREIGN_PERCENT);
+    let has_neighbour = polluted.iter().any(|trial| trial.machine.foreign_percent > machine::FOREIGN_PERCENT);
     let bar = if has_neighbour { Bar::Everything } else { Bar::Time };
     Some(Doubt::about(trials.arm, Code::Remeasured, bar, message))
 }
 
 /// Trials set aside and measured again: counted, for the record.
 fn doubt_repeats(report: &Report) -> Option<Doubt> {
-    let aside: Vec<&Sample> = report.trials.iter().filter(|s| s.set_aside).collect();
+    let aside: Vec<&Trial> = report.trials.iter().filter(|s| s.set_aside).collect();
     if aside.is_empty() {
         return None;
     }
@@ -240,10 +239,10 @@ fn doubt_load(trials: &ArmTrials<'_>) -> Option<Doubt> {
 }
 
 /// Second half ÷ first half of a trial's operations.
-fn halves(sample: &Sample) -> Option<f64> {
-    let half = sample.tenths.len() / 2;
-    let first: u64 = sample.tenths[..half].iter().sum();
-    let second: u64 = sample.tenths[sample.tenths.len() - half..].iter().sum();
+fn halves(trial: &Trial) -> Option<f64> {
+    let half = trial.tenths.len() / 2;
+    let first: u64 = trial.tenths[..half].iter().sum();
+    let second: u64 = trial.tenths[trial.tenths.len() - half..].iter().sum();
     (first > 0).then(|| second as f64 / first as f64)
 }
 

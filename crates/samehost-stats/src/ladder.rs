@@ -1,7 +1,7 @@
 //! Ladders: the same arms at one level of the matrix and several open-loop rates, and the rate from which on the
 //! latency of each takes off.
 
-use samehost_model::{Arm, Point, Report, Sample};
+use samehost_model::{Arm, Point, Report, Trial};
 
 use crate::median;
 
@@ -113,9 +113,9 @@ pub fn find_ladders(report: &Report) -> Vec<Ladder> {
 }
 
 fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
-    let kept: Vec<&Sample> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
-    let counted: Vec<&Sample> = kept.iter().copied().filter(|s| s.counts()).collect();
-    let values = |read: fn(&Sample) -> Option<f64>| -> Vec<f64> {
+    let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
+    let counted: Vec<&Trial> = kept.iter().copied().filter(|s| s.counts()).collect();
+    let values = |read: fn(&Trial) -> Option<f64>| -> Vec<f64> {
         counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect()
     };
     let achieved = values(|s| s.throughput_per_s);

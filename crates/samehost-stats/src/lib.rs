@@ -1,6 +1,6 @@
 //! Pure mathematics for `samehost`: intervals, tests, stopping, verdicts and histogram summaries.
 //!
-//! Nothing here opens a file, reads a clock or prints. The same samples give the same verdict today and in a
+//! Nothing here opens a file, reads a clock or prints. The same trials give the same verdict today and in a
 //! year, which is why a stored report can be judged again. docs/method.md explains every rule to a reader.
 
 mod analyse;

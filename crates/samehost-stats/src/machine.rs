@@ -75,7 +75,7 @@ struct Worst {
 }
 
 fn are_long_enough(trials: &ArmTrials<'_>) -> bool {
-    let span: f64 = trials.counted.iter().map(|sample| sample.machine.span_ms).sum();
+    let span: f64 = trials.counted.iter().map(|trial| trial.machine.span_ms).sum();
     // Reports of earlier versions do not tell.
     span == 0.0 || span >= LEAST_SPAN_MS
 }
@@ -85,7 +85,7 @@ fn worst(
     arms: &[ArmTrials<'_>],
     counts: impl Fn(&ArmTrials<'_>) -> bool,
     limit: f64,
-    read: impl Fn(&samehost_model::Sample) -> f64,
+    read: impl Fn(&samehost_model::Trial) -> f64,
 ) -> Option<Worst> {
     let beyond: Vec<(&str, f64)> = arms
         .iter()

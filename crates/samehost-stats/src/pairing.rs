@@ -1,8 +1,8 @@
-//! Which samples are held against which: the same block, both good, neither a control unless asked for.
+//! Which trials are held against which: the same block, both good, neither a control unless asked for.
 
 use std::collections::BTreeMap;
 
-use samehost_model::{Arm, MetricInfo, Point, Report, Sample, Transport};
+use samehost_model::{Arm, MetricInfo, Point, Report, Transport, Trial};
 
 /// Arms of one point: the baseline and what is compared with it.
 #[derive(Clone, Debug)]
@@ -35,23 +35,23 @@ pub enum Side<'a> {
     Control(&'a str),
 }
 
-/// The last good sample of each block.
-fn last<'a>(samples: &'a [Sample], side: Side<'_>) -> BTreeMap<u32, &'a Sample> {
+/// The last good trial of each block.
+fn last<'a>(trials: &'a [Trial], side: Side<'_>) -> BTreeMap<u32, &'a Trial> {
     let (id, control) = match side {
         Side::Arm(id) => (id, false),
         Side::Control(id) => (id, true),
     };
-    let good = samples.iter().filter(|s| s.counts() && s.control == control && s.arm == id);
-    good.map(|sample| (sample.block, sample)).collect()
+    let good = trials.iter().filter(|s| s.counts() && s.control == control && s.arm == id);
+    good.map(|trial| (trial.block, trial)).collect()
 }
 
-/// A metric's value in each block: of the last good sample there, where it is a positive number. A block
+/// A metric's value in each block: of the last good trial there, where it is a positive number. A block
 /// without one is left out, never filled in.
 #[must_use]
-pub fn values(samples: &[Sample], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
-    last(samples, side)
+pub fn values(trials: &[Trial], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
+    last(trials, side)
         .into_iter()
-        .filter_map(|(block, sample)| Some((block, metric.value(sample)?)))
+        .filter_map(|(block, trial)| Some((block, metric.value(trial)?)))
         .filter(|(_, value)| value.is_finite() && *value > 0.0)
         .collect()
 }
@@ -77,37 +77,37 @@ impl Pairs {
 
 /// Pairs two sides block by block.
 #[must_use]
-pub fn pair(samples: &[Sample], metric: &MetricInfo, baseline: Side<'_>, candidate: Side<'_>) -> Pairs {
-    pair_with(&values(samples, metric, baseline), samples, metric, candidate)
+pub fn pair(trials: &[Trial], metric: &MetricInfo, baseline: Side<'_>, candidate: Side<'_>) -> Pairs {
+    pair_with(&values(trials, metric, baseline), trials, metric, candidate)
 }
 
 /// Pairs two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric
 /// mean of both: the control is measured anyway, and a quarter of the variance goes.
 #[must_use]
-pub fn pair_arms(samples: &[Sample], metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
-    let again = values(samples, metric, Side::Control(baseline));
-    let mut below = values(samples, metric, Side::Arm(baseline));
+pub fn pair_arms(trials: &[Trial], metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
+    let again = values(trials, metric, Side::Control(baseline));
+    let mut below = values(trials, metric, Side::Arm(baseline));
     for (block, value) in &mut below {
         if let Some(again) = again.get(block) {
             *value = (*value * again).sqrt();
         }
     }
-    pair_with(&below, samples, metric, Side::Arm(candidate))
+    pair_with(&below, trials, metric, Side::Arm(candidate))
 }
 
 fn pair_with(
     below: &BTreeMap<u32, f64>,
-    samples: &[Sample],
+    trials: &[Trial],
     metric: &MetricInfo,
     candidate: Side<'_>,
 ) -> Pairs {
     let mut pairs = Pairs::default();
-    let last = last(samples, candidate);
-    for (block, value) in values(samples, metric, candidate) {
+    let last = last(trials, candidate);
+    for (block, value) in values(trials, metric, candidate) {
         if let Some(base) = below.get(&block) {
             pairs.baseline.push(*base);
             pairs.candidate.push(value);
-            pairs.starts.push(last.get(&block).and_then(|sample| sample.server_start));
+            pairs.starts.push(last.get(&block).and_then(|trial| trial.server_start));
         }
     }
     pairs

@@ -1,6 +1,6 @@
 //! Doubts about the CPU: was the client the limit, did it wait for a CPU, was there only one?
 
-use samehost_model::{Code, Report, Sample, Transport, Warning};
+use samehost_model::{Code, Report, Transport, Trial, Warning};
 
 use crate::doubts::{ArmTrials, Bar, Doubt, shares_core};
 use crate::wording::percent;
@@ -98,8 +98,8 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     }
     let threads = report.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
     // Callers have a thread for each connection, which the operations' CPU time knows.
-    let in_all = |s: &Sample| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
-    let client = |s: &Sample| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
+    let in_all = |s: &Trial| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
+    let client = |s: &Trial| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
     let used =
         trials.median(|s| Some(client(s)? + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)))?;
     (used >= MACHINE_FULL * f64::from(report.host.cpus_allowed)).then_some(used)

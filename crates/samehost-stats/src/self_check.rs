@@ -60,8 +60,8 @@ pub(crate) fn doubt_one_process(report: &Report) -> Option<Doubt> {
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
     let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
     let trials = || report.trials.iter().filter(|s| s.counts() && ids().any(|arm| arm.id == s.arm));
-    let blocks = trials().map(|sample| sample.block).max()?;
-    let of_trials: Vec<Option<u32>> = trials().map(|sample| sample.server_start).collect();
+    let blocks = trials().map(|trial| trial.block).max()?;
+    let of_trials: Vec<Option<u32>> = trials().map(|trial| trial.server_start).collect();
     let one = report.workload.server.managed
         && is_compared
         && blocks as usize + 1 >= LEAST_BLOCKS

@@ -6,7 +6,7 @@
 //! with it a few blocks, or a few servers, can give large odds. Under "no difference" it exceeds 1 ÷ α at any time with a
 //! chance of at most α (Ville 1939), so 1 ÷ its largest value so far is a p-value at every moment.
 
-use samehost_model::{MetricInfo, Plan, Sample};
+use samehost_model::{MetricInfo, Plan, Trial};
 
 use crate::estimate::{Asked, Estimate, Method};
 use crate::family::OF_THE_ANSWER;
@@ -155,7 +155,7 @@ pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
 /// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
 /// asked after every block; it sees nothing else.
 #[must_use]
-pub fn decided(samples: &[Sample], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
+pub fn decided(samples: &[Trial], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let asked =
         Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
     let estimates: Vec<Option<Estimate>> = rows

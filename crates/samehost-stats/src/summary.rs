@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use samehost_model::{Latency, Sample};
+use samehost_model::{Latency, Trial};
 
 /// Operations that must lie beyond a percentile for it to be reported.
 const BEYOND: f64 = 10.0;
@@ -85,12 +85,12 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
         .map_err(|error| HistogramError::Format(error.to_string()))
 }
 
-/// The latencies of all these samples together; absent where none has a histogram. For pictures only: the
+/// The latencies of all these trials together; absent where none has a histogram. For pictures only: the
 /// statistics never pool requests of different trials.
 ///
 /// # Errors
 /// When a stored histogram cannot be read.
-pub fn merge(samples: &[&Sample]) -> Result<Option<Histogram<u64>>, HistogramError> {
+pub fn merge(samples: &[&Trial]) -> Result<Option<Histogram<u64>>, HistogramError> {
     let mut merged: Option<Histogram<u64>> = None;
     for text in samples.iter().filter_map(|s| s.latency_us.as_ref()?.histogram.as_deref()) {
         let next = decode(text)?;
@@ -123,8 +123,8 @@ pub struct Shift {
 /// # Errors
 /// When a stored histogram cannot be read.
 pub fn quantiles_for_shift(
-    baseline: &[&Sample],
-    candidate: &[&Sample],
+    baseline: &[&Trial],
+    candidate: &[&Trial],
     quantiles: &[f64],
 ) -> Result<Vec<Shift>, HistogramError> {
     let (Some(baseline), Some(candidate)) = (merge(baseline)?, merge(candidate)?) else {
@@ -154,8 +154,8 @@ mod tests {
         histogram
     }
 
-    fn sample(latency: Latency) -> Sample {
-        Sample { latency_us: Some(latency), ..Sample::default() }
+    fn sample(latency: Latency) -> Trial {
+        Trial { latency_us: Some(latency), ..Trial::default() }
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         let merged = merge(&[&a, &b]).unwrap().unwrap();
         assert_eq!(merged.len(), 1000);
         assert!(merged.max() >= 500_000_000);
-        assert_eq!(merge(&[&Sample::default()]).unwrap(), None);
+        assert_eq!(merge(&[&Trial::default()]).unwrap(), None);
         let shift = quantiles_for_shift(&[&a], &[&b], &[0.001, 0.5, 0.9, 0.999]).unwrap();
         assert_eq!(shift.iter().map(|s| s.quantile).collect::<Vec<_>>(), [0.5, 0.9]);
         assert!((shift[0].candidate_us / shift[0].baseline_us / 10_000.0 - 1.0).abs() < 0.002);

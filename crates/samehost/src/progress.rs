@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use samehost_bench::measure::Observer;
 use samehost_bench::{BenchError, FLOOR, Impact, Recorder};
 use samehost_model::printable::clean;
-use samehost_model::{LogLine, Plan, Profile, Report, Sample};
+use samehost_model::{LogLine, Plan, Profile, Report, Trial};
 
 use crate::consent::Consent;
 use crate::storage::SamplesFile;
@@ -15,7 +15,7 @@ use crate::storage::SamplesFile;
 /// Length of the bar.
 const STEPS: u64 = 1000;
 
-/// Shows progress and stores samples as they come.
+/// Shows progress and stores trials as they come.
 pub struct Watcher {
     bar: ProgressBar,
     what: String,
@@ -60,7 +60,7 @@ impl Watcher {
         self.bar.set_message(clean(&self.what));
     }
 
-    /// The file that samples are stored in, once measuring has ended.
+    /// The file that trials are stored in, once measuring has ended.
     pub fn finish(self) -> Option<SamplesFile> {
         self.bar.finish_and_clear();
         self.store
@@ -77,17 +77,17 @@ impl Observer for Watcher {
         }
     }
 
-    fn sample(&mut self, sample: &Sample) {
-        self.trials += u64::from(!sample.set_aside);
+    fn trial(&mut self, trial: &Trial) {
+        self.trials += u64::from(!trial.set_aside);
         // It ends with the last trial or with the budget, whichever is first.
         let by_trials = self.trials as f64 / self.most_trials as f64;
         let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
         self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);
-        if sample.arm != FLOOR {
-            self.bar.set_message(clean(&format!("{} · block {}", self.what, sample.block + 1)));
+        if trial.arm != FLOOR {
+            self.bar.set_message(clean(&format!("{} · block {}", self.what, trial.block + 1)));
         }
         if let Some(store) = &mut self.store {
-            store.append(&LogLine::Trial(Box::new(sample.clone())));
+            store.append(&LogLine::Trial(Box::new(trial.clone())));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The file that samples are appended to as they come, so that a kill loses at most the trial in flight, and
+//! The file that trials are appended to as they come, so that a kill loses at most the trial in flight, and
 //! the reading of stored results of either kind.
 
 use std::env;
@@ -16,7 +16,7 @@ use crate::output;
 const KEPT: usize = 50;
 const SUFFIX: &str = ".samples.jsonl";
 
-/// A file of one JSON line a sample.
+/// A file of one JSON line a trial.
 #[derive(Debug)]
 pub struct SamplesFile {
     path: PathBuf,
@@ -136,7 +136,7 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
         let schema = &report.schema;
         return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
     }
-    // The verdicts are computed again: the samples are what was stored.
+    // The verdicts are computed again: the trials are what was stored.
     samehost_stats::analyse(&report).apply(&mut report);
     Ok(report)
 }
@@ -150,7 +150,7 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
     let mut rest = lines.enumerate().peekable();
     while let Some((index, line)) = rest.next() {
         match serde_json::from_str(line) {
-            Ok(LogLine::Trial(sample)) => report.trials.push(*sample),
+            Ok(LogLine::Trial(trial)) => report.trials.push(*trial),
             Ok(LogLine::Profile(profile)) => report.profiles.push(*profile),
             Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
             Ok(LogLine::End { outcome }) => report.outcome = outcome,

@@ -33,10 +33,10 @@ fn a_few_rounds_of_slices_decide_on_one_process() {
     let report = parsed(&here.bench(&arguments).output().unwrap());
     here.assert_nothing_left();
     let trials = report["trials"].as_array().unwrap();
-    for sample in trials.iter().filter(|sample| sample["arm"] != "noop") {
-        assert!(sample["slices"]["number"].as_u64().unwrap() >= 6, "{sample}");
-        let (server, client) = (&sample["server_cpu_us_per_op"], &sample["client_cpu_us_per_op"]);
-        assert!(server.as_f64().unwrap() > 1.0 && client.as_f64().unwrap() > 1.0, "{sample}");
+    for trial in trials.iter().filter(|trial| trial["arm"] != "noop") {
+        assert!(trial["slices"]["number"].as_u64().unwrap() >= 6, "{trial}");
+        let (server, client) = (&trial["server_cpu_us_per_op"], &trial["client_cpu_us_per_op"]);
+        assert!(server.as_f64().unwrap() > 1.0 && client.as_f64().unwrap() > 1.0, "{trial}");
     }
     let found = report["comparisons"].as_array().unwrap();
     let found = found.iter().find(|found| found["metric"] == "total_cpu_per_op").unwrap();
@@ -50,8 +50,8 @@ fn each_arm_has_a_server_of_its_own_where_that_is_asked_for() {
     let here = Here::new();
     let report =
         here.report(&["redis", "--transports", "unix,unix", "--own-servers", "--connections", "1,2"]);
-    let peer = |sample: &Value| {
-        let observed = sample["transport_observed"].as_str().unwrap();
+    let peer = |trial: &Value| {
+        let observed = trial["transport_observed"].as_str().unwrap();
         observed
             .split("peer pid ")
             .nth(1)
@@ -63,13 +63,13 @@ fn each_arm_has_a_server_of_its_own_where_that_is_asked_for() {
     };
     let trials = report["trials"].as_array().unwrap();
     let of =
-        |arm: &str| trials.iter().filter(|sample| sample["arm"].as_str().unwrap().starts_with(arm)).collect();
+        |arm: &str| trials.iter().filter(|trial| trial["arm"].as_str().unwrap().starts_with(arm)).collect();
     let (one, other): (Vec<&Value>, Vec<&Value>) = (of("unix/"), of("unix#2/"));
     assert!(!one.is_empty() && !other.is_empty(), "{report}");
-    for sample in one {
-        let same_block = |twin: &&&Value| twin["block"] == sample["block"];
+    for trial in one {
+        let same_block = |twin: &&&Value| twin["block"] == trial["block"];
         let twin = other.iter().find(same_block).unwrap();
-        assert_ne!(peer(sample), peer(twin), "{sample}");
+        assert_ne!(peer(trial), peer(twin), "{trial}");
         assert!(twin["server_cpu_us_per_op"].as_f64().unwrap() > 1.0, "{twin}");
     }
     let output = here

@@ -10,14 +10,14 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use samehost_model::{Sample, Transport};
+use samehost_model::{Transport, Trial};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::clock::{Nanos, Window, nanos, now, timespec};
 use super::recorder::Tally;
-use super::sample::{self, Metered};
 use super::seen;
+use super::trial::{self, Metered};
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use super::{Load, Surroundings};
 use crate::BenchError;
@@ -196,11 +196,11 @@ fn tail(mut errors: ChildStderr) -> String {
 ///
 /// # Errors
 /// When it does not start, or it or its server goes away.
-pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (warm_up, length) = (load.warm_up, load.length);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
-    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
         // The client inherits where it runs.
         cpus.place_client();
         precise_sleep();
@@ -211,7 +211,7 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
         let seen = seen::Seen::of_words(&client.observed);
         let mut tally = client.end()?;
         tally.usage = client_use;
-        let mut sample = sample::of_tally(&tally, window.seconds(), None, metered);
+        let mut sample = trial::of_tally(&tally, window.seconds(), None, metered);
         seen.tell(&mut sample);
         Ok(sample)
     })])?;

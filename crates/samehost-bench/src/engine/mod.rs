@@ -17,14 +17,14 @@ pub mod whole;
 
 mod blocking;
 mod epoll;
-mod sample;
+mod trial;
 mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 
 use crate::BenchError;
 use crate::machine::CpuPlan;
@@ -114,11 +114,11 @@ pub struct Surroundings {
     pub patience: Duration,
 }
 
-/// Drives one trial. The sample's identity (arm, block, position) is the caller's to fill in.
+/// Drives one trial. The trial's identity (arm, block, position) is the caller's to fill in.
 ///
 /// # Errors
 /// When the server cannot be reached or goes away, or a signal asked to stop.
-pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
         Job::Callers(callers) => workers::callers(callers, load, surroundings),

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use samehost_model::{ConnectionSettings, Sample};
+use samehost_model::{ConnectionSettings, Trial};
 use samehost_system::diag::{Diag, both_ends};
 use samehost_transport::{Observed, Stream};
 
@@ -50,11 +50,11 @@ impl Seen {
         self
     }
 
-    /// Writes it into a trial's sample.
-    pub fn tell(self, sample: &mut Sample) {
-        sample.transport_observed = self.observed;
-        sample.cipher = self.cipher;
-        sample.connection = self.connection;
+    /// Writes it into a trial.
+    pub fn tell(self, trial: &mut Trial) {
+        trial.transport_observed = self.observed;
+        trial.cipher = self.cipher;
+        trial.connection = self.connection;
     }
 }
 

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 
 use super::bulk::Writer;
 use super::callers::Line;
 use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
-use super::sample::{self, Metered};
 use super::seen::Seen;
 use super::session::{Caller, Connected, Connector, connect_all};
+use super::trial::{self, Metered};
 use super::{Load, OpenLoop, Surroundings, arrivals, blocking, burst, callers, epoll, process, whole};
 use crate::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
@@ -134,7 +134,7 @@ fn attend(
     endpoint: &str,
     load: &Load,
     surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
+) -> Result<Trial, BenchError> {
     crew.wait(window.start, surroundings)?;
     let meters = Meters::begin_with(surroundings, family);
     crew.wait(window.end, surroundings)?;
@@ -151,7 +151,7 @@ fn attend(
     for tally in tallies {
         sum.merge(&tally);
     }
-    Ok(sample::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
+    Ok(trial::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
 }
 
 /// Due moments of an open loop in the clock's own terms.
@@ -182,7 +182,7 @@ pub fn sessions(
     small: bool,
     load: &Load,
     surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
+) -> Result<Trial, BenchError> {
     let opened = connect_all(connector.as_ref(), load.connections, &surroundings.interrupted)?;
     let mut surroundings = surroundings.clone();
     surroundings.server_pids = connector.server_pids().unwrap_or(surroundings.server_pids);
@@ -206,9 +206,9 @@ pub fn sessions(
         session_work(connector, small, share, due, window, load, surroundings)
     });
     let crew = Crew::spawn(work.collect())?;
-    let mut sample = attend(crew, window, &family, &connector.endpoint(), load, surroundings)?;
-    seen.tell(&mut sample);
-    Ok(sample)
+    let mut trial = attend(crew, window, &family, &connector.endpoint(), load, surroundings)?;
+    seen.tell(&mut trial);
+    Ok(trial)
 }
 
 fn session_work(
@@ -267,7 +267,7 @@ pub fn callers(
     callers: Vec<Box<dyn Caller>>,
     load: &Load,
     surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
+) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let family = families(&surroundings.server_pids);
     let window = window(load);
@@ -291,33 +291,33 @@ pub fn callers(
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
     });
     let crew = Crew::spawn(work.collect())?;
-    let mut sample = attend(crew, window, &family, "the server", load, surroundings)?;
-    seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut sample);
-    Ok(sample)
+    let mut trial = attend(crew, window, &family, "the server", load, surroundings)?;
+    seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
+    Ok(trial)
 }
 
 /// Drives a stream.
-pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
     let (cpus, length, around) = (load.cpus.clone(), nanos(load.length), surroundings.clone());
-    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
         cpus.place_client();
         writer.warm_up(length)?;
         let meters = Meters::begin(&around);
         let before = ThreadUse::current();
         let tally = writer.write(length)?;
         let usage = ThreadUse::current() - before;
-        Ok(sample::of_bulk(&tally, usage, meters.end(&around)))
+        Ok(trial::of_bulk(&tally, usage, meters.end(&around)))
     })])?;
     // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads.
     let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
     crew.wait(now() + patience, surroundings)?;
-    let Some(mut sample) = crew.done.pop() else {
+    let Some(mut trial) = crew.done.pop() else {
         return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
     };
-    seen.tell(&mut sample);
-    Ok(sample)
+    seen.tell(&mut trial);
+    Ok(trial)
 }
 
 /// Makes one exchange, however long it takes; only a signal or a broken connection ends it early.
@@ -325,47 +325,47 @@ pub fn whole(
     connector: &Arc<dyn Connector>,
     load: &Load,
     surroundings: &Surroundings,
-) -> Result<Sample, BenchError> {
+) -> Result<Trial, BenchError> {
     let (stream, session) = connector.connect()?;
     load.place(surroundings);
     let seen = Seen::of(&stream);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), connector.endpoint());
-    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
         cpus.place_client();
         let meters = Meters::begin(&around);
         let tally = whole::drive(stream, session, &endpoint)?;
-        Ok(sample::of_whole(&tally, meters.end(&around)))
+        Ok(trial::of_whole(&tally, meters.end(&around)))
     })])?;
     crew.wait(Nanos::MAX, surroundings)?;
     let gone = || BenchError::io("a client thread", std::io::Error::other("it ended without a sample"));
-    let mut sample = crew.done.pop().ok_or_else(gone)?;
-    seen.tell(&mut sample);
-    Ok(sample)
+    let mut trial = crew.done.pop().ok_or_else(gone)?;
+    seen.tell(&mut trial);
+    Ok(trial)
 }
 
 /// Throws a burst.
-pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (cpus, around, connects) = (load.cpus.clone(), surroundings.clone(), job.connects);
     let patience = job.patience + surroundings.patience;
     let endpoint = job.endpoint.to_string();
-    let mut crew: Crew<Sample> = Crew::spawn(vec![Box::new(move || {
+    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
         cpus.place_client();
         let meters = Meters::begin(&around);
         let tally = burst::drive(&job)?;
-        Ok(sample::of_burst(&tally, connects, meters.end(&around)))
+        Ok(trial::of_burst(&tally, connects, meters.end(&around)))
     })])?;
     crew.wait(now() + nanos(patience), surroundings)?;
     crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
 }
 
 /// Runs a command.
-pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result<Sample, BenchError> {
+pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
     let tally = process::drive(job, &surroundings.interrupted)?;
     let own = own_cpu_ns().saturating_sub(own) + ((tally.user_s + tally.system_s) * 1e9) as u64;
     // A command that works through a server it did not start uses that server's CPU too: it is no stranger,
     // but we cannot tell it from one, so only steal and throttling count against such a trial.
     let machine = samehost_model::MachineUse { foreign_percent: 0.0, ..machine.end(own, surroundings.cpus) };
-    Ok(sample::of_process(&tally, machine))
+    Ok(trial::of_process(&tally, machine))
 }

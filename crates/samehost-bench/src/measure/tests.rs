@@ -1,4 +1,4 @@
-//! The flow from plan to samples, with a measurer of the tests' own.
+//! The flow from plan to trials, with a measurer of the tests' own.
 
 use super::*;
 use samehost_model::{Point, Question, Transport};
@@ -17,24 +17,24 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn one(&mut self, arm: &Arm, trial: &Trial, stolen: f64) -> Result<Sample, BenchError> {
+    fn one(&mut self, arm: &Arm, slot: &Slot, stolen: f64) -> Result<Trial, BenchError> {
         if self.fail_at == Some(self.trials.len()) {
             return Err(BenchError::Usage("the server died".into()));
         }
-        self.trials.push((arm.id.clone(), trial.control));
+        self.trials.push((arm.id.clone(), slot.control));
         let wobble = self.noise * ((self.trials.len() * 7919 % 100) as f64 / 50.0 - 1.0);
         let speed = if arm.transport == Transport::Unix { 130.0 } else { 100.0 };
-        let mut sample = Sample {
+        let mut trial = Trial {
             seconds: 1.0,
             operations: 1000,
             throughput_per_s: Some(speed * (1.0 + wobble)),
-            ..Sample::default()
+            ..Trial::default()
         };
-        sample.machine.span_ms = 1000.0;
-        sample.machine.steal_percent = stolen;
+        trial.machine.span_ms = 1000.0;
+        trial.machine.steal_percent = stolen;
         // Steal meets all arms of a round alike; a stranger takes of the caches, too.
-        sample.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };
-        Ok(sample)
+        trial.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };
+        Ok(trial)
     }
 }
 
@@ -47,11 +47,11 @@ impl Measurer for Scripted {
         self.in_rounds
     }
 
-    fn measure(&mut self, slots: &[Slot<'_>]) -> Result<Vec<Sample>, BenchError> {
+    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
         self.rounds.push(slots.len());
         let stolen = self.steal.pop_front().unwrap_or(0.0);
-        let samples = slots.iter().map(|slot| self.one(slot.arm, slot.trial, stolen));
-        samples.collect()
+        let trials = slots.iter().map(|slot| self.one(slot.arm, slot.planned, stolen));
+        trials.collect()
     }
 
     fn name_stranger(&mut self) -> Option<String> {
@@ -84,7 +84,7 @@ fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
     go_on(measurer, plan, Vec::new())
 }
 
-fn go_on(measurer: &mut Scripted, plan: &Plan, before: Vec<Sample>) -> Measured {
+fn go_on(measurer: &mut Scripted, plan: &Plan, before: Vec<Trial>) -> Measured {
     let metrics = [MetricInfo::built_in("throughput"), MetricInfo::built_in("latency_mean")];
     let aim = Aim { arms: &arms(), plan, metrics: &metrics, seed: 3 };
     measure(aim, before, measurer, &mut Silent)
@@ -96,9 +96,9 @@ fn stops_at_the_first_look_that_confirms_precision() {
     let mut quiet = Scripted { noise: 0.001, ..Scripted::default() };
     let measured = run(&mut quiet, &plan);
     assert_eq!(measured.outcome, Outcome::Complete);
-    assert_eq!(measured.samples.len(), 36, "twelve blocks of two arms and a control");
+    assert_eq!(measured.trials.len(), 36, "twelve blocks of two arms and a control");
     let mut noisy = Scripted { noise: 0.4, ..Scripted::default() };
-    assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "forty blocks");
+    assert_eq!(run(&mut noisy, &plan).trials.len(), 120, "forty blocks");
 }
 
 #[test]
@@ -107,23 +107,23 @@ fn a_point_stops_when_it_is_decided() {
     let mut clear = Scripted { noise: 0.02, ..Scripted::default() };
     let measured = run(&mut clear, &plan);
     assert_eq!(measured.outcome, Outcome::Complete);
-    let blocks = measured.samples.len() / 3;
+    let blocks = measured.trials.len() / 3;
     assert!((5..10).contains(&blocks), "+30 % at 2 % noise is seen at once: {blocks} blocks");
     let mut noisy = Scripted { noise: 3.0, ..Scripted::default() };
-    assert_eq!(run(&mut noisy, &plan).samples.len(), 120, "what is not decided gets all forty blocks");
+    assert_eq!(run(&mut noisy, &plan).trials.len(), 120, "what is not decided gets all forty blocks");
 }
 
 #[test]
 fn what_is_not_decided_is_gone_on_with() {
     let plan = Plan { budget_s: Some(18.0), stopping: Stopping::Decision, ..Plan::default() };
     let first = run(&mut Scripted { noise: 1.0, ..Scripted::default() }, &plan);
-    assert_eq!((first.outcome, first.samples.len()), (Outcome::OutOfBudget, 18), "six blocks do not decide");
+    assert_eq!((first.outcome, first.trials.len()), (Outcome::OutOfBudget, 18), "six blocks do not decide");
     let mut measurer = Scripted { noise: 0.02, ..Scripted::default() };
     let more = Plan { budget_s: Some(60.0), ..plan };
-    let second = go_on(&mut measurer, &more, first.samples.clone());
+    let second = go_on(&mut measurer, &more, first.trials.clone());
     assert_eq!(second.outcome, Outcome::Complete);
-    assert_eq!(second.samples[..18], first.samples, "what was measured counts");
-    assert_eq!(second.samples[18].block, 6, "and blocks are counted on");
+    assert_eq!(second.trials[..18], first.trials, "what was measured counts");
+    assert_eq!(second.trials[18].block, 6, "and blocks are counted on");
     assert!(measurer.trials.len() < 60, "{}", measurer.trials.len());
 }
 
@@ -139,7 +139,7 @@ fn only_what_is_asked_is_waited_for() {
     };
     let blocks = |asked, others| {
         let clear = &mut Scripted { noise: 0.02, ..Scripted::default() };
-        run(clear, &plan(asked, others)).samples.len() / 3
+        run(clear, &plan(asked, others)).trials.len() / 3
     };
     let alone = blocks(vec![question("throughput", Some(1))], 0);
     assert!((5..10).contains(&alone), "{alone}");
@@ -156,10 +156,10 @@ fn a_budget_ends_it() {
     let plan = Plan { budget_s: Some(45.0), ..Plan::default() };
     let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
     assert_eq!(measured.outcome, Outcome::OutOfBudget);
-    assert_eq!(measured.samples.len(), 45);
+    assert_eq!(measured.trials.len(), 45);
     let plan = Plan { budget_s: Some(6.0), ..Plan::default() };
     let measured = run(&mut Scripted { noise: 0.4, ..Scripted::default() }, &plan);
-    assert_eq!(measured.samples.len(), 15, "one comparison can be decided by five blocks, not by fewer");
+    assert_eq!(measured.trials.len(), 15, "one comparison can be decided by five blocks, not by fewer");
 }
 
 #[test]
@@ -167,16 +167,16 @@ fn a_polluted_trial_is_measured_again_up_to_a_limit() {
     let plan = Plan { budget_s: None, max_blocks: 10, ..Plan::default() };
     let mut stolen = Scripted { steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
     let measured = run(&mut stolen, &plan);
-    let aside: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.set_aside).collect();
+    let aside: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.set_aside).collect();
     assert_eq!(aside.len(), 1);
     assert!(aside[0].polluted[0].contains("50 %"));
-    assert_eq!(measured.samples.iter().filter(|sample| sample.counts()).count(), 30);
+    assert_eq!(measured.trials.iter().filter(|trial| trial.counts()).count(), 30);
     let mut always = Scripted { steal: [50.0; 1000].into(), ..Scripted::default() };
     let measured = run(&mut always, &plan);
-    let counted: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.counts()).collect();
+    let counted: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.counts()).collect();
     assert_eq!(counted.len(), 30);
-    assert!(counted.iter().all(|sample| !sample.polluted.is_empty()), "kept, and marked");
-    assert!(measured.samples.len() <= 30 * 3);
+    assert!(counted.iter().all(|trial| !trial.polluted.is_empty()), "kept, and marked");
+    assert!(measured.trials.len() <= 30 * 3);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_failure_keeps_what_was_measured() {
     let plan = Plan { budget_s: None, ..Plan::default() };
     let measured = run(&mut Scripted { fail_at: Some(7), ..Scripted::default() }, &plan);
     assert_eq!(measured.outcome, Outcome::Failed);
-    assert_eq!(measured.samples.len(), 7);
+    assert_eq!(measured.trials.len(), 7);
     assert!(measured.failure.unwrap().to_string().contains("the server died"));
 }
 
@@ -194,12 +194,12 @@ fn a_point_that_takes_turns_is_measured_in_rounds() {
     let mut measurer = Scripted { in_rounds: true, noise: 0.001, ..Scripted::default() };
     let measured = run(&mut measurer, &plan);
     assert_eq!(measurer.rounds, [3; 12], "both arms and the control at once");
-    assert_eq!(measured.samples.len(), 36);
+    assert_eq!(measured.trials.len(), 36);
     for block in 0..12 {
-        let of: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.block == block).collect();
+        let of: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.block == block).collect();
         let mut ids: Vec<(&str, bool)> = of.iter().map(|s| (s.arm.as_str(), s.control)).collect();
         ids.sort_unstable();
-        assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false)], "a sample of each");
+        assert_eq!(ids, [("tcp", false), ("tcp", true), ("unix", false)], "a trial of each");
     }
 }
 
@@ -209,10 +209,10 @@ fn a_round_is_disturbed_and_repeated_as_a_whole() {
     let mut stolen =
         Scripted { in_rounds: true, steal: VecDeque::from([0.0, 50.0, 0.0]), ..Scripted::default() };
     let measured = run(&mut stolen, &plan);
-    let aside: Vec<&Sample> = measured.samples.iter().filter(|sample| sample.set_aside).collect();
+    let aside: Vec<&Trial> = measured.trials.iter().filter(|trial| trial.set_aside).collect();
     assert_eq!(aside.len(), 3);
-    assert!(aside.iter().all(|sample| sample.block == 1 && sample.polluted[0].contains("50 %")));
-    assert_eq!(measured.samples.iter().filter(|sample| sample.counts()).count(), 30);
+    assert!(aside.iter().all(|trial| trial.block == 1 && trial.polluted[0].contains("50 %")));
+    assert_eq!(measured.trials.iter().filter(|trial| trial.counts()).count(), 30);
 }
 
 #[test]
@@ -220,5 +220,5 @@ fn a_round_that_fails_keeps_the_rounds_before_it() {
     let plan = Plan { budget_s: None, ..Plan::default() };
     let measured = run(&mut Scripted { in_rounds: true, fail_at: Some(7), ..Scripted::default() }, &plan);
     assert_eq!(measured.outcome, Outcome::Failed);
-    assert_eq!(measured.samples.len(), 6, "two whole rounds; a third of one is none");
+    assert_eq!(measured.trials.len(), 6, "two whole rounds; a third of one is none");
 }

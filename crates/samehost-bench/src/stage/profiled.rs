@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Sample, Warning};
+use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Trial, Warning};
 
 use super::Stage;
 use crate::BenchError;
@@ -19,7 +19,7 @@ const LEAST: Duration = Duration::from_secs(1);
 /// What an arm's profiled trials gave.
 struct Profiling {
     folding: Folding,
-    trials: Vec<Sample>,
+    trials: Vec<Trial>,
 }
 
 impl Stage<'_> {
@@ -85,7 +85,7 @@ impl Stage<'_> {
         profiler: &Profiler,
         arm: &Arm,
         folding: &mut Folding,
-    ) -> Result<Sample, BenchError> {
+    ) -> Result<Trial, BenchError> {
         let interrupted = std::sync::Arc::clone(&self.request.interrupted);
         let running = self.running.of(arm);
         let (servers, proxies) = (families(&running.server().pids), families(&running.proxy_pids()));

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use samehost_model::{Arm, Sample};
+use samehost_model::{Arm, Trial};
 
 use super::Stage;
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::slices::{Lanes, Round};
-use crate::measure::Slot;
+use crate::measure::ArmSlot;
 
 impl Stage<'_> {
     /// Length of this arm's slices, where the arms of its point take turns.
@@ -21,7 +21,7 @@ impl Stage<'_> {
     }
 
     /// Measures the arms of a point in slices.
-    pub(super) fn round(&mut self, slots: &[Slot<'_>], slice: Duration) -> Result<Vec<Sample>, BenchError> {
+    pub(super) fn round(&mut self, slots: &[ArmSlot<'_>], slice: Duration) -> Result<Vec<Trial>, BenchError> {
         let Some(first) = slots.first() else { return Ok(Vec::new()) };
         self.set_congestion(first.arm)?;
         let mut lanes = Lanes::default();
@@ -53,8 +53,8 @@ impl Stage<'_> {
         };
         let driven = lanes.drive(round, &self.surroundings);
         let measured = driven.map_err(|error| self.with_last_words(error))?;
-        let together = |((measured, known), slot): ((Sample, Sample), &Slot<'_>)| {
-            let mut sample = Sample {
+        let together = |((measured, known), slot): ((Trial, Trial), &ArmSlot<'_>)| {
+            let mut trial = Trial {
                 transport_observed: known.transport_observed,
                 cipher: known.cipher,
                 connection: known.connection,
@@ -62,8 +62,8 @@ impl Stage<'_> {
                 proxy_most_cpus: known.proxy_most_cpus,
                 ..measured
             };
-            self.running.of_mut(slot.arm).after(&mut sample);
-            sample
+            self.running.of_mut(slot.arm).after(&mut trial);
+            trial
         };
         Ok(measured.into_iter().zip(evidence).zip(slots).map(together).collect())
     }

@@ -331,10 +331,10 @@ pub trait Running {
     }
 
     /// Adds what the server knows of the connections of the last job, which are open, or were.
-    fn witness(&mut self, _sample: &mut samehost_model::Sample) {}
+    fn witness(&mut self, _sample: &mut samehost_model::Trial) {}
 
     /// Called when the connections of a trial, or of all arms of a round, are closed.
-    fn after(&mut self, _sample: &mut samehost_model::Sample) {}
+    fn after(&mut self, _sample: &mut samehost_model::Trial) {}
 }
 
 /// How long to wait for an answer outside of trials.

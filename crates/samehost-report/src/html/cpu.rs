@@ -1,6 +1,6 @@
 //! CPU time per operation: client, what stands between, and server, user and kernel, stacked.
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
@@ -11,13 +11,13 @@ use crate::number::format_value;
 use crate::text::truncate;
 use crate::view::{self, View};
 
-/// A part of the stack: key, name, colour, hatching, and how a sample answers.
+/// A part of the stack: key, name, colour, hatching, and how a trial answers.
 struct Part {
     key: &'static str,
     name: &'static str,
     colour: &'static str,
     pattern: &'static str,
-    read: fn(&Sample) -> Option<f64>,
+    read: fn(&Trial) -> Option<f64>,
 }
 
 fn part(
@@ -25,12 +25,12 @@ fn part(
     name: &'static str,
     colour: &'static str,
     pattern: &'static str,
-    read: fn(&Sample) -> Option<f64>,
+    read: fn(&Trial) -> Option<f64>,
 ) -> Part {
     Part { key, name, colour, pattern, read }
 }
 
-/// The parts of a sample that tells user and kernel apart, and of one that does not.
+/// The parts of a trial that tells user and kernel apart, and of one that does not.
 fn parts() -> [Part; 9] {
     [
         part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),

@@ -1,7 +1,7 @@
 //! Latency by percentile and the shift plot. Both show requests of all trials together; verdicts never rest on
 //! them.
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 use samehost_stats::{HistogramError, Shift, quantiles_for_shift};
 use serde_json::json;
 
@@ -38,11 +38,11 @@ struct Level {
 fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
     let mut levels = Vec::new();
     for group in &view.groups {
-        let base: Vec<&Sample> = trials(view.report, &group.baseline.id).collect();
+        let base: Vec<&Trial> = trials(view.report, &group.baseline.id).collect();
         let own = quantiles_for_shift(&base, &base, &QUANTILES)?;
         let mut candidates = Vec::new();
         for candidate in &group.candidates {
-            let samples: Vec<&Sample> = trials(view.report, &candidate.id).collect();
+            let samples: Vec<&Trial> = trials(view.report, &candidate.id).collect();
             let shifts = quantiles_for_shift(&base, &samples, &QUANTILES)?;
             if !shifts.is_empty() {
                 candidates.push((Series::of(view, &view.name(&candidate.id)), shifts));

@@ -85,7 +85,7 @@ struct Spot {
 }
 
 fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> Option<Spot> {
-    let values = view::values(view.report, &arm.id, |sample| metric.value(sample));
+    let values = view::values(view.report, &arm.id, |trial| metric.value(trial));
     let value = samehost_stats::median(&values).filter(|value| *value > 0.0)?;
     let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
     // Fewer trials have an interval of hardly any use, which would hide the lines.

@@ -1,7 +1,7 @@
 //! Trials over time: every trial in the order in which it was made, so that drift shows, and which trials were
 //! disturbed, set aside or void.
 
-use samehost_model::{MetricInfo, Sample};
+use samehost_model::{MetricInfo, Trial};
 use samehost_stats::pairing::Group;
 use serde_json::json;
 
@@ -38,12 +38,12 @@ const STATES: [(State, &str, &str); 5] = [
     (State::Void, "cross", "void"),
 ];
 
-fn state(sample: &Sample) -> State {
+fn state(trial: &Trial) -> State {
     match () {
-        () if sample.invalid.is_some() => State::Void,
-        () if sample.set_aside => State::SetAside,
-        () if !sample.polluted.is_empty() => State::Disturbed,
-        () if sample.control => State::Control,
+        () if trial.invalid.is_some() => State::Void,
+        () if trial.set_aside => State::SetAside,
+        () if !trial.polluted.is_empty() => State::Disturbed,
+        () if trial.control => State::Control,
         () => State::Good,
     }
 }
@@ -53,9 +53,9 @@ fn called(state: State) -> &'static str {
 }
 
 /// Why it is not simply good.
-fn reason(sample: &Sample) -> String {
-    let mut reasons: Vec<String> = sample.polluted.iter().map(|reason| clean(reason)).collect();
-    reasons.extend(sample.invalid.as_deref().map(clean));
+fn reason(trial: &Trial) -> String {
+    let mut reasons: Vec<String> = trial.polluted.iter().map(|reason| clean(reason)).collect();
+    reasons.extend(trial.invalid.as_deref().map(clean));
     reasons.join("; ")
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     ]);
     let shown = if view.is_sweep() { 1 } else { SHOWN };
     let has_values =
-        |metric: &&MetricInfo| view.report.trials.iter().any(|sample| metric.value(sample).is_some());
+        |metric: &&MetricInfo| view.report.trials.iter().any(|trial| metric.value(trial).is_some());
     let metrics: Vec<&MetricInfo> = view.metrics().iter().filter(has_values).take(shown).collect();
     let mut views = Vec::new();
     for (first, metric) in metrics.into_iter().enumerate().map(|(i, metric)| (i == 0, metric)) {
@@ -107,17 +107,13 @@ fn picture(
         let series = Series::of(view, &view.name(&arm.id));
         for (wanted, symbol, called_so) in STATES {
             let mut marks = Marks::default();
-            for (index, sample) in view.report.trials.iter().enumerate() {
-                if sample.arm != arm.id || state(sample) != wanted {
+            for (index, trial) in view.report.trials.iter().enumerate() {
+                if trial.arm != arm.id || state(trial) != wanted {
                     continue;
                 }
-                let Some(value) = metric.value(sample).filter(|value| value.is_finite()) else { continue };
+                let Some(value) = metric.value(trial).filter(|value| value.is_finite()) else { continue };
                 let number = index + 1;
-                marks.push(
-                    number as f64,
-                    value,
-                    hover(&series, &at, &title, metric, sample, (number, value)),
-                );
+                marks.push(number as f64, value, hover(&series, &at, &title, metric, trial, (number, value)));
                 values.push(value);
                 numbers.push(number as f64);
                 if in_table && (wanted != State::Good || view.groups.len() <= FEW_POINTS) {
@@ -125,11 +121,11 @@ fn picture(
                         Span::plain(number.to_string()),
                         Span::plain(&at),
                         Span::plain(&series.name),
-                        Span::plain((sample.block + 1).to_string()),
+                        Span::plain((trial.block + 1).to_string()),
                         Span::plain(&title),
                         Span::plain(format_value(value, &metric.unit)),
-                        Span::plain(called(state(sample))),
-                        Span::plain(reason(sample)),
+                        Span::plain(called(state(trial))),
+                        Span::plain(reason(trial)),
                     ]);
                 }
             }
@@ -160,15 +156,15 @@ fn hover(
     at: &str,
     title: &str,
     metric: &MetricInfo,
-    sample: &Sample,
+    trial: &Trial,
     (number, value): (usize, f64),
 ) -> String {
     chart::hover(&[
         series.name.clone(),
         at.to_owned(),
-        format!("trial {number}, block {}", sample.block + 1),
+        format!("trial {number}, block {}", trial.block + 1),
         format!("{title}: {}", format_value(value, &metric.unit)),
-        called(state(sample)).to_owned(),
-        reason(sample),
+        called(state(trial)).to_owned(),
+        reason(trial),
     ])
 }

@@ -104,18 +104,18 @@ fn every_trial_is_shown_with_its_value_and_state() {
     let mut shown = 0;
     for trace in traces(chart, 0) {
         for (x, y) in numbers(&trace["x"]).into_iter().zip(numbers(&trace["y"])) {
-            let sample = &report.trials[x as usize - 1];
-            assert_eq!(metric.value(sample), Some(y));
+            let trial = &report.trials[x as usize - 1];
+            assert_eq!(metric.value(trial), Some(y));
             let name = trace["name"].as_str().unwrap();
-            assert!(name.starts_with(&report.arm(&sample.arm).unwrap().name));
-            assert_eq!(name.ends_with("set aside"), sample.set_aside, "{name}");
+            assert!(name.starts_with(&report.arm(&trial.arm).unwrap().name));
+            assert_eq!(name.ends_with("set aside"), trial.set_aside, "{name}");
             shown += 1;
         }
     }
     assert_eq!(shown, report.trials.iter().filter(|s| metric.value(s).is_some()).count());
 }
 
-fn median(report: &Report, arm: &str, read: impl Fn(&samehost_model::Sample) -> Option<f64>) -> f64 {
+fn median(report: &Report, arm: &str, read: impl Fn(&samehost_model::Trial) -> Option<f64>) -> f64 {
     let counted = report.trials.iter().filter(|s| s.arm == arm && !s.control && s.counts());
     let values: Vec<f64> = counted.filter_map(read).collect();
     samehost_stats::median(&values).unwrap()
@@ -190,8 +190,8 @@ fn nothing_of_a_report_becomes_markup() {
     report.host.cpu_model = EVIL.into();
     report.host.sysctls.insert(EVIL.into(), EVIL.into());
     report.started_at = EVIL.into();
-    for sample in &mut report.trials {
-        sample.polluted = vec![EVIL.into()];
+    for trial in &mut report.trials {
+        trial.polluted = vec![EVIL.into()];
     }
     for evidence in &mut report.evidence {
         evidence.observed = EVIL.into();

@@ -1,4 +1,4 @@
-//! Every renderer over simulated reports: samples → analysis → bytes.
+//! Every renderer over simulated reports: trials → analysis → bytes.
 
 // clippy.toml allows it in functions marked as tests; here all is a test, their helpers too.
 #![allow(clippy::unwrap_used)]

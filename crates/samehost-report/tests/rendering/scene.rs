@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{
-    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Sample, ServerInfo, Transport,
+    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, ServerInfo, Transport, Trial,
     WorkloadInfo,
 };
 use samehost_stats::{analyse, summarise};
@@ -158,9 +158,9 @@ impl Scene {
                 let first = !points.contains(&arm.point) && arm.transport != Transport::None;
                 let runs: &[bool] = if first && self.report.plan.control { &[false, true] } else { &[false] };
                 for control in runs {
-                    let mut sample = self.sample(arm, luck);
-                    (sample.block, sample.position, sample.control) = (block, position, *control);
-                    self.report.trials.push(sample);
+                    let mut trial = self.trial(arm, luck);
+                    (trial.block, trial.position, trial.control) = (block, position, *control);
+                    self.report.trials.push(trial);
                     position += 1;
                 }
                 points.push(arm.point.clone());
@@ -168,7 +168,7 @@ impl Scene {
         }
     }
 
-    fn sample(&mut self, arm: &Arm, luck: f64) -> Sample {
+    fn trial(&mut self, arm: &Arm, luck: f64) -> Trial {
         let side = self.sides[&arm.id].clone();
         let factor = luck * self.wobble(side.noise);
         let seconds = self.report.plan.trial_s.unwrap_or(1.0);
@@ -182,7 +182,7 @@ impl Scene {
         let open = arm.point.rate_per_s.is_some();
         let lateness = open.then(|| self.latency(0.4 * factor, 0.8));
         let service = open.then(|| self.latency(0.8 * median, side.spread));
-        Sample {
+        Trial {
             arm: arm.id.clone(),
             seconds,
             operations: operations - failed,
@@ -208,7 +208,7 @@ impl Scene {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value * factor))
                 .collect(),
-            ..Sample::default()
+            ..Trial::default()
         }
     }
 

@@ -164,8 +164,8 @@ pub(crate) fn client_bound() -> Report {
     scene.arm(Side { latency_us: 300.0, client_busy: 0.99, ..tcp() }, at.clone(), "");
     scene.arm(Side { latency_us: 270.0, client_busy: 0.98, ..unix() }, at, "");
     scene.measure(12);
-    for sample in scene.report.trials.iter_mut().take(2) {
-        sample.polluted = vec!["steal 12.5 %".into()];
+    for trial in scene.report.trials.iter_mut().take(2) {
+        trial.polluted = vec!["steal 12.5 %".into()];
     }
     let mut aside = scene.report.trials[0].clone();
     aside.set_aside = true;
@@ -193,16 +193,16 @@ pub(crate) fn command() -> Report {
         );
     }
     scene.measure(12);
-    for sample in &mut scene.report.trials {
-        let latency = sample.latency_us.take().unwrap();
-        sample.seconds = latency.p50.unwrap();
-        sample.cpu_s = Some(0.7 * sample.seconds);
-        sample.operations = 1;
-        sample.throughput_per_s = None;
-        (sample.client_cpu_us_per_op, sample.server_cpu_us_per_op) = (None, None);
-        (sample.client_utilization, sample.server_utilization, sample.context_switches_per_op) =
+    for trial in &mut scene.report.trials {
+        let latency = trial.latency_us.take().unwrap();
+        trial.seconds = latency.p50.unwrap();
+        trial.cpu_s = Some(0.7 * trial.seconds);
+        trial.operations = 1;
+        trial.throughput_per_s = None;
+        (trial.client_cpu_us_per_op, trial.server_cpu_us_per_op) = (None, None);
+        (trial.client_utilization, trial.server_utilization, trial.context_switches_per_op) =
             (None, None, None);
-        sample.transport_observed = None;
+        trial.transport_observed = None;
     }
     scene.done()
 }
@@ -246,9 +246,9 @@ pub(crate) fn hostile() -> Report {
     }
     scene.report.command.push("--arm=\u{1b}[31m`@root`".into());
     scene.measure(8);
-    for sample in &mut scene.report.trials {
-        sample.seconds = sample.latency_us.take().unwrap().p50.unwrap();
-        sample.transport_observed = Some("\u{9b}31mred".into());
+    for trial in &mut scene.report.trials {
+        trial.seconds = trial.latency_us.take().unwrap().p50.unwrap();
+        trial.transport_observed = Some("\u{9b}31mred".into());
     }
     scene.report.warnings.push(Warning::new(Code::Note, "", format!("a\u{1b}[31m{}", "long".repeat(60))));
     scene.done()
@@ -261,8 +261,8 @@ pub(crate) fn equal() -> Report {
     scene.arm(Side { latency_us: 250.0, noise: 0.004, ..tcp() }, at.clone(), "");
     scene.arm(Side { latency_us: 250.4, noise: 0.004, ..unix() }, at, "");
     scene.measure(14);
-    for sample in &mut scene.report.trials {
-        sample.connection = Some(sockets(sample.arm.starts_with("tcp")));
+    for trial in &mut scene.report.trials {
+        trial.connection = Some(sockets(trial.arm.starts_with("tcp")));
     }
     scene.done()
 }

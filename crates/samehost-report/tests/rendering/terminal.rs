@@ -105,8 +105,8 @@ fn another_transport_than_asked_for_comes_first() {
 #[test]
 fn broken_histograms_and_empty_reports_are_no_panic() {
     let mut report = scenes::single_point();
-    for sample in &mut report.trials {
-        sample.latency_us.as_mut().unwrap().histogram = Some("§".into());
+    for trial in &mut report.trials {
+        trial.latency_us.as_mut().unwrap().histogram = Some("§".into());
     }
     assert!(render(&report, 80, false).contains("No picture of the latencies"));
     for (_, scene) in SCENES {
@@ -124,8 +124,8 @@ fn broken_histograms_and_empty_reports_are_no_panic() {
 fn changes() {
     let old = scenes::single_point();
     let mut new = scenes::single_point();
-    for sample in new.trials.iter_mut().filter(|sample| sample.arm == "unix") {
-        let latency = sample.latency_us.as_mut().unwrap();
+    for trial in new.trials.iter_mut().filter(|trial| trial.arm == "unix") {
+        let latency = trial.latency_us.as_mut().unwrap();
         latency.p50 = latency.p50.map(|p50| 1.2 * p50);
     }
     new.host.kernel = "6.19.0".into();

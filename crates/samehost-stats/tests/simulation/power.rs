@@ -4,7 +4,7 @@
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use samehost_model::{Comparison, Grade, MetricInfo, Report, Sample, Verdict, WorkloadInfo};
+use samehost_model::{Comparison, Grade, MetricInfo, Report, Trial, Verdict, WorkloadInfo};
 use samehost_stats::analyse;
 
 use crate::noise::{Balance, Machine, Tail};
@@ -52,7 +52,7 @@ fn measure(machine: &Machine, ratio: f64, blocks: u32, process: Process, random:
         let start = process.starts.of(block);
         let luck = lucks[start as usize];
         for (position, (arm, more)) in [(0, 0.0), (1, ratio.ln() + luck), (0, 0.0)].into_iter().enumerate() {
-            report.trials.push(Sample {
+            report.trials.push(Trial {
                 arm: report.arms[arm].id.clone(),
                 block,
                 position: position as u32,
@@ -61,7 +61,7 @@ fn measure(machine: &Machine, ratio: f64, blocks: u32, process: Process, random:
                 seconds: 0.1,
                 operations: 10_000,
                 throughput_per_s: Some(20_000.0 * (row[position] + more).exp()),
-                ..Sample::default()
+                ..Trial::default()
             });
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_model::{
-    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Sample, Transport, WorkloadInfo,
+    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Transport, Trial, WorkloadInfo,
 };
 use samehost_stats::is_settled;
 
@@ -68,7 +68,7 @@ pub(crate) fn measure(machine: &Machine, true_ratio: f64, random: &mut Random) -
                 report.trials.extend((0..=CONTROL).map(|arm| {
                     let ratio = if arm == 0 || arm == CONTROL { 1.0 } else { true_ratio };
                     let value = |metric: usize| ratio * metrics[metric][block as usize][arm].exp();
-                    Sample {
+                    Trial {
                         arm: ids[arm % CONTROL].clone(),
                         block,
                         position: arm as u32,
@@ -79,7 +79,7 @@ pub(crate) fn measure(machine: &Machine, true_ratio: f64, random: &mut Random) -
                         throughput_per_s: Some(20_000.0 * value(0)),
                         latency_us: Some(Latency { p50: Some(50.0 * value(1)), ..Latency::default() }),
                         server_cpu_us_per_op: Some(10.0 * value(2)),
-                        ..Sample::default()
+                        ..Trial::default()
                     }
                 }));
             }

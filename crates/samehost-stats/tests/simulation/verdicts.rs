@@ -140,9 +140,9 @@ fn a_real_change_is_found() {
     for (i, own) in [0.005, 0.01, 0.02].into_iter().enumerate() {
         let mut reports =
             simulate(200, &Machine::of(own, Tail::Normal, Balance::Later), 1.1, 9_600 + i as u64);
-        for sample in reports.iter_mut().skip(1).step_by(2).flat_map(|r| &mut r.trials) {
-            let factor = if sample.arm == "unix/c1" { 0.9 } else { 1.0 };
-            sample.throughput_per_s = sample.throughput_per_s.map(|value| value * factor);
+        for trial in reports.iter_mut().skip(1).step_by(2).flat_map(|r| &mut r.trials) {
+            let factor = if trial.arm == "unix/c1" { 0.9 } else { 1.0 };
+            trial.throughput_per_s = trial.throughput_per_s.map(|value| value * factor);
         }
         let found = |comparisons: &[samehost_model::Comparison], label: &str| {
             let is_it = |c: &&samehost_model::Comparison| c.metric == "throughput" && c.baseline == label;

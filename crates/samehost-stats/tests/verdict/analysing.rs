@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use samehost_model::{Code, Comparison, Grade, MetricInfo, Point, Report, Transport, Verdict, Warning};
 use samehost_stats::{Along, analyse, find_crossovers, judge_rows};
 
-use crate::made::{arm, control, each, empty, measured, point, sample};
+use crate::made::{arm, control, each, empty, measured, point, trial};
 
 fn only(report: &Report) -> Comparison {
     let mut analysis = analyse(report);
@@ -27,8 +27,8 @@ fn faster_slower_equivalent() {
 fn less_is_better_for_latency() {
     let mut report = measured(12, 1.2, 0.01);
     report.workload.metrics = vec![MetricInfo::built_in("server_cpu_per_op")];
-    for sample in &mut report.trials {
-        sample.server_cpu_us_per_op = sample.throughput_per_s;
+    for trial in &mut report.trials {
+        trial.server_cpu_us_per_op = trial.throughput_per_s;
     }
     assert_eq!(only(&report).verdict, Verdict::Slower);
 }
@@ -37,9 +37,9 @@ fn less_is_better_for_latency() {
 fn a_noisy_control_takes_no_verdict_away() {
     // 20 % faster; the control scatters by 15 % around no difference.
     let mut report = measured(12, 1.2, 0.01);
-    for sample in report.trials.iter_mut().filter(|s| s.control) {
-        let factor = if sample.block % 2 == 0 { 1.15 } else { 1.0 / 1.15 };
-        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * factor);
+    for trial in report.trials.iter_mut().filter(|s| s.control) {
+        let factor = if trial.block % 2 == 0 { 1.15 } else { 1.0 / 1.15 };
+        trial.throughput_per_s = trial.throughput_per_s.map(|v| v * factor);
     }
     let found = only(&report);
     assert_eq!((found.verdict, found.grade()), (Verdict::Faster, Grade::Decided));
@@ -49,8 +49,8 @@ fn a_noisy_control_takes_no_verdict_away() {
 #[test]
 fn a_baseline_that_differs_from_itself_bars_the_whole_report_once() {
     let mut report = measured(12, 1.2, 0.002);
-    for sample in report.trials.iter_mut().filter(|s| s.control) {
-        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * 1.08);
+    for trial in report.trials.iter_mut().filter(|s| s.control) {
+        trial.throughput_per_s = trial.throughput_per_s.map(|v| v * 1.08);
     }
     let analysis = analyse(&report);
     let said: Vec<&Warning> = analysis.warnings.iter().filter(|w| w.code == Code::SelfCheck).collect();
@@ -69,7 +69,7 @@ fn the_baseline_is_the_mean_of_both_its_trials() {
     let mut report = empty();
     for block in 0..12 {
         let wobble = 1.0 + f64::from(block % 3) / 1000.0;
-        report.trials.extend([sample("tcp", block, 900.0), sample("unix", block, 1200.0 * wobble)]);
+        report.trials.extend([trial("tcp", block, 900.0), trial("unix", block, 1200.0 * wobble)]);
         report.trials.push(control(block, 1600.0));
     }
     // Of 900 and 1600 the geometric mean is 1200; a self-check that fails does not change the estimate.
@@ -97,11 +97,11 @@ fn grades_fall_with_the_evidence() {
 fn blocks_of_one_start_are_not_independent() {
     // Four starts of three blocks; unix gains 3 to 30 % by start, and hardly differs within one.
     let mut report = measured(12, 1.0, 0.004);
-    for sample in &mut report.trials {
-        sample.server_start = Some(sample.block / 3);
-        if sample.arm == "unix" {
-            let luck = [1.03, 1.30, 1.10, 1.05][sample.block as usize / 3];
-            sample.throughput_per_s = sample.throughput_per_s.map(|v| v * luck);
+    for trial in &mut report.trials {
+        trial.server_start = Some(trial.block / 3);
+        if trial.arm == "unix" {
+            let luck = [1.03, 1.30, 1.10, 1.05][trial.block as usize / 3];
+            trial.throughput_per_s = trial.throughput_per_s.map(|v| v * luck);
         }
     }
     let found = only(&report);
@@ -111,8 +111,8 @@ fn blocks_of_one_start_are_not_independent() {
     let found = only(&report);
     assert_eq!((found.method.as_str(), found.verdict), ("signed-rank", Verdict::Faster));
     // One start for all blocks: nothing can be reckoned, so it is said.
-    for sample in &mut report.trials {
-        sample.server_start = Some(0);
+    for trial in &mut report.trials {
+        trial.server_start = Some(0);
     }
     report.workload.server.managed = true;
     assert!(analyse(&report).warnings.iter().any(|w| w.code == Code::OneProcess));
@@ -141,8 +141,8 @@ fn rows_of_several_reports_are_one_family() {
 #[test]
 fn the_floor_counts_in_both_directions() {
     let mut report = measured(12, 1.0, 0.0);
-    for sample in report.trials.iter_mut().filter(|s| s.control) {
-        sample.throughput_per_s = Some(800.0);
+    for trial in report.trials.iter_mut().filter(|s| s.control) {
+        trial.throughput_per_s = Some(800.0);
     }
     assert!((analyse(&report).controls[0].noise_floor.unwrap() - 0.25).abs() < 1e-12);
 }
@@ -197,11 +197,11 @@ fn blocks_without_a_good_pair_are_left_out() {
     report.trials[9].invalid = Some("generator late".into());
     report.trials[12].set_aside = true;
     assert_eq!(only(&report).blocks, 7);
-    // A second good sample of block 4 replaces the one set aside; of two good ones the last counts.
-    report.trials.push(sample("tcp", 4, 1000.0));
+    // A second good trial of block 4 replaces the one set aside; of two good ones the last counts.
+    report.trials.push(trial("tcp", 4, 1000.0));
     assert_eq!(only(&report).blocks, 8);
     let ratio = only(&report).ratio;
-    report.trials.push(sample("tcp", 4, 1e9));
+    report.trials.push(trial("tcp", 4, 1e9));
     assert!(only(&report).ratio != ratio);
 }
 
@@ -213,8 +213,8 @@ fn holm_runs_over_points_of_a_metric() {
     report.arms.push(arm("tcp/c64", Transport::Tcp, &other));
     report.arms.push(arm("unix/c64", Transport::Unix, &other));
     let mut more = report.trials.clone();
-    for sample in &mut more {
-        sample.arm.push_str("/c64");
+    for trial in &mut more {
+        trial.arm.push_str("/c64");
     }
     report.trials.extend(more);
     report.arms.push(arm("noop", Transport::None, &Point::default()));
@@ -309,7 +309,7 @@ proptest! {
         let mut report = empty();
         for (block, (tcp, unix, again)) in values.iter().enumerate() {
             let block = block as u32;
-            report.trials.extend([sample("tcp", block, *tcp), sample("unix", block, *unix), control(block, *again)]);
+            report.trials.extend([trial("tcp", block, *tcp), trial("unix", block, *unix), control(block, *again)]);
         }
         report.trials.retain(|s| !s.control);
         let there = only(&report);

@@ -68,10 +68,10 @@ fn errors_in_either_report_bar() {
 fn the_larger_noise_floor_holds() {
     let old = measured(12, 1.2, 0.002);
     let mut new = measured(12, 1.2, 0.002);
-    for sample in &mut new.trials {
-        let scatter = if sample.block % 2 == 0 { 1.3 } else { 1.0 / 1.3 };
-        let factor = if sample.control { 1.2 * scatter } else { 1.2 };
-        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * factor);
+    for trial in &mut new.trials {
+        let scatter = if trial.block % 2 == 0 { 1.3 } else { 1.0 / 1.3 };
+        let factor = if trial.control { 1.2 * scatter } else { 1.2 };
+        trial.throughput_per_s = trial.throughput_per_s.map(|v| v * factor);
     }
     let changes = compare(&old, &new).unwrap();
     assert!(changes.arms.iter().all(|c| c.verdict == Verdict::Inconclusive));
@@ -106,8 +106,8 @@ fn one_block_is_compared_but_not_judged() {
 #[test]
 fn a_drifting_arm_has_not_changed() {
     let mut old = measured(14, 1.2, 0.004);
-    for sample in &mut old.trials {
-        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * (1.0 + 0.01 * f64::from(sample.block)));
+    for trial in &mut old.trials {
+        trial.throughput_per_s = trial.throughput_per_s.map(|v| v * (1.0 + 0.01 * f64::from(trial.block)));
     }
     let new = measured(14, 1.2, 0.004);
     let changes = compare(&old, &new).unwrap();

@@ -1,6 +1,6 @@
 //! What bars a verdict, and what is only said.
 
-use samehost_model::{Code, Latency, MetricInfo, Placement, Report, Sample, Verdict, Warning};
+use samehost_model::{Code, Latency, MetricInfo, Placement, Report, Trial, Verdict, Warning};
 use samehost_stats::analyse;
 
 use crate::made::{each, measured};
@@ -10,10 +10,10 @@ fn clear() -> Report {
     let mut report = measured(12, 1.5, 0.01);
     report.workload.metrics =
         ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in).to_vec();
-    for sample in &mut report.trials {
-        let throughput = sample.throughput_per_s.unwrap_or(1.0);
-        sample.latency_us = Some(Latency { p50: Some(1e6 / throughput), ..Latency::default() });
-        sample.server_cpu_us_per_op = Some(1e5 / throughput);
+    for trial in &mut report.trials {
+        let throughput = trial.throughput_per_s.unwrap_or(1.0);
+        trial.latency_us = Some(Latency { p50: Some(1e6 / throughput), ..Latency::default() });
+        trial.server_cpu_us_per_op = Some(1e5 / throughput);
     }
     report
 }
@@ -184,10 +184,10 @@ fn one_cpu_bars_unless_asked_for() {
 #[test]
 fn machine_doubts_are_said_once() {
     let mut report = clear();
-    for sample in &mut report.trials {
-        sample.machine.steal_percent = 3.0;
-        sample.machine.foreign_percent = 25.0;
-        sample.machine.foreign_process = Some("updatedb (99)".into());
+    for trial in &mut report.trials {
+        trial.machine.steal_percent = 3.0;
+        trial.machine.foreign_percent = 25.0;
+        trial.machine.foreign_process = Some("updatedb (99)".into());
     }
     report.trials[4].machine.throttled_ms = 12.0;
     assert_eq!(verdicts(&report), FASTER);
@@ -203,10 +203,10 @@ fn machine_doubts_are_said_once() {
 fn trials_too_short_to_meter_the_machine_cast_no_doubt_on_it() {
     let metered = |span_ms: f64| {
         let mut report = clear();
-        for sample in &mut report.trials {
-            sample.machine.steal_percent = 3.0;
-            sample.machine.foreign_percent = 25.0;
-            sample.machine.span_ms = span_ms;
+        for trial in &mut report.trials {
+            trial.machine.steal_percent = 3.0;
+            trial.machine.foreign_percent = 25.0;
+            trial.machine.span_ms = span_ms;
         }
         [Code::Steal, Code::ForeignLoad].map(|code| said(&report, code).len())
     };
@@ -218,9 +218,9 @@ fn trials_too_short_to_meter_the_machine_cast_no_doubt_on_it() {
 #[test]
 fn short_trials_are_no_excuse_for_softirqs() {
     let mut report = clear();
-    for sample in &mut report.trials {
-        sample.machine.softirq_percent = Some(14.0);
-        sample.machine.span_ms = 20.0;
+    for trial in &mut report.trials {
+        trial.machine.softirq_percent = Some(14.0);
+        trial.machine.span_ms = 20.0;
     }
     assert_eq!(said(&report, Code::Softirq).len(), 1);
 }
@@ -228,13 +228,13 @@ fn short_trials_are_no_excuse_for_softirqs() {
 #[test]
 fn cpu_time_is_not_compared_where_the_kernel_books_softirqs_to_nobody() {
     let mut report = clear();
-    for sample in &mut report.trials {
-        sample.machine.softirq_percent = Some(if sample.arm == "tcp" { 14.0 } else { 0.2 });
+    for trial in &mut report.trials {
+        trial.machine.softirq_percent = Some(if trial.arm == "tcp" { 14.0 } else { 0.2 });
     }
     assert_eq!(verdicts(&report), [Verdict::Faster, Verdict::Faster, Verdict::Inconclusive]);
     let said = said(&report, Code::Softirq);
     assert!(said.len() == 1 && said[0].message.contains("14 % of a CPU"), "{said:?}");
-    each(&mut report, "tcp", |sample| sample.machine.softirq_percent = Some(0.5));
+    each(&mut report, "tcp", |trial| trial.machine.softirq_percent = Some(0.5));
     assert_eq!(verdicts(&report), FASTER, "what is not worth a percent of a CPU is not in the way");
 }
 
@@ -242,8 +242,8 @@ fn cpu_time_is_not_compared_where_the_kernel_books_softirqs_to_nobody() {
 fn disturbed_trials_bar_beyond_a_fifth() {
     let with = |number: usize| {
         let mut report = clear();
-        for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
-            sample.polluted = vec!["steal 12 %".into()];
+        for trial in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
+            trial.polluted = vec!["steal 12 %".into()];
         }
         verdicts(&report)
     };
@@ -252,9 +252,9 @@ fn disturbed_trials_bar_beyond_a_fifth() {
     assert_eq!(with(3), TIME_BARRED);
     // What a process beside ours took of the caches is.
     let mut report = clear();
-    for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(3) {
-        sample.polluted = vec!["burn (7) used 60 % of a CPU".into()];
-        sample.machine.foreign_percent = 60.0;
+    for trial in report.trials.iter_mut().filter(|s| s.arm == "unix").take(3) {
+        trial.polluted = vec!["burn (7) used 60 % of a CPU".into()];
+        trial.machine.foreign_percent = 60.0;
     }
     assert_eq!(verdicts(&report), BARRED);
 }
@@ -263,12 +263,12 @@ fn disturbed_trials_bar_beyond_a_fifth() {
 fn repeats_are_counted() {
     let mut report = clear();
     for block in 0..2 {
-        report.trials.push(Sample {
+        report.trials.push(Trial {
             arm: "unix".into(),
             block,
             set_aside: true,
             polluted: vec![format!("steal {block} %")],
-            ..Sample::default()
+            ..Trial::default()
         });
     }
     assert_eq!(verdicts(&report), FASTER);
@@ -280,8 +280,8 @@ fn repeats_are_counted() {
 fn void_trials_bar_beyond_a_half() {
     let with = |number: usize| {
         let mut report = clear();
-        for sample in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
-            sample.invalid = Some("sent 97 % of the rate".into());
+        for trial in report.trials.iter_mut().filter(|s| s.arm == "unix").take(number) {
+            trial.invalid = Some("sent 97 % of the rate".into());
         }
         (verdicts(&report), said(&report, Code::GeneratorLate).len())
     };
@@ -325,9 +325,9 @@ fn drift_inside_and_between() {
     let found = said(&report, Code::Drift);
     assert_eq!((found.len(), found[0].subject.as_str()), (1, "unix"));
     let mut report = clear();
-    for sample in &mut report.trials {
-        let factor = 1.0 + 0.02 * f64::from(sample.block);
-        sample.throughput_per_s = sample.throughput_per_s.map(|v| v * factor);
+    for trial in &mut report.trials {
+        let factor = 1.0 + 0.02 * f64::from(trial.block);
+        trial.throughput_per_s = trial.throughput_per_s.map(|v| v * factor);
     }
     let found = said(&report, Code::Drift);
     assert_eq!((found.len(), found[0].subject.as_str()), (1, "tcp"));

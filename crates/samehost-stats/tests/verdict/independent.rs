@@ -8,7 +8,7 @@ use samehost_model::Report;
 use samehost_stats::pairing::pair_arms;
 use samehost_stats::{Asked, analyse, estimate_sequential};
 
-use crate::made::{control, empty, sample};
+use crate::made::{control, empty, trial};
 
 /// A case of samples.csv as a report.
 fn report(case: &str) -> Report {
@@ -20,7 +20,7 @@ fn report(case: &str) -> Report {
         let whole = |i: usize| fields[i].parse::<u32>().expect("a whole number");
         let (block, start) = (whole(1), whole(2));
         for mut made in
-            [sample("tcp", block, number(3)), control(block, number(4)), sample("unix", block, number(5))]
+            [trial("tcp", block, number(3)), control(block, number(4)), trial("unix", block, number(5))]
         {
             made.server_start = Some(start);
             report.trials.push(made);

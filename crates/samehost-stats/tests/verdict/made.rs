@@ -1,7 +1,7 @@
 //! Reports made by hand: two arms at one point, values given block by block.
 
 use samehost_model::{
-    Arm, Host, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Sample, Transport, WorkloadInfo,
+    Arm, Host, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Transport, Trial, WorkloadInfo,
 };
 
 pub(crate) fn arm(id: &str, transport: Transport, point: &Point) -> Arm {
@@ -21,20 +21,20 @@ pub(crate) fn point() -> Point {
     Point { connections: 8, ..Point::default() }
 }
 
-/// A sample whose throughput is all it knows.
-pub(crate) fn sample(arm: &str, block: u32, throughput: f64) -> Sample {
-    Sample {
+/// A trial whose throughput is all it knows.
+pub(crate) fn trial(arm: &str, block: u32, throughput: f64) -> Trial {
+    Trial {
         arm: arm.into(),
         block,
         seconds: 0.5,
         operations: 10_000,
         throughput_per_s: Some(throughput),
-        ..Sample::default()
+        ..Trial::default()
     }
 }
 
-pub(crate) fn control(block: u32, throughput: f64) -> Sample {
-    Sample { control: true, ..sample("tcp", block, throughput) }
+pub(crate) fn control(block: u32, throughput: f64) -> Trial {
+    Trial { control: true, ..trial("tcp", block, throughput) }
 }
 
 /// tcp against unix, with throughput only and no trials.
@@ -75,14 +75,14 @@ fn wobble(block: u32, side: u32, noise: f64) -> f64 {
 pub(crate) fn measured(blocks: u32, ratio: f64, noise: f64) -> Report {
     let mut report = empty();
     for block in 0..blocks {
-        report.trials.push(sample("tcp", block, 1000.0 * wobble(block, 0, noise)));
-        report.trials.push(sample("unix", block, 1000.0 * ratio * wobble(block, 1, noise)));
+        report.trials.push(trial("tcp", block, 1000.0 * wobble(block, 0, noise)));
+        report.trials.push(trial("unix", block, 1000.0 * ratio * wobble(block, 1, noise)));
         report.trials.push(control(block, 1000.0 * wobble(block, 2, noise)));
     }
     report
 }
 
-/// Changes every sample of one arm.
-pub(crate) fn each(report: &mut Report, id: &str, change: impl Fn(&mut Sample)) {
+/// Changes every trial of one arm.
+pub(crate) fn each(report: &mut Report, id: &str, change: impl Fn(&mut Trial)) {
     report.trials.iter_mut().filter(|s| s.arm == id).for_each(change);
 }

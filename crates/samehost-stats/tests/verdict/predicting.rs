@@ -1,9 +1,9 @@
 //! What a part's gain predicts, on reports made by hand.
 
-use samehost_model::{Better, Latency, MetricInfo, Part, Report, Sample};
+use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial};
 use samehost_stats::analyse;
 
-use crate::made::{empty, sample};
+use crate::made::{empty, trial};
 
 /// A whole of 100 ms; the part takes 20 ms over tcp and 15 ms over unix; `other` is what else changes, in ms.
 fn made(blocks: u32, other: f64) -> Report {
@@ -15,10 +15,10 @@ fn made(blocks: u32, other: f64) -> Report {
         // Blocks differ by a factor, and sides by a little.
         let slow = 1.0 + f64::from(block % 3) / 10.0;
         let little = f64::from(block % 4) / 1000.0 - 0.0015;
-        let of = |arm: &str, whole_ms: f64, part_ms: f64| Sample {
+        let of = |arm: &str, whole_ms: f64, part_ms: f64| Trial {
             latency_us: Some(Latency { mean: Some(whole_ms * 1000.0), ..Latency::default() }),
             measurements: [("part_ms".to_owned(), part_ms)].into(),
-            ..sample(arm, block, 10.0)
+            ..trial(arm, block, 10.0)
         };
         report.trials.push(of("tcp", 100.0 * slow, 20.0 * slow));
         report.trials.push(of("unix", (95.0 + other) * slow * (1.0 + little), 15.0 * slow));

@@ -186,9 +186,9 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     for report in reports {
         let mut counts = Vec::new();
         for arm in report.arms.iter().filter(|arm| arm.transport != Transport::None) {
-            let trials = || report.trials.iter().filter(|sample| sample.arm == arm.id);
-            let good: u64 = trials().map(|sample| sample.operations).sum();
-            let bad: u64 = trials().map(samehost_model::Sample::error_count).sum();
+            let trials = || report.trials.iter().filter(|trial| trial.arm == arm.id);
+            let good: u64 = trials().map(|trial| trial.operations).sum();
+            let bad: u64 = trials().map(samehost_model::Trial::error_count).sum();
             if bad > 0 {
                 judgement = Judgement::DoesNotHold;
             } else if good == 0 && judgement == Judgement::Holds {
@@ -204,7 +204,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use samehost_model::{EffectSize, Host, Outcome, Plan, SCHEMA, Sample, WorkloadInfo};
+    use samehost_model::{EffectSize, Host, Outcome, Plan, SCHEMA, Trial, WorkloadInfo};
 
     /// A report of throughput at these numbers of connections: TCP does 100, the Unix socket `factor` times that.
     pub fn report(factors: &[(u32, f64)]) -> Report {
@@ -226,18 +226,18 @@ pub mod tests {
                 for block in 0..12 {
                     let wobble = 1.0 + 0.001 * f64::from((block * 7 + connections) % 5);
                     let throughput_per_s = Some(speed * wobble * f64::from(*connections));
-                    let sample = Sample {
+                    let trial = Trial {
                         arm: id.clone(),
                         block,
                         seconds: 1.0,
                         operations: 1000,
                         throughput_per_s,
-                        ..Sample::default()
+                        ..Trial::default()
                     };
                     if transport == Transport::Tcp {
-                        trials.push(Sample { control: true, ..sample.clone() });
+                        trials.push(Trial { control: true, ..trial.clone() });
                     }
-                    trials.push(sample);
+                    trials.push(trial);
                 }
             }
         }
@@ -327,10 +327,10 @@ pub mod tests {
         let metrics = &mut report.workload.metrics;
         metrics.push(MetricInfo::own("query_ms", "ms", samehost_model::Better::Lower));
         metrics.push(MetricInfo::own("page_us", "us", samehost_model::Better::Lower));
-        for sample in &mut report.trials {
-            let wobble = 1.0 + 0.01 * f64::from(sample.block % 3);
-            sample.measurements.insert("query_ms".into(), 5.0 * wobble);
-            sample.measurements.insert("page_us".into(), 100_000.0);
+        for trial in &mut report.trials {
+            let wobble = 1.0 + 0.01 * f64::from(trial.block % 3);
+            trial.measurements.insert("query_ms".into(), 5.0 * wobble);
+            trial.measurements.insert("page_us".into(), 100_000.0);
         }
         let find = Find::Share { part: "query_ms", whole: "page_us", transport: Transport::Tcp };
         let of = |low, high| judge(&claim(Expected::Value { low, high }, find), &[&report]);

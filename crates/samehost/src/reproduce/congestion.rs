@@ -75,10 +75,10 @@ mod tests {
         let mut report = report(&[(1, 1.3)]);
         let end = SocketEnd { congestion: Some(congestion.into()), ..SocketEnd::default() };
         let both = ConnectionSettings { client: Some(end.clone()), server: Some(end) };
-        for sample in &mut report.trials {
-            sample.transport_observed = Some("AF_INET stream tcp".into());
-            sample.connection = sample.arm.starts_with("tcp").then(|| both.clone());
-            sample.bytes_per_s = sample.throughput_per_s;
+        for trial in &mut report.trials {
+            trial.transport_observed = Some("AF_INET stream tcp".into());
+            trial.connection = trial.arm.starts_with("tcp").then(|| both.clone());
+            trial.bytes_per_s = trial.throughput_per_s;
         }
         report.workload.metrics.push(samehost_model::MetricInfo::built_in(OF_BULK));
         for arm in &mut report.arms {

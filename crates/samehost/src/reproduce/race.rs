@@ -70,7 +70,7 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
         claim.judgement == Judgement::CannotTell && sized
     };
     let trials = reports().flat_map(|report| &report.trials);
-    let half = || 0.5 * AROUND * trials.map(|sample| sample.seconds).sum::<f64>();
+    let half = || 0.5 * AROUND * trials.map(|trial| trial.seconds).sum::<f64>();
     let of_size = experiment.claims.iter().any(of_size).then(half);
     reports().filter_map(of_rows).chain(of_size).min_by(f64::total_cmp)
 }

@@ -1,6 +1,6 @@
 //! A round: the connections of all arms of a point open at once, driven in turn in short slices by one thread. What
 //! changes from one millisecond to the next meets all arms alike, so that their ratio is known much sooner than from
-//! trials one after the other. All slices of an arm in a round are one sample.
+//! trials one after the other. All slices of an arm in a round are one trial.
 
 mod books;
 mod counter;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use samehost_model::Sample;
+use samehost_model::Trial;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
 pub(in crate::engine) use self::counter::SliceCounter;
@@ -20,9 +20,9 @@ use self::turns::{Borders, play};
 use super::Surroundings;
 use super::bulk::Writer;
 use super::clock::{Nanos, nanos, now, timespec};
-use super::sample;
 use super::seen::Seen;
 use super::session::{Connected, Connector, connect_all};
+use super::trial;
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use crate::BenchError;
 use crate::machine::{CpuPlan, families};
@@ -84,7 +84,7 @@ impl Lanes {
         small: bool,
         connections: u32,
         surroundings: &Surroundings,
-    ) -> Result<Sample, BenchError> {
+    ) -> Result<Trial, BenchError> {
         let find = || connector.server_pids().unwrap_or_else(|| surroundings.server_pids.clone());
         let before = families(&find());
         let streams = connect_all(connector.as_ref(), connections, &surroundings.interrupted)?;
@@ -92,7 +92,7 @@ impl Lanes {
         let mut server = families(&roots);
         server.retain(|pid| !self.born.contains(pid));
         self.born.extend(server.iter().copied().filter(|pid| !before.contains(pid)));
-        let mut evidence = Sample::default();
+        let mut evidence = Trial::default();
         if let Some((stream, _)) = streams.first() {
             Seen::of(stream).tell(&mut evidence);
         }
@@ -104,8 +104,8 @@ impl Lanes {
     }
 
     /// Takes one more arm that writes a stream. Returns what the kernel says of its connection.
-    pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Sample {
-        let mut evidence = Sample::default();
+    pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
+        let mut evidence = Trial::default();
         Seen::of(writer.stream()).tell(&mut evidence);
         let roots = surroundings.server_pids.clone();
         let workers = Workers { server: families(&roots), proxy: families(&surroundings.proxy_pids) };
@@ -114,12 +114,12 @@ impl Lanes {
         evidence
     }
 
-    /// Drives them for a round. The samples are in the order in which the arms were opened; their identity is the
+    /// Drives them for a round. The trials are in the order in which the arms were opened; their identity is the
     /// caller's to fill in.
     ///
     /// # Errors
     /// When the server goes away, or a signal asked to stop.
-    pub fn drive(self, round: Round, surroundings: &Surroundings) -> Result<Vec<Sample>, BenchError> {
+    pub fn drive(self, round: Round, surroundings: &Surroundings) -> Result<Vec<Trial>, BenchError> {
         if round.places_server {
             for opened in &self.opened {
                 round.cpus.place_server(&opened.roots);
@@ -135,13 +135,13 @@ impl Lanes {
             precise_sleep();
             in_turn(self, &round, &around, &told)
         };
-        let mut crew: Crew<Vec<Sample>> = Crew::spawn(vec![Box::new(work)])?;
+        let mut crew: Crew<Vec<Trial>> = Crew::spawn(vec![Box::new(work)])?;
         let mut seen = u64::MAX;
         loop {
             // Nothing hangs as long as slices end.
             let turns = progress.turns.load(Ordering::Relaxed);
-            if let Some(samples) = crew.done.pop() {
-                return Ok(samples);
+            if let Some(trials) = crew.done.pop() {
+                return Ok(trials);
             }
             if turns == seen {
                 let arm = progress.arm.load(Ordering::Relaxed) as usize;
@@ -167,7 +167,7 @@ fn in_turn(
     round: &Round,
     surroundings: &Surroundings,
     progress: &Progress,
-) -> Result<Vec<Sample>, BenchError> {
+) -> Result<Vec<Trial>, BenchError> {
     let patience = nanos(surroundings.patience) * 4 / 5;
     let workers: Vec<Workers> = lanes.opened.iter().map(|opened| opened.workers.clone()).collect();
     let mut arms = Vec::with_capacity(lanes.opened.len());
@@ -196,11 +196,11 @@ fn in_turn(
     let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
-    let samples = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
-        let metered = sample::Metered { server, proxy, machine: machine.clone() };
-        sample::of_slices(lane.counter(), client, metered, border)
+    let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
+        let metered = trial::Metered { server, proxy, machine: machine.clone() };
+        trial::of_slices(lane.counter(), client, metered, border)
     });
-    Ok(samples.collect())
+    Ok(trials.collect())
 }
 
 /// How many slices of an arm, and how long, when its slowest requests take so many nanoseconds.

@@ -6,7 +6,7 @@ mod cycle;
 use std::time::Duration;
 
 use samehost_model::{
-    Arm, Better, Endpoint, MetricInfo, Point, Sample, ServerInfo, Transport, parse_duration,
+    Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial, parse_duration,
 };
 use samehost_transport::Tuning;
 
@@ -222,10 +222,10 @@ impl Running for RunningConnect {
         self.server.said()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
+    fn after(&mut self, trial: &mut Trial) {
         let now = self.port.map_or(0, time_waits);
         let left = now.saturating_sub(self.time_waits_before);
-        sample.measurements.insert("time_waits_left".into(), left as f64);
+        trial.measurements.insert("time_waits_left".into(), left as f64);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport, parse_count_list, parse_duration};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial, parse_count_list, parse_duration};
 use samehost_transport::Stream;
 
 use super::advice::{advise, explain, somaxconn};
@@ -352,19 +352,19 @@ impl Running for RunningFastCgi {
         }
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, trial: &mut Trial) {
         let (Some(_), Some(asked)) = (&self.front, &self.asked) else { return };
-        let seen = sample.transport_observed.take().unwrap_or_default();
-        sample.connection = None;
-        sample.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
+        let seen = trial.transport_observed.take().unwrap_or_default();
+        trial.connection = None;
+        trial.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
     }
 
-    fn after(&mut self, sample: &mut Sample) {
-        if let (Some(front), true) = (&self.front, sample.errors.contains_key("HTTP 502")) {
-            sample.warnings.extend(explain(&front.said()));
+    fn after(&mut self, trial: &mut Trial) {
+        if let (Some(front), true) = (&self.front, trial.errors.contains_key("HTTP 502")) {
+            trial.warnings.extend(explain(&front.said()));
         }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
-            sample.warnings.extend(advise(connections, backlog, somaxconn()));
+            trial.warnings.extend(advise(connections, backlog, somaxconn()));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_transport::Tuning;
 
 use super::address::Address;
@@ -172,8 +172,8 @@ impl Running for RunningHttp {
         self.server.as_ref().map(BuiltIn::said).unwrap_or_default()
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
-        if let Some(observed) = &mut sample.transport_observed {
+    fn witness(&mut self, trial: &mut Trial) {
+        if let Some(observed) = &mut trial.transport_observed {
             observed.push_str("; ");
             observed.push_str(&self.judged);
         }

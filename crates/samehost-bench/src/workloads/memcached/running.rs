@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -29,7 +29,7 @@ pub(super) struct RunningMemcached {
     touched: Vec<Endpoint>,
     /// The transport of the trial at hand: its process alone is the server then.
     current: Option<Transport>,
-    trial: Option<Arc<MemcachedConnector>>,
+    connector: Option<Arc<MemcachedConnector>>,
 }
 
 impl RunningMemcached {
@@ -47,7 +47,7 @@ impl RunningMemcached {
             key: format!("samehost:{}", random_hex(8)?),
             touched: Vec::new(),
             current: None,
-            trial: None,
+            connector: None,
         };
         for transport in &start.transports {
             if !running.given.contains_key(transport) {
@@ -115,7 +115,7 @@ impl Running for RunningMemcached {
             _ => Exchange::get(protocol, &self.key, &value),
         };
         let connector = Arc::new(MemcachedConnector { endpoint, exchange, view: OnceLock::new() });
-        self.trial = Some(Arc::clone(&connector));
+        self.connector = Some(Arc::clone(&connector));
         self.current = Some(arm.transport);
         Ok(Job::Sessions { connector, small: true })
     }
@@ -130,9 +130,9 @@ impl Running for RunningMemcached {
         current.map(MemcachedServer::said).unwrap_or_default()
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
-        let view = self.trial.as_ref().and_then(|trial| trial.view.get());
-        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+    fn witness(&mut self, trial: &mut Trial) {
+        let view = self.connector.as_ref().and_then(|connector| connector.view.get());
+        if let (Some(observed), Some(Some(view))) = (&mut trial.transport_observed, view) {
             observed.push_str("; ");
             observed.push_str(view);
         }

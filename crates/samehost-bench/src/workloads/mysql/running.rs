@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use samehost_login::mysql::Surroundings;
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_transport::Stream;
 
 use super::address::Address;
@@ -35,7 +35,7 @@ pub(super) struct RunningMySql {
     version: String,
     pids: Vec<u32>,
     /// The connections of the last trial.
-    trial: Option<Arc<MySqlConnector>>,
+    connector: Option<Arc<MySqlConnector>>,
     view: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl RunningMySql {
             kind: kind(&first, differ),
             version: first.version,
             pids,
-            trial: None,
+            connector: None,
             view: None,
         })
     }
@@ -199,7 +199,7 @@ impl Running for RunningMySql {
             next: AtomicU64::new(0),
             view: OnceLock::new(),
         });
-        self.trial = Some(Arc::clone(&connector));
+        self.connector = Some(Arc::clone(&connector));
         Ok(match statement {
             Statement::Dump => Job::Whole { connector },
             _ => Job::Sessions { connector, small: true },
@@ -214,10 +214,10 @@ impl Running for RunningMySql {
         self.server.as_ref().map(MariaDbServer::said).unwrap_or_default()
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
-        let trial = self.trial.take();
-        let view = self.view.take().or_else(|| trial.and_then(|trial| trial.view.get().cloned()));
-        if let (Some(observed), Some(view)) = (&mut sample.transport_observed, view) {
+    fn witness(&mut self, trial: &mut Trial) {
+        let connector = self.connector.take();
+        let view = self.view.take().or_else(|| connector.and_then(|connector| connector.view.get().cloned()));
+        if let (Some(observed), Some(view)) = (&mut trial.transport_observed, view) {
             observed.push_str("; ");
             observed.push_str(&view);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::postgres::{Defaults, unsaid};
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -252,9 +252,9 @@ impl Running for RunningPostgres {
         self.server.as_ref().map(PostgresServer::said).unwrap_or_default()
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, trial: &mut Trial) {
         let view = self.view.as_ref().and_then(|view| view.get());
-        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+        if let (Some(observed), Some(Some(view))) = (&mut trial.transport_observed, view) {
             observed.push_str("; ");
             observed.push_str(view);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use super::condition::{ASKED, Condition, WHERE, front};
 use super::kind;
@@ -230,14 +230,14 @@ impl Running for RunningProxy {
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
+    fn witness(&mut self, trial: &mut Trial) {
         let Some(condition) = &self.current else { return };
-        sample.proxy_most_cpus = self.parameters["workers"].parse().ok();
+        trial.proxy_most_cpus = self.parameters["workers"].parse().ok();
         // Each has one thread that works at a time.
-        sample.server_most_cpus = Some(f64::from(condition.backends));
+        trial.server_most_cpus = Some(f64::from(condition.backends));
         // What was looked at is the connection in front, the same in every arm.
-        sample.connection = None;
-        if let Some(observed) = &mut sample.transport_observed {
+        trial.connection = None;
+        if let Some(observed) = &mut trial.transport_observed {
             *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);
         }
     }

@@ -302,7 +302,7 @@ impl Running for RunningRaw {
         self.with_each(|server| server.said()).concat()
     }
 
-    fn after(&mut self, _: &mut samehost_model::Sample) {
+    fn after(&mut self, _: &mut samehost_model::Trial) {
         self.with_each(BuiltIn::end_heirs);
     }
 }

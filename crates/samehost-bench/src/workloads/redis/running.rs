@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -34,7 +34,7 @@ pub(super) struct RunningRedis {
     /// Keys that exist because of us, to be deleted in servers that are not ours.
     keys: BTreeSet<String>,
     /// The connections of the last trial.
-    trial: Option<Arc<RedisConnector>>,
+    connector: Option<Arc<RedisConnector>>,
     /// Counters in use, one for each connection.
     counters: Arc<AtomicU32>,
     /// Most counters that there ever were.
@@ -81,7 +81,7 @@ impl RunningRedis {
             pids,
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
-            trial: None,
+            connector: None,
             counters: Arc::default(),
             most_counters: 0,
             open: Vec::new(),
@@ -124,7 +124,7 @@ impl RunningRedis {
     /// Counters are used again when the connections that had them are closed. Arms that take turns have theirs at the same
     /// time.
     fn free_counters(&mut self) {
-        self.trial = None;
+        self.connector = None;
         self.open.retain(|connector| connector.strong_count() > 0);
         if self.open.is_empty() {
             self.most_counters = self.most_counters.max(self.counters.swap(0, Ordering::Relaxed));
@@ -189,7 +189,7 @@ impl Running for RunningRedis {
         let asked = self.asked(arm, &mut dialogue)?;
         let connector = Arc::new(RedisConnector { address, asked, view: OnceLock::new() });
         self.open.push(Arc::downgrade(&connector));
-        self.trial = Some(Arc::clone(&connector));
+        self.connector = Some(Arc::clone(&connector));
         Ok(Job::Sessions { connector, small: true })
     }
 
@@ -201,9 +201,9 @@ impl Running for RunningRedis {
         self.server.as_ref().map(RedisServer::said).unwrap_or_default()
     }
 
-    fn witness(&mut self, sample: &mut Sample) {
-        let view = self.trial.as_ref().and_then(|trial| trial.view.get());
-        if let (Some(observed), Some(Some(view))) = (&mut sample.transport_observed, view) {
+    fn witness(&mut self, trial: &mut Trial) {
+        let view = self.connector.as_ref().and_then(|connector| connector.view.get());
+        if let (Some(observed), Some(Some(view))) = (&mut trial.transport_observed, view) {
             observed.push_str("; ");
             observed.push_str(view);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, Sample, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use super::existing;
 use super::pages::{Page, PageLog, summarise};
@@ -32,10 +32,10 @@ pub(super) struct RunningWordPress {
     pids: Vec<u32>,
     trials: u64,
     /// The trial at hand: its name, what was seen before it, and how long a connection took.
-    trial: Option<Trial>,
+    current: Option<CurrentTrial>,
 }
 
-struct Trial {
+struct CurrentTrial {
     name: String,
     observed: String,
     connect_ms: f64,
@@ -83,7 +83,7 @@ impl RunningWordPress {
             version,
             pids,
             trials: 0,
-            trial: None,
+            current: None,
         })
     }
 
@@ -237,7 +237,8 @@ impl Running for RunningWordPress {
         let name = format!("trial-{}", self.trials);
         let request = request::page(&self.path(), &self.site.host, &name);
         let observed = format!("{}; PHP-FPM over {}; {judged}", seen.observed(), self.fpm(arm));
-        self.trial = Some(Trial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
+        self.current =
+            Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
         let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });
         Ok(Job::Sessions { connector, small: true })
     }
@@ -250,15 +251,15 @@ impl Running for RunningWordPress {
         self.web.said()
     }
 
-    fn after(&mut self, sample: &mut Sample) {
-        let Some(trial) = self.trial.take() else { return };
+    fn after(&mut self, trial: &mut Trial) {
+        let Some(current) = self.current.take() else { return };
         // What the engine saw is the connection to nginx, which is the same in both arms.
-        sample.transport_observed = Some(trial.observed);
-        let pages = self.log.of_trial(&trial.name, sample.operations).unwrap_or_default();
-        if pages.is_empty() && sample.operations > 0 {
-            sample.invalid = Some("PHP wrote nothing down about the pages of this trial".into());
+        trial.transport_observed = Some(current.observed);
+        let pages = self.log.of_trial(&current.name, trial.operations).unwrap_or_default();
+        if pages.is_empty() && trial.operations > 0 {
+            trial.invalid = Some("PHP wrote nothing down about the pages of this trial".into());
             return;
         }
-        sample.measurements.extend(summarise(&pages, trial.connect_ms));
+        trial.measurements.extend(summarise(&pages, current.connect_ms));
     }
 }

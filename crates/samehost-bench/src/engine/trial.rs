@@ -1,6 +1,6 @@
-//! From what the workers saw to a sample: divisions and percentiles, nothing measured.
+//! From what the workers saw to a trial: divisions and percentiles, nothing measured.
 
-use samehost_model::{Code, MachineUse, Sample, Slices, Warning};
+use samehost_model::{Code, MachineUse, Slices, Trial, Warning};
 use samehost_stats::summarise;
 
 use super::OpenLoop;
@@ -31,17 +31,17 @@ pub struct Metered {
 
 /// A trial of sessions or callers.
 #[must_use]
-pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Sample {
-    let mut sample = of_counted(tally, seconds);
-    add_usage(&mut sample, tally.usage, tally.threads, metered);
+pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
+    let mut trial = of_counted(tally, seconds);
+    add_usage(&mut trial, tally.usage, tally.threads, metered);
     if let Some(open_loop) = open_loop {
-        judge_open_loop(&mut sample, tally, open_loop);
+        judge_open_loop(&mut trial, tally, open_loop);
     }
-    sample
+    trial
 }
 
-fn of_counted(tally: &Tally, seconds: f64) -> Sample {
-    Sample {
+fn of_counted(tally: &Tally, seconds: f64) -> Trial {
+    Trial {
         seconds,
         operations: tally.operations,
         errors: tally.errors.clone(),
@@ -50,14 +50,14 @@ fn of_counted(tally: &Tally, seconds: f64) -> Sample {
         service_us: tally.service.as_ref().map(summarise),
         lateness_us: tally.lateness.as_ref().map(summarise),
         tenths: tally.tenths.to_vec(),
-        ..Sample::default()
+        ..Trial::default()
     }
 }
 
 /// The slices of an arm in a round. What happened at their ends took CPU time too, and did operations: both count for CPU
 /// time per operation, and neither for time.
 #[must_use]
-pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, border: f64) -> Sample {
+pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, border: f64) -> Trial {
     let counted = counter.tally.operations as f64 / counter.driven.max(1) as f64;
     let part = |amount: u64| (amount as f64 * counted) as u64;
     let of =
@@ -71,64 +71,64 @@ pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, bo
     };
     let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
     let seconds = (counter.measured as f64 / 1e9).max(1e-9);
-    let mut sample = of_counted(&counter.tally, seconds);
-    sample.tenths = Vec::new();
+    let mut trial = of_counted(&counter.tally, seconds);
+    trial.tenths = Vec::new();
     if counter.bytes > 0 {
-        sample.latency_us = None;
-        sample.bytes_per_s = Some(counter.bytes as f64 / seconds);
+        trial.latency_us = None;
+        trial.bytes_per_s = Some(counter.bytes as f64 / seconds);
     }
-    add_usage(&mut sample, client, 1, metered);
-    sample.slices = Some(Slices {
+    add_usage(&mut trial, client, 1, metered);
+    trial.slices = Some(Slices {
         number: counter.slices,
         length_ms: seconds * 1e3 / f64::from(counter.slices.max(1)),
         border_percent: border * 100.0,
         first_ratio: counter.first_ratio(),
         scatter_percent: counter.scatter().map(|scatter| scatter * 100.0),
     });
-    sample
+    trial
 }
 
-fn add_usage(sample: &mut Sample, client: ThreadUse, threads: u32, metered: Metered) {
-    let window_ns = sample.seconds * 1e9;
-    let per_op = |amount: f64| (sample.operations > 0).then(|| amount / sample.operations as f64);
-    sample.client_cpu_us_per_op = per_op(client.cpu_ns as f64 / 1e3);
-    sample.client_user_us_per_op =
+fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
+    let window_ns = trial.seconds * 1e9;
+    let per_op = |amount: f64| (trial.operations > 0).then(|| amount / trial.operations as f64);
+    trial.client_cpu_us_per_op = per_op(client.cpu_ns as f64 / 1e3);
+    trial.client_user_us_per_op =
         client.user_part().and_then(|part| per_op(client.cpu_ns as f64 / 1e3 * part));
-    sample.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
-    sample.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
-    sample.client_context_switches_per_op = per_op(client.switches as f64);
+    trial.client_utilization = Some(client.cpu_ns as f64 / window_ns / f64::from(threads));
+    trial.client_wait = Some(client.wait_ns as f64 / window_ns / f64::from(threads));
+    trial.client_context_switches_per_op = per_op(client.switches as f64);
     if let Some(server) = metered.server {
-        sample.server_cpu_us_per_op = per_op(server.cpu_ns as f64 / 1e3);
-        sample.server_user_us_per_op =
+        trial.server_cpu_us_per_op = per_op(server.cpu_ns as f64 / 1e3);
+        trial.server_user_us_per_op =
             server.user_part.and_then(|part| per_op(server.cpu_ns as f64 / 1e3 * part));
-        sample.server_utilization = Some(server.cpu_ns as f64 / window_ns);
-        sample.context_switches_per_op =
+        trial.server_utilization = Some(server.cpu_ns as f64 / window_ns);
+        trial.context_switches_per_op =
             server.switches.and_then(|switches| per_op((switches + client.switches) as f64));
     }
     if let Some(proxy) = metered.proxy {
-        sample.proxy_cpu_us_per_op = per_op(proxy.cpu_ns as f64 / 1e3);
-        sample.proxy_user_us_per_op =
+        trial.proxy_cpu_us_per_op = per_op(proxy.cpu_ns as f64 / 1e3);
+        trial.proxy_user_us_per_op =
             proxy.user_part.and_then(|part| per_op(proxy.cpu_ns as f64 / 1e3 * part));
-        sample.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
+        trial.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
-    sample.warnings.extend(doubt_clock(&metered.machine));
-    sample.machine = metered.machine;
+    trial.warnings.extend(doubt_clock(&metered.machine));
+    trial.machine = metered.machine;
 }
 
 /// An open-loop trial is void when the generator, not the server, missed the rate. How late it was is judged over the
 /// whole measurement: a single trial's lateness against its own latency would void those of the faster arm.
-fn judge_open_loop(sample: &mut Sample, tally: &Tally, open_loop: &OpenLoop) {
-    let achieved = tally.operations as f64 / (open_loop.rate_per_s * sample.seconds);
-    let client_busy = sample.client_utilization.unwrap_or(0.0) + sample.client_wait.unwrap_or(0.0);
+fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
+    let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
+    let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
     if achieved < LEAST_ACHIEVED - chance(tally, open_loop) {
-        let per_s = tally.operations as f64 / sample.seconds;
-        if lateness_share(sample) > 0.5 && client_busy > SATURATED {
-            sample.invalid = Some(format!(
+        let per_s = tally.operations as f64 / trial.seconds;
+        if lateness_share(trial) > 0.5 && client_busy > SATURATED {
+            trial.invalid = Some(format!(
                 "the generator reached {per_s:.0} of {:.0} requests/s: the client was the limit",
                 open_loop.rate_per_s
             ));
         } else {
-            sample.warnings.push(Warning::new(
+            trial.warnings.push(Warning::new(
                 Code::Overload,
                 "",
                 format!("the server did {per_s:.0} of {:.0} requests/s", open_loop.rate_per_s),
@@ -148,77 +148,77 @@ fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
 }
 
 /// The generator's own lateness as a part of the mean latency.
-fn lateness_share(sample: &Sample) -> f64 {
+fn lateness_share(trial: &Trial) -> f64 {
     let mean =
         |latency: &Option<samehost_model::Latency>| latency.as_ref().and_then(|l| l.mean).unwrap_or(0.0);
-    let latency = mean(&sample.latency_us);
-    if latency > 0.0 { mean(&sample.lateness_us) / latency } else { 0.0 }
+    let latency = mean(&trial.latency_us);
+    if latency > 0.0 { mean(&trial.lateness_us) / latency } else { 0.0 }
 }
 
 /// A bulk trial.
 #[must_use]
-pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Sample {
+pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
-    let mut sample = Sample {
+    let mut trial = Trial {
         seconds,
         operations: tally.messages,
         throughput_per_s: Some(tally.messages as f64 / seconds),
         bytes_per_s: Some(tally.bytes as f64 / seconds),
-        ..Sample::default()
+        ..Trial::default()
     };
-    add_usage(&mut sample, client, 1, metered);
-    sample
+    add_usage(&mut trial, client, 1, metered);
+    trial
 }
 
 /// One exchange with a long reply.
 #[must_use]
-pub fn of_whole(tally: &WholeTally, metered: Metered) -> Sample {
+pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
-    let mut sample = Sample {
+    let mut trial = Trial {
         seconds,
         operations: tally.operations,
         errors: tally.failure.iter().map(|kind| ((*kind).to_owned(), 1)).collect(),
         throughput_per_s: Some(tally.operations as f64 / seconds),
         bytes_per_s: Some(tally.bytes as f64 / seconds),
-        ..Sample::default()
+        ..Trial::default()
     };
-    add_usage(&mut sample, tally.usage, 1, metered);
-    sample
+    add_usage(&mut trial, tally.usage, 1, metered);
+    trial
 }
 
 /// A burst.
 #[must_use]
-pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Sample {
+pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     let percent = |count: u64| 100.0 * count as f64 / f64::from(connects);
     let failed: u64 = tally.errors.values().sum();
-    let mut sample = Sample {
+    let mut trial = Trial {
         seconds: tally.elapsed as f64 / 1e9,
         operations: tally.served,
         errors: tally.errors.clone(),
         latency_us: Some(summarise(&tally.latency)),
-        ..Sample::default()
+        ..Trial::default()
     };
-    tally.seen.clone().unwrap_or_default().tell(&mut sample);
-    sample.measurements.insert("served_percent".into(), percent(tally.served));
-    sample.measurements.insert("refused_percent".into(), percent(failed));
-    sample.measurements.insert("stalled_percent".into(), percent(tally.stalled));
-    sample.measurements.insert("slowest_ms".into(), tally.latency.max() as f64 / 1e6);
-    sample.machine = metered.machine;
-    sample
+    tally.seen.clone().unwrap_or_default().tell(&mut trial);
+    trial.measurements.insert("served_percent".into(), percent(tally.served));
+    trial.measurements.insert("refused_percent".into(), percent(failed));
+    trial.measurements.insert("stalled_percent".into(), percent(tally.stalled));
+    trial.measurements.insert("slowest_ms".into(), tally.latency.max() as f64 / 1e6);
+    trial.machine = metered.machine;
+    trial
 }
 
 /// A command.
 #[must_use]
-pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Sample {
-    let mut sample = Sample {
+pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
+    let mut trial = Trial {
         seconds: tally.elapsed as f64 / 1e9,
         operations: 1,
         cpu_s: Some(tally.user_s + tally.system_s),
         machine,
-        ..Sample::default()
+        ..Trial::default()
     };
     if let Some(value) = tally.value {
-        sample.measurements.insert("value".into(), value);
+        trial.measurements.insert("value".into(), value);
     }
-    sample
+    trial
 }

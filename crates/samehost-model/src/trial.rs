@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// One arm in one block, as planned. The trial, never the request, is the unit of replication.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Trial {
+pub struct Slot {
     /// Id of the arm.
     pub arm: String,
     /// The block, from 0; within a block every arm runs once.
@@ -70,7 +70,7 @@ pub struct MachineUse {
     pub foreign_process: Option<String>,
 }
 
-/// The slices that a sample is the sum of, where the arms of its point took turns in a round.
+/// The slices that a trial is the sum of, where the arms of its point took turns in a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slices {
@@ -91,7 +91,7 @@ pub struct Slices {
 /// What one trial measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Sample {
+pub struct Trial {
     /// Id of the arm.
     pub arm: String,
     /// The block, from 0.
@@ -114,7 +114,7 @@ pub struct Sample {
     /// Whether the trial was measured again after this one, which is then kept for the record only.
     #[serde(default)]
     pub set_aside: bool,
-    /// Why the generator's own failure makes the trial void (open loop); such a sample enters no comparison.
+    /// Why the generator's own failure makes the trial void (open loop); such a trial enters no comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
     /// Length of the measured window, in seconds.
@@ -205,7 +205,7 @@ pub struct Sample {
     pub warnings: Vec<crate::Warning>,
 }
 
-impl Sample {
+impl Trial {
     /// Failed operations of all kinds.
     #[must_use]
     pub fn error_count(&self) -> u64 {
