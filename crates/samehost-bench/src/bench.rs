@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Outcome, Placement, Redactor, Report, SCHEMA, Transport, WorkloadInfo};
+use samehost_model::{Arm, Head, Outcome, Placement, Redactor, Report, Transport, WorkloadInfo};
 
 use crate::BenchError;
 use crate::driving::Driving;
@@ -93,7 +93,7 @@ fn bench_here(
     let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, nets)?;
     if !request.rates.is_empty() {
         matrix.capacities = match &request.earlier {
-            Some(earlier) => capacities_of(&earlier.arms),
+            Some(earlier) => capacities_of(&earlier.head.arms),
             None => stage.measure_capacities(&matrix, observer)?,
         };
     }
@@ -104,11 +104,12 @@ fn bench_here(
     };
     let mut plan = points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
     if let Some(earlier) = &request.earlier {
-        let is_there = |arm: &Arm| earlier.arms.iter().any(|one| one.id == arm.id && one.point == arm.point);
+        let is_there =
+            |arm: &Arm| earlier.head.arms.iter().any(|one| one.id == arm.id && one.point == arm.point);
         if !arms.iter().all(is_there) {
             return Err(BenchError::Usage("what was measured before had other arms".into()));
         }
-        plan.trial_s = earlier.plan.trial_s;
+        plan.trial_s = earlier.head.plan.trial_s;
     }
     // Until all is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
@@ -119,10 +120,8 @@ fn bench_here(
     let floor = floor_arm(&axes, workload);
     stage.find_endpoints(&mut arms);
     arms.extend(floor);
-    let report = Report {
-        schema: SCHEMA.into(),
+    let report = Report::new(Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
-        started_at: String::new(),
         command: request.command.clone(),
         seed: request.seed,
         outcome: Outcome::Unfinished,
@@ -137,17 +136,8 @@ fn bench_here(
         },
         plan,
         arms,
-        trials: Vec::new(),
-        comparisons: Vec::new(),
-        controls: Vec::new(),
-        predictions: Vec::new(),
-        effects: Vec::new(),
-        limits: Vec::new(),
-        profiles: Vec::new(),
-        profile_differences: Vec::new(),
-        evidence: Vec::new(),
-        warnings: Vec::new(),
-    };
+        ..Head::default()
+    });
     Ok(stage.measure(report, request, profiler.as_ref(), observer))
 }
 

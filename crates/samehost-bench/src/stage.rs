@@ -226,8 +226,8 @@ impl<'a> Stage<'a> {
         let machine = MachineMeter::begin();
         self.begun = Instant::now();
         let (arms, plan, metrics) =
-            (report.arms.clone(), report.plan.clone(), report.workload.metrics.clone());
-        let cpus = report.host.cpus;
+            (report.head.arms.clone(), report.head.plan.clone(), report.head.workload.metrics.clone());
+        let cpus = report.head.host.cpus;
         let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
         self.starts_before =
             before.iter().filter_map(|trial| trial.server_start).max().map_or(0, |last| last + 1);
@@ -235,9 +235,9 @@ impl<'a> Stage<'a> {
         self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
         let measured = measure(aim, before, &mut self, observer);
-        report.host.steal_percent = machine.end(0, cpus).steal_percent;
+        report.head.host.steal_percent = machine.end(0, cpus).steal_percent;
         report.trials = measured.trials;
-        report.outcome = measured.outcome;
+        report.head.outcome = measured.outcome;
         if let Some(failure) = &measured.failure {
             report.warnings.push(Warning::new(
                 Code::Interrupted,
@@ -248,7 +248,7 @@ impl<'a> Stage<'a> {
         report.warnings.extend(unusual(&report));
         let mut failure = measured.failure;
         if let (Some(profiler), None) = (profiler, &failure)
-            && report.outcome != Outcome::Interrupted
+            && report.head.outcome != Outcome::Interrupted
         {
             failure = self.profile(profiler, &mut report, observer);
         }

@@ -181,7 +181,7 @@ pub(crate) const USUAL: &str = "cubic";
 /// The warning that TCP was another than on most machines, where nobody asked for it.
 pub(crate) fn unusual(report: &Report) -> Option<Warning> {
     let asked = |arm: &Arm| arm.point.parameters.contains_key(CONGESTION);
-    if report.workload.parameters.contains_key(CONGESTION) || report.arms.iter().any(asked) {
+    if report.head.workload.parameters.contains_key(CONGESTION) || report.head.arms.iter().any(asked) {
         return None;
     }
     let connections = report.trials.iter().filter_map(|trial| trial.connection.as_ref());

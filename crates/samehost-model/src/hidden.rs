@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{LogLine, Redactor, Report, Trial};
+use crate::{Head, LogLine, Redactor, Report, Trial};
 
 impl Trial {
     /// Hides secrets in what others say.
@@ -24,14 +24,23 @@ impl Trial {
     }
 }
 
-impl Report {
+impl Head {
     /// Hides secrets in what others say.
     pub fn hide(&mut self, redactor: &Redactor) {
         let server = &mut self.workload.server;
-        let mut words = vec![&mut server.kind, &mut server.version];
-        words.extend(
-            self.evidence.iter_mut().flat_map(|one| [Some(&mut one.observed), one.cipher.as_mut()]).flatten(),
-        );
+        for word in [&mut server.kind, &mut server.version] {
+            *word = redactor.message(word);
+        }
+    }
+}
+
+impl Report {
+    /// Hides secrets in what others say.
+    pub fn hide(&mut self, redactor: &Redactor) {
+        self.head.hide(redactor);
+        let evidence = self.analysis.evidence.iter_mut();
+        let mut words: Vec<&mut String> =
+            evidence.flat_map(|one| [Some(&mut one.observed), one.cipher.as_mut()]).flatten().collect();
         words.extend(self.warnings.iter_mut().map(|warning| &mut warning.message));
         for word in words {
             *word = redactor.message(word);

@@ -43,8 +43,8 @@ pub use quantity::{
 };
 pub use redact::Redactor;
 pub use report::{
-    AwakeBy, Driven, Evidence, Host, LogLine, Outcome, Plan, Question, Report, SAMPLES_SCHEMA, SCHEMA,
-    ServerInfo, Stopping, Undivided, WorkloadInfo,
+    Analysis, AwakeBy, Driven, Evidence, Head, Host, LogLine, Outcome, Plan, Question, Report,
+    SAMPLES_SCHEMA, SCHEMA, ServerInfo, Stopping, Undivided, WorkloadInfo,
 };
 pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,

@@ -281,11 +281,10 @@ pub struct Evidence {
     pub trials: u32,
 }
 
-/// All that was measured and what it amounts to. Without `comparisons` and `controls` it is the raw material
-/// from which they can be computed again.
+/// What is known before the first trial, and how measuring ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Report {
+pub struct Head {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of samehost that measured.
@@ -306,11 +305,40 @@ pub struct Report {
     pub plan: Plan,
     /// What was compared, the baseline of each point first.
     pub arms: Vec<Arm>,
-    /// What every trial measured, in the order in which they were made.
-    pub trials: Vec<Trial>,
-    /// Candidate ÷ baseline.
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head {
+            schema: SCHEMA.into(),
+            samehost_version: String::new(),
+            started_at: String::new(),
+            command: Vec::new(),
+            seed: 0,
+            outcome: Outcome::default(),
+            host: Host::default(),
+            workload: WorkloadInfo::default(),
+            plan: Plan::default(),
+            arms: Vec::new(),
+        }
+    }
+}
+
+impl Head {
+    /// The arm of this id.
+    #[must_use]
+    pub fn arm(&self, id: &str) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.id == id)
+    }
+}
+
+/// What the trials amount to; it can be computed again from the rest of the report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Analysis {
+    /// Candidate ÷ baseline, by point, metric and candidate.
     pub comparisons: Vec<Comparison>,
-    /// Baseline ÷ baseline.
+    /// Baseline ÷ baseline, by point and metric.
     pub controls: Vec<Control>,
     /// What a part's gain predicts for its whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -318,26 +346,46 @@ pub struct Report {
     /// What each factor does over all the others, where axes of the matrix have two levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
-    /// Who was the limit of each arm, where something stands between client and server.
+    /// The bottleneck of each arm, where something stands between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
-    /// Where the CPU time of each arm went, with `--profile`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<Profile>,
     /// The functions whose time per operation differs most between baseline and candidate, the most first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile_differences: Vec<ProfileDifference>,
-    /// Which transport was seen in use.
+    /// Which transport was seen in use, by arm.
     pub evidence: Vec<Evidence>,
-    /// What to keep in mind about the whole.
+}
+
+/// All that was measured and what it amounts to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Report {
+    /// What is known before the first trial, and how measuring ended.
+    #[serde(flatten)]
+    pub head: Head,
+    /// What every trial measured, in the order in which they were made.
+    pub trials: Vec<Trial>,
+    /// Where the CPU time of each arm went, with `--profile`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+    /// What they amount to.
+    #[serde(flatten)]
+    pub analysis: Analysis,
+    /// What to keep in mind about the whole: from the measuring side, and from the analysis.
     pub warnings: Vec<Warning>,
 }
 
 impl Report {
+    /// A report of no trials yet.
+    #[must_use]
+    pub fn new(head: Head) -> Self {
+        Report { head, ..Report::default() }
+    }
+
     /// The arm of this id.
     #[must_use]
     pub fn arm(&self, id: &str) -> Option<&Arm> {
-        self.arms.iter().find(|arm| arm.id == id)
+        self.head.arm(id)
     }
 }
 
@@ -349,7 +397,7 @@ pub enum LogLine {
     Begin {
         /// [`SAMPLES_SCHEMA`].
         schema: String,
-        /// Head of the report.
+        /// The report before its first trial.
         report: Box<Report>,
     },
     /// One trial.

@@ -1,8 +1,8 @@
-//! Doubt as data: what is odd, in words, and what it is about.
+//! Warnings: a stable code, a sentence for a person, and what it is about.
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of doubt. The code is stable; the message may be reworded.
+/// What kind of warning. The code is stable; the message may be reworded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -65,11 +65,48 @@ pub enum Code {
     Note,
 }
 
+impl Code {
+    /// Whether only an analysis gives it to a whole report; a new analysis replaces such a warning.
+    #[must_use]
+    pub fn is_of_analysis(self) -> bool {
+        match self {
+            Code::Errors
+            | Code::ClientBound
+            | Code::SharedCpu
+            | Code::ClientStarved
+            | Code::MachineFull
+            | Code::Steal
+            | Code::Throttled
+            | Code::ForeignLoad
+            | Code::Softirq
+            | Code::Remeasured
+            | Code::Drift
+            | Code::GeneratorLate
+            | Code::Overload
+            | Code::Imprecise
+            | Code::NoiseFloor
+            | Code::SelfCheck
+            | Code::OneProcess => true,
+            Code::ClockChange
+            | Code::FewBlocks
+            | Code::Interrupted
+            | Code::TransportMismatch
+            | Code::TlsDiffers
+            | Code::OwnNetwork
+            | Code::Congestion
+            | Code::NotMeasured
+            | Code::NotStored
+            | Code::HostDiffers
+            | Code::Note => false,
+        }
+    }
+}
+
 /// What is odd and what it is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warning {
-    /// What kind of doubt.
+    /// What kind of warning.
     pub code: Code,
     /// One sentence for a person: what, how much, and what it means.
     pub message: String,

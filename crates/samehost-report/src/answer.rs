@@ -19,7 +19,7 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     if names.is_empty() {
         return alone(view).into_iter().collect();
     }
-    if view.report.comparisons.is_empty() {
+    if view.report.analysis.comparisons.is_empty() {
         let text = "No answer: no block has a good trial of both arms.";
         return vec![vec![Span::new(Tone::Doubt, text)]];
     }
@@ -123,7 +123,7 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
                 "in {title}: {name} ÷ {base} = {}{}, inside ±{}.",
                 format_ratio_aligned(comparison.ratio),
                 interval(comparison).map_or_else(String::new, |interval| format!(" ({interval})")),
-                format_percent(view.report.plan.margin)
+                format_percent(view.report.head.plan.margin)
             );
             vec![Span::new(Tone::Bold, "No difference that matters"), Span::plain(text)]
         }

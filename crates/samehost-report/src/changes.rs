@@ -74,7 +74,7 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     };
     let mut told: Vec<Vec<Span>> =
         [tell("Arms", &changes.arms), tell("Ratios", &changes.ratios)].into_iter().flatten().collect();
-    let first = new.workload.metrics.first().map(|metric| &metric.name);
+    let first = new.head.workload.metrics.first().map(|metric| &metric.name);
     for c in changes.arms.iter().filter(|c| Some(&c.metric) == first) {
         if let (Verdict::Faster | Verdict::Slower, Some(metric)) = (c.verdict, metric(new, c)) {
             let (words, than) = words::statement(metric, c.ratio, c.point.rate_per_s.is_some());
@@ -88,7 +88,7 @@ pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
 }
 
 fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricInfo> {
-    report.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
+    report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
 }
 
 /// Old, new and their ratio; a row for each metric and arm.
@@ -96,7 +96,7 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     if all.is_empty() {
         return;
     }
-    let confidence = format!("{} interval", format_percent(report.plan.confidence));
+    let confidence = format!("{} interval", format_percent(report.head.plan.confidence));
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
         Column::new("", Align::Left),
@@ -106,7 +106,7 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
         Column::new(confidence, Align::Right).spare(1),
         Column::new("verdict", Align::Left),
     ]);
-    for wanted in &report.workload.metrics {
+    for wanted in &report.head.workload.metrics {
         let mut title = words::title(&wanted.name);
         for comparison in all.iter().filter(|c| c.metric == wanted.name) {
             let is_ratio = comparison.baseline.contains('÷');

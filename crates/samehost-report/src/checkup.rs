@@ -71,7 +71,7 @@ pub enum FindingKind {
 
 impl Finding<'_> {
     fn comparison(&self) -> Option<&Comparison> {
-        self.report.comparisons.iter().find(|comparison| {
+        self.report.analysis.comparisons.iter().find(|comparison| {
             comparison.metric == self.metric
                 && self.connections.is_none_or(|connections| comparison.point.connections == connections)
         })
@@ -84,7 +84,7 @@ impl Finding<'_> {
     }
 
     fn unit(&self) -> &str {
-        let metric = self.report.workload.metrics.iter().find(|metric| metric.name == self.metric);
+        let metric = self.report.head.workload.metrics.iter().find(|metric| metric.name == self.metric);
         metric.map_or("", |metric| metric.unit.as_str())
     }
 
@@ -274,7 +274,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     {
         sentences.push(bulk(comparison, &sockets::of_arm(finding.report, &comparison.baseline)));
     }
-    if findings.iter().any(|finding| finding.report.plan.awake.is_some()) {
+    if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
         sentences.push(
             "Measured with CPUs that are kept awake, as they are at work: how long one takes to wake up is no property of a transport. The second time is without that."
                 .into(),
@@ -348,7 +348,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
         };
         let rows: Vec<Warning> = findings.iter().filter_map(of_kind).collect();
         let message = &rows.first()?.message;
-        let steal: Vec<f64> = findings.iter().map(|finding| finding.report.host.steal_percent).collect();
+        let steal: Vec<f64> = findings.iter().map(|finding| finding.report.head.host.steal_percent).collect();
         let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
         Some(match (code, rows.len()) {
             (Code::Steal, 2..) => format!(

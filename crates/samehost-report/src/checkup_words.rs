@@ -28,7 +28,7 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
 
 /// What single blocks said of a pair that the scheduler places: `varies, 0.6–1.7 ×`. Not an interval of anything.
 pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
-    let metric = report.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
     let Some(metric) = metric else { return "varies".to_owned() };
     let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
     let blocks = samehost_stats::pairing::pair_arms(&report.trials, metric, baseline, candidate).log_ratios();

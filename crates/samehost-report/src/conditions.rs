@@ -37,7 +37,7 @@ fn noise(view: &View<'_>) -> Option<String> {
     if view.candidates().is_empty() {
         return None;
     }
-    if !view.report.plan.control {
+    if !view.report.head.plan.control {
         return Some(
             "No control was measured: whether the baseline would differ from itself is unknown.".to_owned(),
         );
@@ -51,6 +51,7 @@ fn noise(view: &View<'_>) -> Option<String> {
 fn floor(view: &View<'_>, metric: &str) -> Option<String> {
     let floors: Vec<f64> = view
         .report
+        .analysis
         .controls
         .iter()
         .filter(|control| control.metric == metric)
@@ -64,8 +65,8 @@ fn floor(view: &View<'_>, metric: &str) -> Option<String> {
 
 /// What `equivalent` means, where a verdict says so.
 fn margin(view: &View<'_>) -> Option<String> {
-    let said = view.report.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
-    let margin = format_percent(view.report.plan.margin);
+    let said = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
+    let margin = format_percent(view.report.head.plan.margin);
     said.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
 }
 
@@ -126,7 +127,7 @@ fn shape(text: &str) -> String {
 /// What kernel and server said of each arm, once for all its points.
 fn evidence(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, &Evidence, u64)> = Vec::new();
-    for evidence in &view.report.evidence {
+    for evidence in &view.report.analysis.evidence {
         let name = view.name(&evidence.arm);
         let same = |(known, first, _): &&mut (String, &Evidence, u64)| {
             *known == name
@@ -163,7 +164,7 @@ fn evidence(view: &View<'_>) -> Vec<String> {
 /// Who was the limit: how busy client and server were, a row for each arm; CPU per operation where no metric
 /// of a table tells it.
 pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
-    if !view.report.limits.is_empty() {
+    if !view.report.analysis.limits.is_empty() {
         return Some(crate::effects::limits(view.report));
     }
     type Read = fn(&Trial) -> Option<f64>;
@@ -220,7 +221,7 @@ fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
 
 /// What the verdicts were held against.
 pub(crate) fn terms(view: &View<'_>) -> String {
-    let plan = &view.report.plan;
+    let plan = &view.report.head.plan;
     format!(
         "margin ±{}, precision ±{}, {} confidence",
         format_percent(plan.margin),

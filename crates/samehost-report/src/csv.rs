@@ -46,11 +46,11 @@ const LAST: usize = 5;
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(HEADER)?;
-    for comparison in &report.comparisons {
+    for comparison in &report.analysis.comparisons {
         writer.write_record(compared(report, comparison))?;
     }
-    for group in group(&report.arms).iter().filter(|group| group.candidates.is_empty()) {
-        for metric in &report.workload.metrics {
+    for group in group(&report.head.arms).iter().filter(|group| group.candidates.is_empty()) {
+        for metric in &report.head.workload.metrics {
             if let Some(row) = alone(report, group.baseline, metric) {
                 writer.write_record(row)?;
             }
@@ -65,7 +65,7 @@ fn number(value: impl Into<Option<f64>>) -> String {
 }
 
 fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
-    let metric = report.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
     let floor = view::noise_floor(report, &comparison.point, &comparison.metric);
     let mut row = at(report, &comparison.point, &comparison.metric, metric);
     row.extend([
@@ -83,7 +83,7 @@ fn compared(report: &Report, comparison: &Comparison) -> Vec<String> {
         comparison.verdict.to_string(),
         number(floor),
         codes(&comparison.warnings),
-        clean(&report.started_at),
+        clean(&report.head.started_at),
         sockets::of_arm(report, &comparison.baseline),
         sockets::of_arm(report, &comparison.candidate),
         number(comparison.p_margin_adjusted),
@@ -99,7 +99,7 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     row.extend([clean(&arm.id), String::new(), number(median)]);
     row.resize(HEADER.len() - LAST, String::new());
     row[18] = values.len().to_string();
-    row.extend([clean(&report.started_at), sockets::of_arm(report, &arm.id)]);
+    row.extend([clean(&report.head.started_at), sockets::of_arm(report, &arm.id)]);
     row.resize(HEADER.len(), String::new());
     Some(row)
 }
@@ -113,7 +113,7 @@ fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -
         samehost_model::Better::Lower => "lower",
     });
     vec![
-        clean(&report.workload.name),
+        clean(&report.head.workload.name),
         point.connections.to_string(),
         number(point.rate_per_s),
         point.size_bytes.map_or_else(String::new, |size| size.to_string()),

@@ -13,7 +13,7 @@ use crate::words;
 pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
     let of_metric: Vec<&Effect> =
-        view.report.effects.iter().filter(|effect| effect.metric == metric.name).collect();
+        view.report.analysis.effects.iter().filter(|effect| effect.metric == metric.name).collect();
     let mut points: Vec<&samehost_model::Point> = Vec::new();
     for effect in &of_metric {
         if !points.contains(&&effect.point) {
@@ -38,7 +38,7 @@ pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
 }
 
 fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid {
-    let confidence = format_percent(view.report.plan.confidence);
+    let confidence = format_percent(view.report.head.plan.confidence);
     let mut grid = Grid::new(vec![
         Column::new("factor", Align::Left),
         Column::new("ratio", Align::Right),
@@ -82,7 +82,7 @@ pub(crate) fn limits(report: &Report) -> Grid {
         Column::new("proxy CPU/op", Align::Value).or_short("proxy/op").spare(2),
         Column::new("server CPU/op", Align::Value).or_short("server/op").spare(1),
     ]);
-    for limit in &report.limits {
+    for limit in &report.analysis.limits {
         let per_op = |read: fn(&samehost_model::Trial) -> Option<f64>| {
             median(report, &limit.arm, read)
                 .map_or_else(|| Span::dim("–"), |value| Span::from(format_value(value, "us")))

@@ -56,7 +56,7 @@ fn median(view: &View<'_>, metric: &MetricInfo, arm: &str) -> Option<f64> {
 }
 
 fn confidence_head(view: &View<'_>) -> Column {
-    let head = format!("{} interval", format_percent(view.report.plan.confidence));
+    let head = format!("{} interval", format_percent(view.report.head.plan.confidence));
     Column::new(head, Align::Right).spare(1)
 }
 
@@ -268,7 +268,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
         view.report.trials.iter().flat_map(|trial| trial.measurements.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let compared = |key: &str| view.report.comparisons.iter().any(|c| c.metric == key);
+    let compared = |key: &str| view.report.analysis.comparisons.iter().any(|c| c.metric == key);
     keys.into_iter()
         .filter_map(|key| match view.metric(key) {
             Some(metric) => (view.is_sweep() && !compared(key)).then(|| metric.clone()),

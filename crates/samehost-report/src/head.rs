@@ -13,7 +13,7 @@ use crate::view::{Parameter, View};
 
 /// What was measured: `raw ping-pong`, `128 B`, `1 connection`, `closed loop`.
 pub(crate) fn what(view: &View<'_>) -> Vec<String> {
-    let workload = &view.report.workload;
+    let workload = &view.report.head.workload;
     let (name, title) = (clean(&workload.name), clean(&workload.title));
     let mut parts = vec![match () {
         () if title.is_empty() || title == name => name,
@@ -27,7 +27,7 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
         parts.push(varies(&Parameter::Size).unwrap_or_else(|| Parameter::Size.phrase(first)));
     }
     let commands =
-        view.report.arms.iter().all(|arm| matches!(arm.transport, Transport::Command | Transport::None));
+        view.report.head.arms.iter().all(|arm| matches!(arm.transport, Transport::Command | Transport::None));
     if !commands {
         parts.push(varies(&Parameter::Connections).unwrap_or_else(|| Parameter::Connections.phrase(first)));
         parts.extend(load(view, first, varies(&Parameter::Rate)));
@@ -88,18 +88,18 @@ fn range(parameter: &Parameter, points: &[&Point]) -> String {
 pub(crate) fn how(view: &View<'_>) -> Vec<String> {
     let report = view.report;
     let mut parts = vec![trials(view)];
-    parts.extend(driving::why_trials(&report.plan));
-    parts.extend(driving::cpus(&report.plan));
-    parts.extend(driving::awake(&report.plan));
-    let server = &report.workload.server;
+    parts.extend(driving::why_trials(&report.head.plan));
+    parts.extend(driving::cpus(&report.head.plan));
+    parts.extend(driving::awake(&report.head.plan));
+    let server = &report.head.workload.server;
     let own = server.kind.starts_with("samehost") || server.kind.is_empty();
     if !own {
         let managed = if server.managed { "" } else { " (was running)" };
         parts.push(format!("{} {}{managed}", clean(&server.kind), clean(&server.version)).replace("  ", " "));
     }
     parts.extend(sockets::congestion(view));
-    parts.push(machine(&report.host));
-    parts.extend(started(&report.started_at));
+    parts.push(machine(&report.head.host));
+    parts.extend(started(&report.head.started_at));
     parts.retain(|part| !part.is_empty());
     parts
 }
@@ -123,13 +123,15 @@ fn trials(view: &View<'_>) -> String {
     let plural = if high == 1 { "" } else { "s" };
     let kept = count(report.trials.iter().filter(|s| !s.set_aside).count() as u64);
     let length = |what: &str| {
-        report.plan.trial_s.map_or_else(String::new, |s| format!(" of {} {what}", format_seconds(s)))
+        report.head.plan.trial_s.map_or_else(String::new, |s| format!(" of {} {what}", format_seconds(s)))
     };
-    match driving::slices(&report.plan) {
+    match driving::slices(&report.head.plan) {
         Some(slices) => {
-            format!("{number} round{plural}{} in {slices}, seed {}", length("an arm"), report.seed)
+            format!("{number} round{plural}{} in {slices}, seed {}", length("an arm"), report.head.seed)
         }
-        None => format!("{number} block{plural}{}, {kept} trials, seed {}", length("trials"), report.seed),
+        None => {
+            format!("{number} block{plural}{}, {kept} trials, seed {}", length("trials"), report.head.seed)
+        }
     }
 }
 

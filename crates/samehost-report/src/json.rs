@@ -43,8 +43,9 @@ fn only_numbers(report: &Report) -> Report {
         trial.measurements.retain(|_, value| value.is_finite());
     }
     report
+        .analysis
         .comparisons
         .retain(|c| [c.ratio, c.baseline_value, c.candidate_value].iter().all(|v| v.is_finite()));
-    report.controls.retain(|control| control.ratio.is_finite());
+    report.analysis.controls.retain(|control| control.ratio.is_finite());
     report
 }

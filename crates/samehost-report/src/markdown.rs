@@ -14,7 +14,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let view = View::of(report);
     writeln!(out, "### {}\n", escape(&head::what(&view).join(" · ")))?;
     writeln!(out, "{}", escape(&head::how(&view).join(" · ")))?;
-    if let Some(text) = head::outcome(report.outcome, &report.plan) {
+    if let Some(text) = head::outcome(report.head.outcome, &report.head.plan) {
         writeln!(out, "\n**{}.**", escape(&text))?;
     }
     for headline in notes::headlines(&report.warnings) {
@@ -43,8 +43,8 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- {}: {}", condition.label, escape(&condition.text))?;
     }
     writeln!(out, "- judged with {}", escape(&conditions::terms(&view)))?;
-    if !report.command.is_empty() {
-        writeln!(out, "- command: {}", code(&report.command.join(" ")))?;
+    if !report.head.command.is_empty() {
+        writeln!(out, "- command: {}", code(&report.head.command.join(" ")))?;
     }
     let notes = notes::notes(&view);
     if !notes.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
         }
         parts.join(", ")
     };
-    gather(&mut notes, &report.comparisons, &|c, w| is_told(view, c, w), &about);
+    gather(&mut notes, &report.analysis.comparisons, &|c, w| is_told(view, c, w), &about);
     notes
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn sentences(view: &View<'_>) -> Vec<Paragraph> {
     if view.is_sweep() {
         return Vec::new();
     }
-    view.report.predictions.iter().map(|prediction| sentence(view, prediction)).collect()
+    view.report.analysis.predictions.iter().map(|prediction| sentence(view, prediction)).collect()
 }
 
 fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
@@ -72,7 +72,7 @@ fn change(ratio: &Bounds) -> String {
 pub(crate) fn figures(view: &View<'_>) -> Vec<Figure> {
     let of =
         |prediction: &Prediction| Figure { title: title(view, prediction), grid: table(view, prediction) };
-    view.report.predictions.iter().map(of).collect()
+    view.report.analysis.predictions.iter().map(of).collect()
 }
 
 fn title(view: &View<'_>, prediction: &Prediction) -> String {
@@ -85,7 +85,7 @@ fn title(view: &View<'_>, prediction: &Prediction) -> String {
 type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
 
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
-    let confidence = format_percent(view.report.plan.confidence);
+    let confidence = format_percent(view.report.head.plan.confidence);
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
         Column::new("estimate", Align::Right),

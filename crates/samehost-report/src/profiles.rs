@@ -16,7 +16,7 @@ const NOTHING: &str = "–";
 
 /// A table for each pair of arms that were profiled.
 pub(crate) fn differences(view: &View<'_>) -> Vec<Figure> {
-    let all = &view.report.profile_differences;
+    let all = &view.report.analysis.profile_differences;
     let pairs = all.chunk_by(|a, b| a.baseline == b.baseline && a.candidate == b.candidate);
     pairs.filter_map(|pair| figure(view, pair)).collect()
 }

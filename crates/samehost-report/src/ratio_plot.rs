@@ -31,7 +31,7 @@ pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
         .collect();
     let label = rows.iter().map(|(label, _)| width(label)).max().unwrap_or(0).min(columns / 2);
     let left = columns.saturating_sub(label + 2).min(WIDEST);
-    let margin = view.report.plan.margin;
+    let margin = view.report.head.plan.margin;
     let limits = [1.0, 1.0 + margin, 1.0 / (1.0 + margin)];
     let ends = rows.iter().flat_map(|(_, c)| [c.ci_low.unwrap_or(c.ratio), c.ci_high.unwrap_or(c.ratio)]);
     if left < NARROWEST || rows.iter().all(|(_, c)| c.ci_low.is_none()) {
@@ -63,7 +63,7 @@ fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
     };
     let side = if metric.better == Better::Higher { "right" } else { "left" };
     let title = truncate(&format!("{}, {what}", words::title(&metric.name)), columns);
-    let about = format!("  ┊ ±{}, {side} is better", format_percent(view.report.plan.margin));
+    let about = format!("  ┊ ±{}, {side} is better", format_percent(view.report.head.plan.margin));
     let fits = width(&title) + width(&about) <= columns;
     let mut spans = vec![Span::new(Tone::Bold, title)];
     spans.extend(fits.then(|| Span::dim(about)));

@@ -11,8 +11,8 @@ const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 /// TCP's congestion controls for the head: `TCP with bbr`. What was not read is said to be not known.
 pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     let report = view.report;
-    let arms: Vec<&Arm> = report.arms.iter().filter(|arm| is_tcp(arm.transport)).collect();
-    let commands = report.arms.iter().any(|arm| arm.transport == Transport::Command);
+    let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| is_tcp(arm.transport)).collect();
+    let commands = report.head.arms.iter().any(|arm| arm.transport == Transport::Command);
     let mut names: Vec<String> = Vec::new();
     for name in arms.iter().flat_map(|arm| read(report, &arm.id)) {
         if !names.contains(&name) {
@@ -24,8 +24,8 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     }
     // Routes set what was asked for, and the head says it already.
     let asked = |arm: &&Arm| arm.point.parameters.contains_key("congestion");
-    let default = report.host.sysctls.get(DEFAULT)?;
-    if report.workload.parameters.contains_key("congestion") || arms.iter().any(asked) {
+    let default = report.head.host.sysctls.get(DEFAULT)?;
+    if report.head.workload.parameters.contains_key("congestion") || arms.iter().any(asked) {
         return None;
     }
     (commands || !arms.is_empty())
@@ -38,7 +38,7 @@ fn is_tcp(transport: Transport) -> bool {
 
 /// The congestion controls of an arm's connections; `cubic and bbr` where the ends differ.
 fn read(report: &Report, arm: &str) -> Vec<String> {
-    let evidence = report.evidence.iter().filter(|evidence| evidence.arm == arm);
+    let evidence = report.analysis.evidence.iter().filter(|evidence| evidence.arm == arm);
     let mut names: Vec<String> = Vec::new();
     for connection in evidence.filter_map(|evidence| evidence.connection.as_ref()) {
         let both = connection.congestion().iter().map(|name| clean(name)).collect::<Vec<_>>().join(" and ");
@@ -57,7 +57,7 @@ pub(crate) fn of_arm(report: &Report, arm: &str) -> String {
 /// How each arm's sockets were set, once for all its points that are alike.
 pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, String)> = Vec::new();
-    for evidence in &view.report.evidence {
+    for evidence in &view.report.analysis.evidence {
         let Some(connection) = &evidence.connection else { continue };
         let both = (view.name(&evidence.arm), clean(&connection.to_string()));
         if !found.contains(&both) {

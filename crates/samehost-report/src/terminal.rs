@@ -103,7 +103,7 @@ impl Page {
         };
         let mut lines: Vec<Line> = set(Tone::Bold, head::flow(&head::what(view), self.columns)).collect();
         lines.extend(set(Tone::Dim, head::flow(&head::how(view), self.columns)));
-        if let Some(text) = head::outcome(view.report.outcome, &view.report.plan) {
+        if let Some(text) = head::outcome(view.report.head.outcome, &view.report.head.plan) {
             lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
         }
         lines

@@ -25,6 +25,7 @@ pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option
 /// What the control excludes at this point, as a part of one.
 pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Option<f64> {
     report
+        .analysis
         .controls
         .iter()
         .find(|c| c.point == *point && c.metric == metric)?
@@ -99,7 +100,7 @@ impl Parameter {
 
 impl<'a> View<'a> {
     pub(crate) fn of(report: &'a Report) -> Self {
-        let groups = group(&report.arms);
+        let groups = group(&report.head.arms);
         let points: Vec<&Point> = groups.iter().map(|group| &group.baseline.point).collect();
         let mut parameters =
             vec![Parameter::Connections, Parameter::Rate, Parameter::Size, Parameter::Placement];
@@ -155,7 +156,11 @@ impl<'a> View<'a> {
 
     /// The comparisons of a metric with candidates of this name, in the report's order of points.
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
-        self.report.comparisons.iter().filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
+        self.report
+            .analysis
+            .comparisons
+            .iter()
+            .filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
     }
 
     /// What tables call an arm.
@@ -189,17 +194,17 @@ impl<'a> View<'a> {
 
     /// The harness's own arms.
     pub(crate) fn noop(&self) -> impl Iterator<Item = &'a Arm> {
-        self.report.arms.iter().filter(|arm| arm.transport == Transport::None)
+        self.report.head.arms.iter().filter(|arm| arm.transport == Transport::None)
     }
 
     /// The comparison of this metric and candidate.
     pub(crate) fn comparison(&self, metric: &str, candidate: &str) -> Option<&'a Comparison> {
-        self.report.comparisons.iter().find(|c| c.metric == metric && c.candidate == candidate)
+        self.report.analysis.comparisons.iter().find(|c| c.metric == metric && c.candidate == candidate)
     }
 
     /// The metrics, the most important first.
     pub(crate) fn metrics(&self) -> &'a [MetricInfo] {
-        &self.report.workload.metrics
+        &self.report.head.workload.metrics
     }
 
     /// The metric of this name.

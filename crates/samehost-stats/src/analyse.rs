@@ -2,8 +2,8 @@
 //! gives the same.
 
 use samehost_model::{
-    Arm, Code, Comparison, ConnectionSettings, Control, Effect, Evidence, Limit, MetricInfo, Point,
-    Prediction, ProfileDifference, Report, Stopping, Verdict, Warning, metric_title,
+    Analysis, Arm, Code, Comparison, ConnectionSettings, Control, Evidence, MetricInfo, Point, Report,
+    Stopping, Verdict, Warning, metric_title,
 };
 
 use crate::doubts::{Bar, Doubt, find_doubts};
@@ -19,79 +19,39 @@ use crate::sequential::estimate_sequential;
 use crate::wording::{percent, shape};
 use crate::{Estimate, estimate, holm, median, starts};
 
-/// Codes that only an analysis gives to a whole report; a new analysis replaces them.
-const OWN_CODES: [Code; 17] = [
-    Code::Errors,
-    Code::ClientBound,
-    Code::SharedCpu,
-    Code::ClientStarved,
-    Code::MachineFull,
-    Code::Steal,
-    Code::Throttled,
-    Code::ForeignLoad,
-    Code::Softirq,
-    Code::Remeasured,
-    Code::Drift,
-    Code::GeneratorLate,
-    Code::Overload,
-    Code::Imprecise,
-    Code::NoiseFloor,
-    Code::SelfCheck,
-    Code::OneProcess,
-];
-
 /// What a report's trials amount to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Analysis {
-    /// Candidate ÷ baseline, by point, metric and candidate.
-    pub comparisons: Vec<Comparison>,
-    /// Baseline ÷ baseline, by point and metric.
-    pub controls: Vec<Control>,
-    /// What parts' gains predict for their wholes.
-    pub predictions: Vec<Prediction>,
-    /// What each factor does over all the others.
-    pub effects: Vec<Effect>,
-    /// Who was the limit of each arm.
-    pub limits: Vec<Limit>,
-    /// The functions that differ most.
-    pub profile_differences: Vec<ProfileDifference>,
-    /// Which transport was seen in use, by arm.
-    pub evidence: Vec<Evidence>,
+pub struct Analysed {
+    /// For the report's `analysis`.
+    pub analysis: Analysis,
     /// About the whole; errors first.
     pub warnings: Vec<Warning>,
 }
 
-impl Analysis {
-    /// Puts the analysis into its report, in place of an earlier one. Warnings that the measuring side gave
-    /// stay, behind the new ones.
+impl Analysed {
+    /// Puts the analysis into its report, in place of an earlier one. The measuring side's warnings stay, behind the new ones.
     pub fn apply(self, report: &mut Report) {
-        let mut warnings = self.warnings;
-        for said in std::mem::take(&mut report.warnings) {
-            let again = warnings.iter().any(|w| w.code == said.code && w.subject == said.subject);
-            if !again && !OWN_CODES.contains(&said.code) {
-                warnings.push(said);
+        let Analysed { analysis, mut warnings } = self;
+        for earlier in std::mem::take(&mut report.warnings) {
+            let again = warnings.iter().any(|w| w.code == earlier.code && w.subject == earlier.subject);
+            if !again && !earlier.code.is_of_analysis() {
+                warnings.push(earlier);
             }
         }
+        report.analysis = analysis;
         report.warnings = warnings;
-        report.comparisons = self.comparisons;
-        report.controls = self.controls;
-        report.predictions = self.predictions;
-        report.effects = self.effects;
-        report.limits = self.limits;
-        report.profile_differences = self.profile_differences;
-        report.evidence = self.evidence;
     }
 }
 
-/// Analyses a report's trials; what it already holds of comparisons, controls and evidence is not looked at.
+/// Analyses a report's trials; an earlier analysis in it is not looked at.
 #[must_use]
-pub fn analyse(report: &Report) -> Analysis {
+pub fn analyse(report: &Report) -> Analysed {
     let doubts = find_doubts(report);
     let controls = compare_controls(report);
     let mut tried: Vec<Tried<'_>> = Vec::new();
     let multiplicity = |metric: &MetricInfo| multiplicity(report, metric);
-    for group in group(&report.arms) {
-        for metric in &report.workload.metrics {
+    for group in group(&report.head.arms) {
+        for metric in &report.head.workload.metrics {
             tried.extend(group.candidates.iter().filter_map(|candidate| {
                 Tried::of(report, metric, group.baseline, candidate, multiplicity(metric))
             }));
@@ -102,7 +62,7 @@ pub fn analyse(report: &Report) -> Analysis {
         tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
     let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
-    Analysis {
+    let analysis = Analysis {
         comparisons,
         controls,
         predictions: predict(report),
@@ -110,8 +70,8 @@ pub fn analyse(report: &Report) -> Analysis {
         limits: limits(report),
         profile_differences: profile_differences(report),
         evidence: gather_evidence(report),
-        warnings,
-    }
+    };
+    Analysed { analysis, warnings }
 }
 
 /// Two arms of any points, compared as arms of one point are: paired by block, barred by the doubts about either. Nothing
@@ -148,7 +108,7 @@ impl<'a> Tried<'a> {
         multiplicity: f64,
     ) -> Option<Self> {
         let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
-        let plan = &report.plan;
+        let plan = &report.head.plan;
         let asked = Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity };
         let estimate = match plan.stopping {
             Stopping::Precision => estimate_pairs,
@@ -168,7 +128,7 @@ impl<'a> Tried<'a> {
     }
 
     fn is_of_the_answer(&self, report: &Report) -> bool {
-        report.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
+        report.head.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
     }
 
     fn conclude(self, report: &Report, doubts: &[Doubt]) -> Comparison {
@@ -186,7 +146,7 @@ impl<'a> Tried<'a> {
             ratio: self.estimate.ratio,
             ci_low: interval.map(|interval| interval.low),
             ci_high: interval.map(|interval| interval.high),
-            confidence: report.plan.confidence,
+            confidence: report.head.plan.confidence,
             narrow_low: narrow.map(|interval| interval.low),
             narrow_high: narrow.map(|interval| interval.high),
             method: self.estimate.method.name().to_owned(),
@@ -200,10 +160,10 @@ impl<'a> Tried<'a> {
             grade: None,
             warnings,
         };
-        let terms = Terms::of(&report.plan, block_seconds(report, &baseline.point));
+        let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
         judge(&mut comparison, metric, &terms, &self.bars(doubts));
         if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
-            comparison.warnings.extend(doubt_precision(&comparison, report.plan.precision));
+            comparison.warnings.extend(doubt_precision(&comparison, report.head.plan.precision));
         }
         comparison
     }
@@ -240,7 +200,7 @@ fn adjust(report: &Report, tried: &mut [Tried<'_>], doubts: &[Doubt]) {
     let questions: Vec<(bool, Ps)> =
         tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
     let open: Vec<bool> = tried.iter().map(|one| one.bars(doubts).is_empty()).collect();
-    let adjusted = gate(&questions, 1.0 - report.plan.confidence, &open);
+    let adjusted = gate(&questions, 1.0 - report.head.plan.confidence, &open);
     for (one, ps) in tried.iter_mut().zip(adjusted) {
         one.adjusted = ps;
     }
@@ -267,11 +227,11 @@ pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
 #[must_use]
 pub fn compare_controls(report: &Report) -> Vec<Control> {
     let mut controls = Vec::new();
-    for group in group(&report.arms) {
-        for metric in &report.workload.metrics {
+    for group in group(&report.head.arms) {
+        for metric in &report.head.workload.metrics {
             let id = &group.baseline.id;
             let pairs = pair(&report.trials, metric, Side::Arm(id), Side::Control(id));
-            let Some(estimate) = estimate(&pairs.log_ratios(), report.plan.confidence) else { continue };
+            let Some(estimate) = estimate(&pairs.log_ratios(), report.head.plan.confidence) else { continue };
             controls.push(Control {
                 point: group.baseline.point.clone(),
                 metric: metric.name.clone(),
@@ -291,16 +251,16 @@ pub(crate) fn noise_floor(controls: &[Control], point: &Point, metric: &MetricIn
 
 /// Says for the whole report that the wanted precision of the first metric was missed.
 fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warning> {
-    let metric = &report.workload.metrics.first()?.name;
+    let metric = &report.head.workload.metrics.first()?.name;
     let widths: Vec<f64> = comparisons
         .iter()
         .filter(|c| c.metric == *metric)
         .filter_map(|c| Some(0.5 * (c.ci_high? / c.ci_low?).ln()))
         .collect();
-    let missed = widths.iter().filter(|width| **width > report.plan.precision.ln_1p()).count();
+    let missed = widths.iter().filter(|width| **width > report.head.plan.precision.ln_1p()).count();
     let widest = widths.iter().copied().fold(0.0, f64::max);
     (missed > 0).then(|| {
-        let (wanted, reached) = (percent(report.plan.precision), percent(widest.exp_m1()));
+        let (wanted, reached) = (percent(report.head.plan.precision), percent(widest.exp_m1()));
         let title = metric_title(metric);
         let message = match widths.len() {
             1 => format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted"),
@@ -316,7 +276,7 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
 /// peer's pid, are one finding.
 fn gather_evidence(report: &Report) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
-    for arm in &report.arms {
+    for arm in &report.head.arms {
         let from = evidence.len();
         for trial in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
             let Some(observed) = &trial.transport_observed else { continue };

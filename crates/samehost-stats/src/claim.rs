@@ -124,9 +124,10 @@ impl Claim {
 /// With what was found instead.
 pub fn check(claim: &Claim, report: &Report) -> Result<(), Refuted> {
     let about: Vec<&Comparison> =
-        report.comparisons.iter().filter(|comparison| claim.is_about(comparison, report)).collect();
+        report.analysis.comparisons.iter().filter(|comparison| claim.is_about(comparison, report)).collect();
     if about.is_empty() {
         let mut known: Vec<String> = report
+            .analysis
             .comparisons
             .iter()
             .map(|c| format!("{}/{} {}", c.candidate, c.baseline, c.metric))
@@ -179,7 +180,7 @@ fn is_bar(code: samehost_model::Code) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_model::{Arm, Code, Host, Outcome, Plan, Point, SCHEMA, Transport, Warning, WorkloadInfo};
+    use samehost_model::{Arm, Code, Head, Point, Transport, Warning};
 
     fn report(ratio: f64, verdict: Verdict, warnings: Vec<Warning>) -> Report {
         let arm = |id: &str| Arm {
@@ -215,28 +216,9 @@ mod tests {
             grade: None,
             warnings,
         };
-        Report {
-            schema: SCHEMA.into(),
-            samehost_version: String::new(),
-            started_at: String::new(),
-            command: Vec::new(),
-            seed: 0,
-            outcome: Outcome::Complete,
-            host: Host::default(),
-            workload: WorkloadInfo::default(),
-            plan: Plan::default(),
-            arms: vec![arm("tcp"), arm("unix")],
-            trials: Vec::new(),
-            comparisons: vec![comparison],
-            controls: Vec::new(),
-            predictions: Vec::new(),
-            effects: Vec::new(),
-            limits: Vec::new(),
-            profiles: Vec::new(),
-            profile_differences: Vec::new(),
-            evidence: Vec::new(),
-            warnings: Vec::new(),
-        }
+        let mut report = Report::new(Head { arms: vec![arm("tcp"), arm("unix")], ..Head::default() });
+        report.analysis.comparisons = vec![comparison];
+        report
     }
 
     fn holds(claim: &str, report: &Report) -> bool {

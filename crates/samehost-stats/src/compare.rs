@@ -55,15 +55,15 @@ pub struct Changes {
 /// # Errors
 /// When they have nothing in common.
 pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
-    let arms: Vec<&Arm> = new.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
+    let arms: Vec<&Arm> = new.head.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
     if arms.is_empty() {
-        let ids = |report: &Report| join(report.arms.iter().map(|arm| arm.id.as_str()));
+        let ids = |report: &Report| join(report.head.arms.iter().map(|arm| arm.id.as_str()));
         return Err(CompareError::NoArm { old: ids(old), new: ids(new) });
     }
-    let known = |metric: &&MetricInfo| old.workload.metrics.iter().any(|m| m.name == metric.name);
-    let metrics: Vec<&MetricInfo> = new.workload.metrics.iter().filter(known).collect();
+    let known = |metric: &&MetricInfo| old.head.workload.metrics.iter().any(|m| m.name == metric.name);
+    let metrics: Vec<&MetricInfo> = new.head.workload.metrics.iter().filter(known).collect();
     if metrics.is_empty() {
-        let names = |report: &Report| join(report.workload.metrics.iter().map(|m| m.name.as_str()));
+        let names = |report: &Report| join(report.head.workload.metrics.iter().map(|m| m.name.as_str()));
         return Err(CompareError::NoMetric { old: names(old), new: names(new) });
     }
     let sides = Sides::of(old, new);
@@ -147,7 +147,7 @@ impl<'a> Sides<'a> {
 
     fn ratio_cases(&self, metrics: &[&'a MetricInfo]) -> Vec<Tried<'a>> {
         let mut cases = Vec::new();
-        for group in group(&self.new.arms) {
+        for group in group(&self.new.head.arms) {
             let baseline = group.baseline;
             for candidate in &group.candidates {
                 for metric in metrics {
@@ -176,7 +176,7 @@ impl<'a> Sides<'a> {
         take: impl Fn(&Report) -> Vec<f64>,
     ) -> Option<Tried<'a>> {
         let (before, after) = (take(self.old), take(self.new));
-        let plan = &self.new.plan;
+        let plan = &self.new.head.plan;
         // An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and what the
         // arm moved by inside a report is noise too, on top of the floor.
         let is_paired = ids.len() > 1;
@@ -220,7 +220,7 @@ impl<'a> Sides<'a> {
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
         let bars = self.doubts.iter().filter(|doubt| tried.ids.iter().any(|id| doubt.bars(id, tried.metric)));
         let bars: Vec<Warning> = bars.map(|doubt| doubt.warning.clone()).collect();
-        let plan = &self.new.plan;
+        let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
         let mut warnings: Vec<Warning> = doubt_few(tried.metric, tried.estimate.n).into_iter().collect();
         if tried.ids.len() == 1 && tried.widening > 1.25 {
@@ -262,21 +262,21 @@ impl<'a> Sides<'a> {
 
 /// What must be alike for two reports to be compared: its name, and this report's.
 fn circumstances(report: &Report) -> [(&'static str, String); 11] {
-    let host = &report.host;
-    let parameters = report.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
-    let server = &report.workload.server;
+    let host = &report.head.host;
+    let parameters = report.head.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
+    let server = &report.head.workload.server;
     [
         ("kernel", host.kernel.clone()),
         ("CPU", host.cpu_model.clone()),
         ("number of CPUs", host.cpus.to_string()),
         ("number of allowed CPUs", host.cpus_allowed.to_string()),
         ("virtualization", host.virtualization.clone()),
-        ("version of samehost", report.samehost_version.clone()),
-        ("workload", report.workload.name.clone()),
+        ("version of samehost", report.head.samehost_version.clone()),
+        ("workload", report.head.workload.name.clone()),
         ("workload parameters", parameters.collect::<Vec<_>>().join(" ")),
         ("server", format!("{} {}", server.kind, server.version)),
         ("way of driving", driven(report)),
-        ("trial time", report.plan.trial_s.map_or_else(|| "none".into(), |s| format!("{s} s"))),
+        ("trial time", report.head.plan.trial_s.map_or_else(|| "none".into(), |s| format!("{s} s"))),
     ]
 }
 
@@ -286,9 +286,9 @@ fn driven(report: &Report) -> String {
         Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
         None => "trials".to_owned(),
     };
-    let mut all: Vec<String> = report.plan.driven.iter().map(slice).collect();
+    let mut all: Vec<String> = report.head.plan.driven.iter().map(slice).collect();
     all.dedup();
-    if report.plan.awake.is_some() {
+    if report.head.plan.awake.is_some() {
         all.push("CPUs kept awake".to_owned());
     }
     all.join(", ")
@@ -304,7 +304,7 @@ fn differences(old: &Report, new: &Report) -> Vec<Warning> {
             Warning::new(Code::HostDiffers, what, message)
         })
         .collect();
-    for arm in &new.arms {
+    for arm in &new.head.arms {
         let Some(before) = old.arm(&arm.id) else { continue };
         if before.point != arm.point || before.transport != arm.transport || before.tls != arm.tls {
             let message =

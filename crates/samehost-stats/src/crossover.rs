@@ -68,7 +68,8 @@ struct Sweep<'a> {
 /// parameters, in an analysed report.
 #[must_use]
 pub fn find_crossovers(report: &Report, metric: &str) -> Vec<Crossover> {
-    let mut names: Vec<&String> = report.comparisons.iter().flat_map(|c| c.point.parameters.keys()).collect();
+    let mut names: Vec<&String> =
+        report.analysis.comparisons.iter().flat_map(|c| c.point.parameters.keys()).collect();
     names.sort_unstable();
     names.dedup();
     let own = names.into_iter().cloned().map(Along::Parameter);
@@ -77,7 +78,9 @@ pub fn find_crossovers(report: &Report, metric: &str) -> Vec<Crossover> {
 
 fn find_along(along: &Along, report: &Report, metric: &str) -> Vec<Crossover> {
     let mut sweeps: Vec<Sweep<'_>> = Vec::new();
-    for comparison in report.comparisons.iter().filter(|c| c.metric == metric && c.verdict.is_decided()) {
+    for comparison in
+        report.analysis.comparisons.iter().filter(|c| c.metric == metric && c.verdict.is_decided())
+    {
         add(&mut sweeps, along, report, comparison);
     }
     let mut found = Vec::new();

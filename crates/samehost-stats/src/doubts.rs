@@ -94,7 +94,7 @@ impl<'a> ArmTrials<'a> {
 /// Every doubt about a report's trials, errors first.
 #[must_use]
 pub fn find_doubts(report: &Report) -> Vec<Doubt> {
-    let arms: Vec<ArmTrials<'_>> = report.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
+    let arms: Vec<ArmTrials<'_>> = report.head.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
     let mut doubts: Vec<Doubt> = arms.iter().filter_map(doubt_errors).collect();
     doubts.extend(self_check::doubt(report));
     doubts.extend(arms.iter().filter_map(doubt_generator));
@@ -162,7 +162,7 @@ fn doubt_generator(trials: &ArmTrials<'_>) -> Option<Doubt> {
 /// faster.
 fn doubt_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    for group in pairing::group(&report.arms) {
+    for group in pairing::group(&report.head.arms) {
         let own: Vec<&ArmTrials<'_>> =
             arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
         let median = |trials: &ArmTrials<'_>, read: fn(&Trial) -> &Option<Latency>| {
@@ -264,7 +264,7 @@ fn doubt_drift_inside(trials: &ArmTrials<'_>) -> Option<Doubt> {
 /// Drift from block to block of each point's baseline: a trend significant at 1 % that changes the first
 /// metric by more than a tenth from end to end.
 fn doubt_drift_over_blocks(report: &Report) -> Vec<Doubt> {
-    let Some(metric) = report.workload.metrics.first() else { return Vec::new() };
+    let Some(metric) = report.head.workload.metrics.first() else { return Vec::new() };
     let find = |group: &pairing::Group<'_>| {
         let side = pairing::Side::Arm(&group.baseline.id);
         let values: Vec<(u32, f64)> = pairing::values(&report.trials, metric, side).into_iter().collect();
@@ -281,7 +281,7 @@ fn doubt_drift_over_blocks(report: &Report) -> Vec<Doubt> {
         );
         Some(Doubt::about(group.baseline, Code::Drift, Bar::Nothing, message))
     };
-    pairing::group(&report.arms).iter().filter_map(find).collect()
+    pairing::group(&report.head.arms).iter().filter_map(find).collect()
 }
 
 /// What the measuring side said of single trials, once per arm and code.

@@ -24,20 +24,20 @@ struct Cells<'a> {
 
 /// Every effect; none where the matrix has no parameter with two levels besides its two transports.
 pub(crate) fn effects(report: &Report) -> Vec<Effect> {
-    let arms: Vec<&Arm> = report.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
+    let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
     let factors = factors(&arms);
     if !(2..=MOST_FACTORS).contains(&factors.len()) {
         return Vec::new();
     }
     let mut effects = Vec::new();
     for cells in cells(&arms, &factors) {
-        for metric in &report.workload.metrics {
+        for metric in &report.head.workload.metrics {
             let blocks = blocks(report, metric, &cells);
             let mut sets: Vec<usize> = (1..1 << factors.len()).collect();
             sets.sort_by_key(|set: &usize| set.count_ones());
             effects.extend(sets.into_iter().filter_map(|set| {
                 let contrasts: Vec<f64> = blocks.iter().map(|y| contrast(y, set)).collect();
-                let estimate = estimate(&contrasts, report.plan.confidence)?;
+                let estimate = estimate(&contrasts, report.head.plan.confidence)?;
                 Some(Effect {
                     point: cells.point.clone(),
                     metric: metric.name.clone(),
@@ -48,7 +48,7 @@ pub(crate) fn effects(report: &Report) -> Vec<Effect> {
                     ratio: estimate.ratio,
                     ci_low: estimate.interval.map(|interval| interval.low),
                     ci_high: estimate.interval.map(|interval| interval.high),
-                    confidence: report.plan.confidence,
+                    confidence: report.head.plan.confidence,
                     blocks: estimate.n,
                 })
             }));

@@ -74,8 +74,8 @@ fn scaled(p: Option<f64>, weight: f64) -> Option<f64> {
 
 /// By what at most the adjustment of a report multiplies a p-value of this metric.
 pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
-    let rows: usize = group(&report.arms).iter().map(|group| group.candidates.len()).sum();
-    let metrics = &report.workload.metrics;
+    let rows: usize = group(&report.head.arms).iter().map(|group| group.candidates.len()).sum();
+    let metrics = &report.head.workload.metrics;
     match metrics.first() {
         Some(first) if first.name != metric.name => {
             (rows * (metrics.len() - 1)) as f64 / (1.0 - OF_THE_ANSWER)
@@ -92,16 +92,17 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
     let mut questions: Vec<Ps> = rows
         .iter()
         .map(|&(report, row)| {
-            let comparison = &reports[report].comparisons[row];
+            let comparison = &reports[report].analysis.comparisons[row];
             Ps { same: comparison.p, inside: comparison.p_margin }
         })
         .collect();
     questions.extend(std::iter::repeat_n(Ps { same: Some(1.0), inside: Some(1.0) }, ahead as usize));
     for (&(report, row), ps) in rows.iter().zip(together(&questions)) {
         let report = &mut *reports[report];
-        let terms = Terms::of(&report.plan, block_seconds(report, &report.comparisons[row].point));
-        let metrics = &report.workload.metrics;
-        let comparison = &mut report.comparisons[row];
+        let terms =
+            Terms::of(&report.head.plan, block_seconds(report, &report.analysis.comparisons[row].point));
+        let metrics = &report.head.workload.metrics;
+        let comparison = &mut report.analysis.comparisons[row];
         let Some(metric) = metrics.iter().find(|metric| metric.name == comparison.metric) else { continue };
         (comparison.p_adjusted, comparison.p_margin_adjusted) = (ps.same, ps.inside);
         judge_again(comparison, metric, &terms);
@@ -112,7 +113,7 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
 /// one. Absent where no reasonable number of blocks would.
 #[must_use]
 pub fn seconds_to_decide(report: &Report, comparison: &Comparison) -> Option<f64> {
-    let terms = Terms::of(&report.plan, None);
+    let terms = Terms::of(&report.head.plan, None);
     Some(blocks_to_decide(comparison, &terms)? * block_seconds(report, &comparison.point)?)
 }
 
@@ -121,12 +122,12 @@ pub fn seconds_to_decide(report: &Report, comparison: &Comparison) -> Option<f64
 #[must_use]
 pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
     let mut alone = comparison.clone();
-    let metrics = &report.workload.metrics;
+    let metrics = &report.head.workload.metrics;
     if let (Some(metric), true) =
         (metrics.iter().find(|metric| metric.name == comparison.metric), comparison.p_margin.is_some())
     {
         (alone.p_adjusted, alone.p_margin_adjusted) = (comparison.p, comparison.p_margin);
-        let terms = Terms::of(&report.plan, block_seconds(report, &comparison.point));
+        let terms = Terms::of(&report.head.plan, block_seconds(report, &comparison.point));
         judge_again(&mut alone, metric, &terms);
     }
     alone

@@ -85,7 +85,7 @@ pub struct Ladder {
 #[must_use]
 pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     let mut ladders: Vec<Ladder> = Vec::new();
-    for arm in &report.arms {
+    for arm in &report.head.arms {
         let Some(rate_per_s) = arm.point.rate_per_s else { continue };
         let level = Point { rate_per_s: None, ..arm.point.clone() };
         let step = step(report, arm, rate_per_s);

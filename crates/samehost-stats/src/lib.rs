@@ -35,7 +35,7 @@ pub mod trend;
 pub mod two_sample;
 mod wording;
 
-pub use analyse::{Analysis, analyse, compare_arms, compare_controls};
+pub use analyse::{Analysed, analyse, compare_arms, compare_controls};
 pub use claim::{Claim, ClaimError, Refuted, check};
 pub use compare::{Changes, CompareError, compare};
 pub use crossover::{Along, Crossover, find_crossovers};

@@ -7,7 +7,7 @@ use crate::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
 
 /// The limit of each arm that has a proxy and a closed loop.
 pub(crate) fn limits(report: &Report) -> Vec<Limit> {
-    let arms = report.arms.iter().filter(|arm| arm.transport != Transport::None);
+    let arms = report.head.arms.iter().filter(|arm| arm.transport != Transport::None);
     arms.filter_map(|arm| limit(report, &ArmTrials::of(arm, report))).collect()
 }
 
@@ -15,11 +15,12 @@ fn limit(report: &Report, trials: &ArmTrials<'_>) -> Option<Limit> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
-    let threads = report.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let threads =
+        report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let client = trials.median(|s| s.client_utilization)?;
     let proxy = trials.median(|s| s.proxy_utilization)?;
     let server = trials.median(|s| s.server_utilization)?;
-    let cpus = f64::from(report.host.cpus_allowed);
+    let cpus = f64::from(report.head.host.cpus_allowed);
     let is_full = |used: f64, most: Option<f64>| used >= SERVER_SATURATED * most.unwrap_or(cpus).min(cpus);
     let by = if client >= SATURATED {
         LimitedBy::Client

@@ -116,14 +116,14 @@ fn pair_with(
 /// Seconds that one more block of this point takes: its arms, and the control where there is one.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let ids: Vec<&str> =
-        report.arms.iter().filter(|arm| arm.point == *point).map(|arm| arm.id.as_str()).collect();
-    let trials = ids.len() as f64 + f64::from(u8::from(report.plan.control));
+        report.head.arms.iter().filter(|arm| arm.point == *point).map(|arm| arm.id.as_str()).collect();
+    let trials = ids.len() as f64 + f64::from(u8::from(report.head.plan.control));
     let measured: Vec<f64> = report
         .trials
         .iter()
         .filter(|s| s.counts() && ids.contains(&s.arm.as_str()))
         .map(|s| s.seconds)
         .collect();
-    let each = report.plan.trial_s.or_else(|| crate::median(&measured))?;
+    let each = report.head.plan.trial_s.or_else(|| crate::median(&measured))?;
     Some(trials * each)
 }

@@ -10,8 +10,8 @@ use crate::{Estimate, estimate};
 /// Predictions for every part that the workload names, at every point and for every candidate.
 pub(crate) fn predict(report: &Report) -> Vec<Prediction> {
     let mut predictions = Vec::new();
-    for group in group(&report.arms) {
-        for part in &report.workload.parts {
+    for group in group(&report.head.arms) {
+        for part in &report.head.workload.parts {
             let of = |candidate| predict_one(report, part, group.baseline, candidate);
             predictions.extend(group.candidates.iter().filter_map(|candidate| of(candidate)));
         }
@@ -20,7 +20,7 @@ pub(crate) fn predict(report: &Report) -> Vec<Prediction> {
 }
 
 fn predict_one(report: &Report, part: &Part, baseline: &Arm, candidate: &Arm) -> Option<Prediction> {
-    let metric = |name: &str| report.workload.metrics.iter().find(|metric| metric.name == name);
+    let metric = |name: &str| report.head.workload.metrics.iter().find(|metric| metric.name == name);
     let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
     let scale = seconds(part_metric)? / seconds(whole_metric)?;
     let of = |metric, arm: &Arm| values(&report.trials, metric, Side::Arm(&arm.id));
@@ -46,7 +46,7 @@ fn predict_one(report: &Report, part: &Part, baseline: &Arm, candidate: &Arm) ->
         measured.push((whole_after / whole).ln());
         deviations.push((whole_after / whole / prediction).ln());
     }
-    let bounds = |logs: &[f64]| estimate(logs, report.plan.confidence).map(|estimate| bounds(&estimate));
+    let bounds = |logs: &[f64]| estimate(logs, report.head.plan.confidence).map(|estimate| bounds(&estimate));
     let deviation = bounds(&deviations)?;
     Some(Prediction {
         point: baseline.point.clone(),

@@ -19,11 +19,11 @@ const STARVED_WHEN_FULL: f64 = 0.1;
 pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = doubt_single_cpu(report, arms).into_iter().collect();
     // Bulk compares bandwidth instead: there the sender's time is the transport itself, a copy into the kernel.
-    let compares_rates = report.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
+    let compares_rates = report.head.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
     let mut filled = Vec::new();
     for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
         if compares_rates {
-            doubts.extend(doubt_client(report.host.cpus_allowed, trials));
+            doubts.extend(doubt_client(report.head.host.cpus_allowed, trials));
         }
         match machine_filled(report, trials) {
             Some(used) if doubt_waiting(trials).is_some() => filled.push((trials.arm.id.as_str(), used)),
@@ -36,7 +36,7 @@ pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
 
 /// One CPU for both, though nobody asked to share a core.
 fn doubt_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Doubt> {
-    if report.host.cpus_allowed != 1 || arms.iter().all(|trials| shares_core(trials.arm)) {
+    if report.head.host.cpus_allowed != 1 || arms.iter().all(|trials| shares_core(trials.arm)) {
         return None;
     }
     let message = "client and server had one CPU between them: rates and latencies show the scheduler as much as the transport; give it two CPUs, or ask for --placement same-core if one is what you have";
@@ -96,13 +96,14 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
-    let threads = report.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let threads =
+        report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
     // Callers have a thread for each connection, which the operations' CPU time knows.
     let in_all = |s: &Trial| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
     let client = |s: &Trial| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
     let used =
         trials.median(|s| Some(client(s)? + s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)))?;
-    (used >= MACHINE_FULL * f64::from(report.host.cpus_allowed)).then_some(used)
+    (used >= MACHINE_FULL * f64::from(report.head.host.cpus_allowed)).then_some(used)
 }
 
 /// Says once where the machine was full.
@@ -119,7 +120,7 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Doubt> {
     };
     let message = format!(
         "client and server together used {least:.2} to {most:.2} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
-        report.host.cpus_allowed
+        report.head.host.cpus_allowed
     );
     Some(Doubt { arm: None, warning: Warning::new(Code::MachineFull, "", message), bar: Bar::Nothing })
 }

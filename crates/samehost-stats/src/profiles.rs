@@ -18,7 +18,7 @@ const OTHER: &str = "[other]";
 pub fn profile_differences(report: &Report) -> Vec<ProfileDifference> {
     let profile = |arm: &Arm| report.profiles.iter().find(|profile| profile.arm == arm.id);
     let mut all = Vec::new();
-    for group in group(&report.arms) {
+    for group in group(&report.head.arms) {
         let Some(baseline) = profile(group.baseline) else { continue };
         for candidate in group.candidates.iter().filter_map(|arm| profile(arm)) {
             let mut differences = differences(&group.baseline.point, baseline, candidate);

@@ -17,8 +17,8 @@ const LEAST_BLOCKS: usize = 5;
 /// The self-check of the report's first metric: one test over all points (the smallest p-value × their number), of a
 /// difference beyond the margin. Failing bars the whole report.
 pub(crate) fn doubt(report: &Report) -> Option<Doubt> {
-    let metric = report.workload.metrics.first()?;
-    let tried: Vec<(f64, f64, String)> = group(&report.arms)
+    let metric = report.head.workload.metrics.first()?;
+    let tried: Vec<(f64, f64, String)> = group(&report.head.arms)
         .iter()
         .filter_map(|group| {
             let (ratio, p) = against_itself(report, metric, &group.baseline.id)?;
@@ -46,23 +46,23 @@ fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64
         return None;
     }
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    let limit = report.plan.margin.ln_1p();
+    let limit = report.head.plan.margin.ln_1p();
     let side = if mean < 0.0 { -1.0 } else { 1.0 };
     let shifted: Vec<f64> = ratios.iter().map(|ratio| side * ratio - limit).collect();
-    let located = student::locate_mean(&shifted, report.plan.confidence)?;
+    let located = student::locate_mean(&shifted, report.head.plan.confidence)?;
     Some((mean.exp(), if located.estimate > 0.0 { located.p } else { 1.0 }))
 }
 
 /// Says of a report whose blocks were all measured on one process of a server of ours that its luck is not in the
 /// intervals.
 pub(crate) fn doubt_one_process(report: &Report) -> Option<Doubt> {
-    let groups = group(&report.arms);
+    let groups = group(&report.head.arms);
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
     let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
     let trials = || report.trials.iter().filter(|s| s.counts() && ids().any(|arm| arm.id == s.arm));
     let blocks = trials().map(|trial| trial.block).max()?;
     let of_trials: Vec<Option<u32>> = trials().map(|trial| trial.server_start).collect();
-    let one = report.workload.server.managed
+    let one = report.head.workload.server.managed
         && is_compared
         && blocks as usize + 1 >= LEAST_BLOCKS
         && starts::count(&of_trials) == Some(1);

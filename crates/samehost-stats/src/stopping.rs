@@ -81,13 +81,13 @@ pub fn is_confirmed(log_ratios: &[f64], looks: &[u32], target: f64, confidence: 
 /// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
 #[must_use]
 pub fn is_settled(report: &Report, point: &Point) -> bool {
-    let Some(metric) = report.workload.metrics.first() else { return true };
-    let plan = &report.plan;
+    let Some(metric) = report.head.workload.metrics.first() else { return true };
+    let plan = &report.head.plan;
     let settled = |baseline: &Arm, candidate: &Arm| {
         let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
         is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
     };
-    group(&report.arms)
+    group(&report.head.arms)
         .iter()
         .filter(|group| group.baseline.point == *point)
         .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))

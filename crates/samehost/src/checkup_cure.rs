@@ -51,14 +51,14 @@ pub fn cure(scan: &Scan, measured: Option<&Report>) -> Vec<Worth> {
 
 /// The gain in words: `512 KiB writes moved 3.1 times the bytes per second (2.8–3.3) in a private network here`.
 fn gain(report: &Report) -> Option<String> {
-    let metric = report.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
+    let metric = report.head.workload.metrics.iter().find(|metric| metric.name == "bandwidth")?;
     let arm = |name: &str| {
         let of = |arm: &&samehost_model::Arm| {
             arm.name == "tcp" && arm.point.parameters.get("congestion").is_some_and(|found| found == name)
         };
-        report.arms.iter().find(of)
+        report.head.arms.iter().find(of)
     };
-    let now = report.arms.iter().find(|arm| arm.name == "tcp")?;
+    let now = report.head.arms.iter().find(|arm| arm.name == "tcp")?;
     let found = compare_arms(report, metric, now, arm(USUAL)?)?;
     let interval = match (found.ci_low, found.ci_high) {
         (Some(low), Some(high)) => format!(" ({low:.1}–{high:.1})"),

@@ -37,9 +37,9 @@ impl Leg {
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
         self.report.iter().flat_map(|report| {
             let is_row = |found: &Comparison| {
-                report.plan.asked.iter().any(|asked| asked.is_about(&found.metric, &found.point))
+                report.head.plan.asked.iter().any(|asked| asked.is_about(&found.metric, &found.point))
             };
-            report.comparisons.iter().enumerate().filter(move |(_, found)| is_row(found))
+            report.analysis.comparisons.iter().enumerate().filter(move |(_, found)| is_row(found))
         })
     }
 

@@ -98,7 +98,7 @@ impl Observer for Watcher {
 
 impl Recorder for Watcher {
     fn head(&mut self, report: &mut Report) {
-        report.started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        report.head.started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Some(store) = &mut self.store {
             store.begin(report);
         }

@@ -74,7 +74,7 @@ impl SamplesFile {
 
     /// Writes the last line; says in the report what could not be stored.
     pub fn end(mut self, report: &mut Report) -> PathBuf {
-        self.append(&LogLine::End { outcome: report.outcome });
+        self.append(&LogLine::End { outcome: report.head.outcome });
         if let Some(error) = &self.failure {
             report.warnings.push(Warning::new(
                 Code::NotStored,
@@ -132,8 +132,8 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
         })?,
     };
     let major = |schema: &str| schema.split_once('/').map(|(_, version)| version.to_owned());
-    if !report.schema.starts_with("samehost.report/") || major(&report.schema) != major(SCHEMA) {
-        let schema = &report.schema;
+    if !report.head.schema.starts_with("samehost.report/") || major(&report.head.schema) != major(SCHEMA) {
+        let schema = &report.head.schema;
         return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
     }
     // The verdicts are computed again: the trials are what was stored.
@@ -146,14 +146,14 @@ fn from_lines(text: &str) -> Result<Report, Option<String>> {
     let mut lines = text.lines();
     let first = lines.next().ok_or(None)?;
     let Ok(LogLine::Begin { mut report, .. }) = serde_json::from_str(first) else { return Err(None) };
-    report.outcome = Outcome::Unfinished;
+    report.head.outcome = Outcome::Unfinished;
     let mut rest = lines.enumerate().peekable();
     while let Some((index, line)) = rest.next() {
         match serde_json::from_str(line) {
             Ok(LogLine::Trial(trial)) => report.trials.push(*trial),
             Ok(LogLine::Profile(profile)) => report.profiles.push(*profile),
             Ok(LogLine::Warning(warning)) => report.warnings.push(warning),
-            Ok(LogLine::End { outcome }) => report.outcome = outcome,
+            Ok(LogLine::End { outcome }) => report.head.outcome = outcome,
             Ok(LogLine::Begin { .. }) => return Err(Some(format!("line {}: a second beginning", index + 2))),
             Err(_) if rest.peek().is_none() => {}
             Err(error) => return Err(Some(format!("line {}: {error}", index + 2))),

@@ -38,7 +38,7 @@ impl Stage<'_> {
                 "the kernel hides the names of its functions, which are left out of the profile; `sudo sysctl kernel.kptr_restrict=0` shows them",
             ));
         }
-        let arms = report.arms.clone();
+        let arms = report.head.arms.clone();
         let of_all = arms.len();
         for group in groups(&arms) {
             let arms: Vec<&Arm> = group
@@ -52,7 +52,7 @@ impl Stage<'_> {
                     report.profiles.extend(profiles);
                 }
                 Err(BenchError::Interrupted) => {
-                    report.outcome = Outcome::Interrupted;
+                    report.head.outcome = Outcome::Interrupted;
                     return None;
                 }
                 Err(failure) => return Some(failure),

@@ -7,7 +7,7 @@ use samehost_model::printable::clean;
 
 /// What was measured on, as label and value; what is unknown is left out.
 pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
-    let (host, server) = (&report.host, &report.workload.server);
+    let (host, server) = (&report.head.host, &report.head.workload.server);
     let allowed = if host.cpus_allowed > 0 && host.cpus_allowed != host.cpus {
         format!("{} of {}", host.cpus_allowed, host.cpus)
     } else {
@@ -32,9 +32,9 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
         ("mitigations", host.mitigations.join(", ")),
         ("stolen time", format!("{:.1} %", host.steal_percent)),
         ("server", server_text),
-        ("started", report.started_at.clone()),
-        ("seed", report.seed.to_string()),
-        ("samehost", report.samehost_version.clone()),
+        ("started", report.head.started_at.clone()),
+        ("seed", report.head.seed.to_string()),
+        ("samehost", report.head.samehost_version.clone()),
     ]
     .into_iter()
     .map(|(label, value)| (label.to_owned(), clean(&value)))
@@ -46,7 +46,7 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
 
 /// How numbers came about, for a reader who has this page only.
 pub(crate) fn method(report: &Report) -> String {
-    let plan = &report.plan;
+    let plan = &report.head.plan;
     let trial = plan.trial_s.map_or_else(
         || "One run of the operation is a trial.".to_owned(),
         |s| match crate::driving::slices(plan) {
@@ -57,7 +57,7 @@ pub(crate) fn method(report: &Report) -> String {
             None => format!("A trial is {} of checked operations.", format_seconds(s)),
         },
     );
-    let compared = if report.comparisons.is_empty() {
+    let compared = if report.analysis.comparisons.is_empty() {
         return format!("{trial} Values are medians over trials.");
     } else {
         "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
@@ -93,34 +93,18 @@ pub(crate) fn method(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::{Host, Outcome, Plan, SCHEMA, WorkloadInfo};
+    use samehost_model::{Head, Host};
 
     use super::*;
 
     #[test]
     fn what_is_unknown_is_left_out() {
-        let report = Report {
-            schema: SCHEMA.into(),
+        let report = Report::new(Head {
             samehost_version: "0".into(),
-            started_at: String::new(),
-            command: Vec::new(),
             seed: 7,
-            outcome: Outcome::Complete,
             host: Host { cpus: 8, cpus_allowed: 2, ..Host::default() },
-            workload: WorkloadInfo::default(),
-            plan: Plan::default(),
-            arms: Vec::new(),
-            trials: Vec::new(),
-            comparisons: Vec::new(),
-            controls: Vec::new(),
-            predictions: Vec::new(),
-            effects: Vec::new(),
-            limits: Vec::new(),
-            profiles: Vec::new(),
-            profile_differences: Vec::new(),
-            evidence: Vec::new(),
-            warnings: Vec::new(),
-        };
+            ..Head::default()
+        });
         let labels: Vec<(String, String)> = environment(&report);
         let labels: Vec<&str> = labels.iter().map(|(label, _)| label.as_str()).collect();
         assert_eq!(labels, ["CPUs", "stolen time", "seed", "samehost"]);

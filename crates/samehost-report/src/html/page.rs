@@ -97,7 +97,7 @@ fn article(index: usize, body: &Body<'_>, many: bool, out: &mut dyn Write) -> io
     writeln!(out, "<article id=\"{prefix}\" aria-labelledby=\"{prefix}-title\">\n<header>")?;
     let title = if many { called(body) } else { head::what(&view).join(" · ") };
     writeln!(out, "<{level} id=\"{prefix}-title\">{}</{close}>", escape::html(&title))?;
-    if let Some(text) = head::outcome(report.outcome, &report.plan) {
+    if let Some(text) = head::outcome(report.head.outcome, &report.head.plan) {
         writeln!(out, "<p class=\"doubt\">{}.</p>", escape::html(&text))?;
     }
     for headline in notes::headlines(&report.warnings) {
@@ -203,8 +203,8 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape::html(&label), escape::html(&value))?;
     }
     writeln!(out, "</dl>")?;
-    if !report.command.is_empty() {
-        let command = escape::html(&report.command.join(" "));
+    if !report.head.command.is_empty() {
+        let command = escape::html(&report.head.command.join(" "));
         writeln!(out, "<h3>Command</h3>\n<pre tabindex=\"0\"><code>{command}</code></pre>")?;
     }
     Ok(())
@@ -219,7 +219,7 @@ fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
         "<h3>Raw data</h3>\n<p>Every trial with its histogram, as <code>{}</code>; <code>samehost report</code> \
          reads it again. <button type=\"button\" class=\"download\" data-report=\"{prefix}\">Download JSON\
          </button></p>\n<script type=\"application/json\" class=\"report\" data-report=\"{prefix}\">{}</script>",
-        escape::html(&report.schema),
+        escape::html(&report.head.schema),
         escape::json(&text)
     )
 }

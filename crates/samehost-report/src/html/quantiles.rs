@@ -178,7 +178,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         }
         let y = scale::log_axis(&format!("latency ÷ {base}'s"), "", ratios);
         let mut layout = chart::layout(&axis(&quantiles), &y, 340);
-        let margin = view.report.plan.margin;
+        let margin = view.report.head.plan.margin;
         layout["shapes"] = json!([
             { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
               "y1": 1.0 + margin, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },

@@ -63,7 +63,7 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     if has_floor {
         series.push(Series::other(FLOOR, "self-check", "$floor"));
     }
-    let plan = &view.report.plan;
+    let plan = &view.report.head.plan;
     let about = format!(
         "Candidate ÷ baseline with its {} interval. The dark line is no difference, the shaded zone the margin \
          of ±{}; a thick grey bar is the self-check: as far as the baseline may differ from itself. ● better, \
@@ -162,7 +162,7 @@ fn hover(view: &View<'_>, row: &Row<'_>) -> String {
 }
 
 fn layout(view: &View<'_>, rows: &[Row<'_>]) -> Value {
-    let margin = view.report.plan.margin;
+    let margin = view.report.head.plan.margin;
     let ends = rows.iter().flat_map(|row| {
         let floor = row.floor.map_or(1.0, |floor| 1.0 + floor);
         let [low, high] = both(row.comparison).unwrap_or([row.comparison.ratio; 2]);
@@ -200,7 +200,7 @@ fn table_head(view: &View<'_>) -> Grid {
         Column::new("baseline", Align::Value),
         Column::new("candidate", Align::Value),
         Column::new("ratio", Align::Right),
-        Column::new(format!("{} interval", format_percent(view.report.plan.confidence)), Align::Right),
+        Column::new(format!("{} interval", format_percent(view.report.head.plan.confidence)), Align::Right),
         Column::new("self-check", Align::Right),
         Column::new("verdict", Align::Left),
     ])

@@ -90,7 +90,7 @@ fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> O
     let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
     // Fewer trials have an interval of hardly any use, which would hide the lines.
     let enough = logs.len() >= samehost_stats::SIGNED_RANK_FROM;
-    let estimate = samehost_stats::estimate(&logs, view.report.plan.confidence).filter(|_| enough);
+    let estimate = samehost_stats::estimate(&logs, view.report.head.plan.confidence).filter(|_| enough);
     let interval = estimate.and_then(|estimate| estimate.interval).map(|i| (i.low, i.high));
     let interval = interval.filter(|(low, high)| low.is_finite() && high.is_finite() && *low > 0.0);
     Some(Spot { x: along.place(&arm.point)?, value, interval, trials: values.len() })
@@ -174,7 +174,7 @@ fn sweep(
     let about = format!(
         "Medians over trials; a band is the {} interval of the typical trial, from {} trials on. Both axes \
          are logarithmic.",
-        format_percent(view.report.plan.confidence),
+        format_percent(view.report.head.plan.confidence),
         samehost_stats::SIGNED_RANK_FROM
     );
     let title = match metrics {

@@ -21,12 +21,12 @@ fn a_row_for_each_comparison_with_its_values() {
         let report = scene();
         let (head, rows) = read(&report);
         let at = |column: &str| head.iter().position(|head| head == column).unwrap();
-        if report.comparisons.is_empty() {
-            assert_eq!(rows.len(), report.workload.metrics.len(), "{name}");
+        if report.analysis.comparisons.is_empty() {
+            assert_eq!(rows.len(), report.head.workload.metrics.len(), "{name}");
         } else {
-            assert_eq!(rows.len(), report.comparisons.len(), "{name}");
+            assert_eq!(rows.len(), report.analysis.comparisons.len(), "{name}");
         }
-        for (row, comparison) in rows.iter().zip(&report.comparisons) {
+        for (row, comparison) in rows.iter().zip(&report.analysis.comparisons) {
             assert_eq!(row[at("metric")], comparison.metric);
             assert_eq!(row[at("ratio")].parse(), Ok(comparison.ratio));
             assert_eq!(row[at("baseline_value")].parse(), Ok(comparison.baseline_value));

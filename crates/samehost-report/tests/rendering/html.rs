@@ -83,24 +83,24 @@ fn the_forest_plot_has_every_ratio_interval_and_floor() {
     let chart = &charts(&report)["r0-ratios"];
     let traces = traces(chart, 0);
     let all: Vec<f64> = traces.iter().flat_map(|trace| numbers(&trace["x"])).collect();
-    assert!(!report.comparisons.is_empty());
-    for comparison in &report.comparisons {
+    assert!(!report.analysis.comparisons.is_empty());
+    for comparison in &report.analysis.comparisons {
         for value in [Some(comparison.ratio), comparison.ci_low, comparison.ci_high].into_iter().flatten() {
             assert!(all.contains(&value), "{}: {value}", comparison.metric);
         }
     }
-    for floor in report.controls.iter().filter_map(|control| control.noise_floor) {
+    for floor in report.analysis.controls.iter().filter_map(|control| control.noise_floor) {
         assert!(all.contains(&(1.0 + floor)), "floor {floor}");
     }
     let zone = &chart["views"][0]["layout"]["shapes"][0];
-    assert_eq!(zone["x1"].as_f64(), Some(1.0 + report.plan.margin));
+    assert_eq!(zone["x1"].as_f64(), Some(1.0 + report.head.plan.margin));
 }
 
 #[test]
 fn every_trial_is_shown_with_its_value_and_state() {
     let report = scenes::client_bound();
     let chart = &charts(&report)["r0-trials"];
-    let metric = &report.workload.metrics[0];
+    let metric = &report.head.workload.metrics[0];
     let mut shown = 0;
     for trace in traces(chart, 0) {
         for (x, y) in numbers(&trace["x"]).into_iter().zip(numbers(&trace["y"])) {
@@ -141,7 +141,7 @@ fn sweeps_and_cpu_show_medians() {
     }
     let bars = traces(&charts["r0-cpu"], 0);
     let client = bars.iter().find(|bar| bar["name"].as_str().unwrap().starts_with("client")).unwrap();
-    assert_eq!(numbers(&client["x"]).len(), report.arms.len());
+    assert_eq!(numbers(&client["x"]).len(), report.head.arms.len());
 }
 
 #[test]
@@ -181,19 +181,19 @@ fn nothing_of_a_report_becomes_markup() {
     const EVIL: &str =
         "</script><img src=x onerror=alert(1)>\"'><!--<svg/onload=alert(2)>%{x}\u{2028}\u{e0001}";
     let mut report = scenes::single_point();
-    report.arms[1].name = EVIL.into();
-    report.workload.title = EVIL.into();
-    report.workload.name = EVIL.into();
-    report.workload.parameters.insert(EVIL.into(), EVIL.into());
-    report.workload.server.kind = EVIL.into();
-    report.command = vec![EVIL.into()];
-    report.host.cpu_model = EVIL.into();
-    report.host.sysctls.insert(EVIL.into(), EVIL.into());
-    report.started_at = EVIL.into();
+    report.head.arms[1].name = EVIL.into();
+    report.head.workload.title = EVIL.into();
+    report.head.workload.name = EVIL.into();
+    report.head.workload.parameters.insert(EVIL.into(), EVIL.into());
+    report.head.workload.server.kind = EVIL.into();
+    report.head.command = vec![EVIL.into()];
+    report.head.host.cpu_model = EVIL.into();
+    report.head.host.sysctls.insert(EVIL.into(), EVIL.into());
+    report.head.started_at = EVIL.into();
     for trial in &mut report.trials {
         trial.polluted = vec![EVIL.into()];
     }
-    for evidence in &mut report.evidence {
+    for evidence in &mut report.analysis.evidence {
         evidence.observed = EVIL.into();
         evidence.cipher = Some(EVIL.into());
     }

@@ -55,14 +55,14 @@ fn reports_validate_and_survive_the_round_trip() {
 fn what_is_no_number_is_left_out() {
     let mut report = scenes::burst();
     report.trials[0].measurements.insert("broken".into(), f64::NAN);
-    report.comparisons[0].ratio = f64::INFINITY;
-    report.comparisons[1].ci_high = Some(f64::INFINITY);
+    report.analysis.comparisons[0].ratio = f64::INFINITY;
+    report.analysis.comparisons[1].ci_high = Some(f64::INFINITY);
     report.trials[0].throughput_per_s = Some(f64::NAN);
     let text = json(&report);
     assert!(!text.contains("NaN") && !text.contains("broken"));
     let back: Report = serde_json::from_str(&text).unwrap();
-    assert_eq!(back.comparisons.len(), report.comparisons.len() - 1);
-    assert_eq!(back.comparisons[0].ci_high, None);
+    assert_eq!(back.analysis.comparisons.len(), report.analysis.comparisons.len() - 1);
+    assert_eq!(back.analysis.comparisons[0].ci_high, None);
     assert_eq!(back.trials[0].throughput_per_s, None);
 }
 

@@ -8,8 +8,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{
-    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, ServerInfo, Transport, Trial,
-    WorkloadInfo,
+    Arm, Head, Host, Latency, MetricInfo, Point, Report, ServerInfo, Transport, Trial, WorkloadInfo,
 };
 use samehost_stats::{analyse, summarise};
 
@@ -75,13 +74,11 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(name: &str, title: &str, metrics: &[&str]) -> Self {
-        let report = Report {
-            schema: SCHEMA.into(),
+        let report = Report::new(Head {
             samehost_version: "0.1.0".into(),
             started_at: "2026-07-14T10:12:33Z".into(),
             command: vec!["samehost".into(), "bench".into(), name.into()],
             seed: 42,
-            outcome: Outcome::Complete,
             host: host(),
             workload: WorkloadInfo {
                 name: name.into(),
@@ -95,19 +92,8 @@ impl Scene {
                 metrics: metrics.iter().map(|metric| MetricInfo::built_in(metric)).collect(),
                 ..WorkloadInfo::default()
             },
-            plan: Plan::default(),
-            arms: Vec::new(),
-            trials: Vec::new(),
-            comparisons: Vec::new(),
-            controls: Vec::new(),
-            predictions: Vec::new(),
-            effects: Vec::new(),
-            limits: Vec::new(),
-            profiles: Vec::new(),
-            profile_differences: Vec::new(),
-            evidence: Vec::new(),
-            warnings: Vec::new(),
-        };
+            ..Head::default()
+        });
         let rng = Xoshiro256PlusPlus::seed_from_u64(7);
         Scene { report, rng, sides: BTreeMap::new(), requests: 12_000 }
     }
@@ -115,7 +101,7 @@ impl Scene {
     /// Adds an arm at a point, under its name and what is special about the point.
     pub(crate) fn arm(&mut self, side: Side, point: Point, tag: &str) {
         let id = if tag.is_empty() { side.name.to_owned() } else { format!("{}/{tag}", side.name) };
-        self.report.arms.push(Arm {
+        self.report.head.arms.push(Arm {
             id: id.clone(),
             name: side.name.into(),
             transport: side.transport,
@@ -151,12 +137,13 @@ impl Scene {
     pub(crate) fn measure(&mut self, blocks: u32) {
         for block in 0..blocks {
             let luck = self.wobble(0.06);
-            let arms = self.report.arms.clone();
+            let arms = self.report.head.arms.clone();
             let mut points: Vec<Point> = Vec::new();
             let mut position = 0;
             for arm in &arms {
                 let first = !points.contains(&arm.point) && arm.transport != Transport::None;
-                let runs: &[bool] = if first && self.report.plan.control { &[false, true] } else { &[false] };
+                let runs: &[bool] =
+                    if first && self.report.head.plan.control { &[false, true] } else { &[false] };
                 for control in runs {
                     let mut trial = self.trial(arm, luck);
                     (trial.block, trial.position, trial.control) = (block, position, *control);
@@ -171,7 +158,7 @@ impl Scene {
     fn trial(&mut self, arm: &Arm, luck: f64) -> Trial {
         let side = self.sides[&arm.id].clone();
         let factor = luck * self.wobble(side.noise);
-        let seconds = self.report.plan.trial_s.unwrap_or(1.0);
+        let seconds = self.report.head.plan.trial_s.unwrap_or(1.0);
         let median = side.latency_us * factor;
         let latency = self.latency(median, side.spread);
         let mean = latency.mean.unwrap();

@@ -71,8 +71,8 @@ pub(crate) fn three_arms() -> Report {
 
 pub(crate) fn connections() -> Report {
     let mut scene = Scene::new("mysql", "point select", RATE);
-    scene.report.workload.server.kind = "mariadb".into();
-    scene.report.workload.server.version = "10.11.6".into();
+    scene.report.head.workload.server.kind = "mariadb".into();
+    scene.report.head.workload.server.version = "10.11.6".into();
     for (i, connections) in [1, 4, 16, 64, 256, 1024].into_iter().enumerate() {
         let queue = 40.0 * f64::from(connections).powf(0.85);
         let gain = [0.88, 0.85, 0.80, 0.77, 0.97, 0.995][i];
@@ -112,8 +112,8 @@ pub(crate) fn open_loop() -> Report {
     let metrics =
         ["latency_mean", "latency_p50", "latency_p99", "latency_p99_9", "service_mean", "throughput"];
     let mut scene = Scene::new("mysql", "point select", &metrics);
-    scene.report.workload.server.kind = "mariadb".into();
-    scene.report.workload.server.version = "10.11.6".into();
+    scene.report.head.workload.server.kind = "mariadb".into();
+    scene.report.head.workload.server.version = "10.11.6".into();
     let at = Point { rate_per_s: Some(24_000.0), ..point(64, None) };
     scene.arm(Side { latency_us: 420.0, spread: 0.9, noise: 0.05, ..tcp() }, at.clone(), "");
     scene.arm(Side { latency_us: 96.0, spread: 0.6, noise: 0.05, ..unix() }, at, "");
@@ -136,7 +136,7 @@ pub(crate) fn ladder() -> Report {
         scene.arm(Side { latency_us: 24.0 * queue(1.9), ..unix() }, at, &tag);
     }
     scene.measure(4);
-    for arm in &mut scene.report.arms {
+    for arm in &mut scene.report.head.arms {
         arm.capacity_per_s = Some(if arm.name == "tcp" { capacity } else { 1.7 * capacity });
     }
     for trial in &mut scene.report.trials {
@@ -175,7 +175,7 @@ pub(crate) fn client_bound() -> Report {
 
 pub(crate) fn single_arm() -> Report {
     let mut scene = Scene::new("redis", "GET", RATE);
-    scene.report.plan.control = false;
+    scene.report.head.plan.control = false;
     scene.arm(Side { latency_us: 310.0, ..unix() }, point(50, None), "");
     scene.measure(10);
     scene.done()
@@ -183,7 +183,7 @@ pub(crate) fn single_arm() -> Report {
 
 pub(crate) fn command() -> Report {
     let mut scene = Scene::new("command", "", &["wall_time", "cpu_time"]);
-    scene.report.plan.trial_s = None;
+    scene.report.head.plan.trial_s = None;
     let at = point(1, None);
     for (name, seconds) in [("dump over tcp", 1.77), ("dump over unix", 1.74)] {
         scene.arm(
@@ -209,9 +209,9 @@ pub(crate) fn command() -> Report {
 
 pub(crate) fn burst() -> Report {
     let mut scene = Scene::new("connect", "burst", &["throughput", "latency_p99"]);
-    scene.report.workload.metrics.push(MetricInfo::own("refused_percent", "percent", Better::Lower));
-    scene.report.workload.metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
-    scene.report.workload.parameters =
+    scene.report.head.workload.metrics.push(MetricInfo::own("refused_percent", "percent", Better::Lower));
+    scene.report.head.workload.metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
+    scene.report.head.workload.parameters =
         BTreeMap::from([("backlog".into(), "128".into()), ("clients".into(), "1024".into())]);
     let at = point(1024, None);
     let waits: &[(&str, f64)] =
@@ -226,7 +226,7 @@ pub(crate) fn burst() -> Report {
 
 pub(crate) fn interrupted() -> Report {
     let mut scene = Scene::new("raw", "ping-pong", &LATENCY[..4]);
-    scene.report.outcome = Outcome::Interrupted;
+    scene.report.head.outcome = Outcome::Interrupted;
     let at = point(1, Some(128));
     scene.arm(tcp(), at.clone(), "");
     scene.arm(unix(), at, "");
@@ -239,12 +239,12 @@ pub(crate) fn interrupted() -> Report {
 pub(crate) fn hostile() -> Report {
     let mut scene = Scene::new("command", "\u{1b}]0;owned\u{7}title", &["wall_time", "cpu_time"]);
     let at = point(1, None);
-    scene.report.plan.trial_s = None;
+    scene.report.head.plan.trial_s = None;
     let names = ["a|b `x` <script>\u{1b}[2J\r\n=cmd()", "日本語の長い名前でとても長い\u{202e}evil"];
     for (name, seconds) in names.into_iter().zip([1.0, 0.8]) {
         scene.arm(Side { name, transport: Transport::Command, latency_us: seconds, ..tcp() }, at.clone(), "");
     }
-    scene.report.command.push("--arm=\u{1b}[31m`@root`".into());
+    scene.report.head.command.push("--arm=\u{1b}[31m`@root`".into());
     scene.measure(8);
     for trial in &mut scene.report.trials {
         trial.seconds = trial.latency_us.take().unwrap().p50.unwrap();
@@ -300,7 +300,7 @@ pub(crate) fn mixed() -> Report {
 /// The same at two rates, with a burden only the candidate has.
 pub(crate) fn tail() -> Report {
     let mut scene = Scene::new("redis", "GET", &["latency_p50", "latency_p99"]);
-    scene.report.outcome = Outcome::OutOfBudget;
+    scene.report.head.outcome = Outcome::OutOfBudget;
     for rate in [20_000.0, 40_000.0] {
         let at = Point { rate_per_s: Some(rate), ..point(8, None) };
         let tag = format!("r{rate}");

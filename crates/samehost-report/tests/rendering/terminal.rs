@@ -70,7 +70,8 @@ fn ends(lines: &[&str], texts: &[String]) -> Vec<usize> {
 fn values_are_the_reports_and_stand_under_each_other() {
     let report = scenes::single_point();
     let text = render(&report, 80, false);
-    let latencies: Vec<_> = report.comparisons.iter().filter(|c| c.metric.starts_with("latency")).collect();
+    let latencies: Vec<_> =
+        report.analysis.comparisons.iter().filter(|c| c.metric.starts_with("latency")).collect();
     let titles = ["latency p50", "mean latency", "latency p99"];
     let rows: Vec<&str> =
         titles.iter().map(|title| text.lines().find(|line| line.starts_with(title)).unwrap()).collect();
@@ -112,10 +113,10 @@ fn broken_histograms_and_empty_reports_are_no_panic() {
     for (_, scene) in SCENES {
         let mut report = scene();
         report.trials.clear();
-        report.comparisons.clear();
+        report.analysis.comparisons.clear();
         render(&report, 80, false);
-        report.arms.clear();
-        report.workload.metrics.clear();
+        report.head.arms.clear();
+        report.head.workload.metrics.clear();
         render(&report, 80, false);
     }
 }
@@ -128,7 +129,7 @@ fn changes() {
         let latency = trial.latency_us.as_mut().unwrap();
         latency.p50 = latency.p50.map(|p50| 1.2 * p50);
     }
-    new.host.kernel = "6.19.0".into();
+    new.head.host.kernel = "6.19.0".into();
     samehost_stats::analyse(&new).apply(&mut new);
     let found = compare(&old, &new).unwrap();
     for width in [80, 140] {

@@ -44,8 +44,8 @@ fn machine(sd: f64, tail: Tail) -> Machine {
 /// One point, one candidate, one metric, a control, a fixed number of blocks.
 fn measure(machine: &Machine, ratio: f64, blocks: u32, process: Process, random: &mut Random) -> Report {
     let mut report = head(&[1]);
-    report.arms.truncate(2);
-    report.workload =
+    report.head.arms.truncate(2);
+    report.head.workload =
         WorkloadInfo { metrics: vec![MetricInfo::built_in("throughput")], ..WorkloadInfo::default() };
     let lucks: Vec<f64> = (0..blocks).map(|_| process.luck * gauss(random)).collect();
     for (block, row) in (0..).zip(machine.blocks(3, blocks, random)) {
@@ -53,7 +53,7 @@ fn measure(machine: &Machine, ratio: f64, blocks: u32, process: Process, random:
         let luck = lucks[start as usize];
         for (position, (arm, more)) in [(0, 0.0), (1, ratio.ln() + luck), (0, 0.0)].into_iter().enumerate() {
             report.trials.push(Trial {
-                arm: report.arms[arm].id.clone(),
+                arm: report.head.arms[arm].id.clone(),
                 block,
                 position: position as u32,
                 control: position == 2,
@@ -73,7 +73,7 @@ fn gauss(random: &mut Random) -> f64 {
 }
 
 fn only(report: &Report) -> Comparison {
-    analyse(report).comparisons.remove(0)
+    analyse(report).analysis.comparisons.remove(0)
 }
 
 /// Percent of so many measurements of which something holds.

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use samehost_model::{
-    Arm, Host, Latency, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Transport, Trial, WorkloadInfo,
-};
+use samehost_model::{Arm, Head, Host, Latency, MetricInfo, Point, Report, Transport, Trial, WorkloadInfo};
 use samehost_stats::is_settled;
 
 use crate::noise::Machine;
@@ -28,40 +26,25 @@ pub(crate) fn head(connections: &[u32]) -> Report {
             point: point(c),
         })
     });
-    Report {
-        schema: SCHEMA.into(),
-        samehost_version: "0.0.0".into(),
-        started_at: String::new(),
-        command: Vec::new(),
-        seed: 0,
-        outcome: Outcome::Complete,
+    Report::new(Head {
         host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
         workload: WorkloadInfo { metrics: metrics.to_vec(), ..WorkloadInfo::default() },
-        plan: Plan::default(),
         arms: arms.collect(),
-        trials: Vec::new(),
-        comparisons: Vec::new(),
-        controls: Vec::new(),
-        predictions: Vec::new(),
-        effects: Vec::new(),
-        limits: Vec::new(),
-        profiles: Vec::new(),
-        profile_differences: Vec::new(),
-        evidence: Vec::new(),
-        warnings: Vec::new(),
-    }
+        ..Head::default()
+    })
 }
 
 /// Measures reports on one machine. `true_ratio` is that of every candidate in every metric.
 pub(crate) fn measure(machine: &Machine, true_ratio: f64, random: &mut Random) -> Report {
     let mut report = head(&[1, 64]);
-    let points: Vec<Point> = report.arms.iter().step_by(TRANSPORTS.len()).map(|a| a.point.clone()).collect();
+    let points: Vec<Point> =
+        report.head.arms.iter().step_by(TRANSPORTS.len()).map(|a| a.point.clone()).collect();
     for point in points {
         // Each metric has its own noise: independent metrics are the hardest case for a claim per report.
         let metrics: [Vec<Vec<f64>>; 3] = std::array::from_fn(|_| machine.blocks(CONTROL + 1, 40, random));
         let ids: Vec<String> =
-            report.arms.iter().filter(|arm| arm.point == point).map(|arm| arm.id.clone()).collect();
-        let looks = report.plan.looks.clone();
+            report.head.arms.iter().filter(|arm| arm.point == point).map(|arm| arm.id.clone()).collect();
+        let looks = report.head.plan.looks.clone();
         let mut begun = 0;
         for look in looks {
             for block in begun..look {

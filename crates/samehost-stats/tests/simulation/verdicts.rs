@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use samehost_model::{Code, Report, Verdict};
-use samehost_stats::{Analysis, analyse, compare};
+use samehost_stats::{Analysed, analyse, compare};
 
 use crate::noise::{Balance, Machine, Tail};
 use crate::reports::measure;
@@ -24,14 +24,14 @@ fn simulate(number: u32, machine: &Machine, true_ratio: f64, seed: u64) -> Vec<R
 }
 
 fn any(report: &Report, verdicts: &[Verdict]) -> bool {
-    report.comparisons.iter().any(|c| verdicts.contains(&c.verdict))
+    report.analysis.comparisons.iter().any(|c| verdicts.contains(&c.verdict))
 }
 
 /// Percent of all comparisons that have this verdict.
 fn share(reports: &[Report], verdict: Verdict) -> f64 {
-    let all: usize = reports.iter().map(|r| r.comparisons.len()).sum();
+    let all: usize = reports.iter().map(|r| r.analysis.comparisons.len()).sum();
     let found: usize =
-        reports.iter().map(|r| r.comparisons.iter().filter(|c| c.verdict == verdict).count()).sum();
+        reports.iter().map(|r| r.analysis.comparisons.iter().filter(|c| c.verdict == verdict).count()).sum();
     100.0 * found as f64 / all as f64
 }
 
@@ -44,8 +44,8 @@ fn identical_arms_are_rarely_called_different() {
     {
         let reports = simulate(1000, &Machine::of(own, tail, Balance::Later), 1.0, 9_100 + i as u64);
         let excludes =
-            |r: &Report| r.comparisons.iter().any(|c| c.ci_low > Some(1.0) || c.ci_high < Some(1.0));
-        let significant = |r: &Report| r.comparisons.iter().any(|c| c.p_adjusted < Some(0.05));
+            |r: &Report| r.analysis.comparisons.iter().any(|c| c.ci_low > Some(1.0) || c.ci_high < Some(1.0));
+        let significant = |r: &Report| r.analysis.comparisons.iter().any(|c| c.p_adjusted < Some(0.05));
         let called = |r: &Report| any(r, &[Verdict::Faster, Verdict::Slower]);
         // The same reports with next to no margin: the adjustment alone must hold.
         let bare: Vec<Report> = reports.iter().map(|report| without_margin(report.clone())).collect();
@@ -67,8 +67,8 @@ fn identical_arms_are_rarely_called_different() {
 }
 
 fn without_margin(mut report: Report) -> Report {
-    report.plan.margin = 1e-6;
-    let analysis: Analysis = analyse(&report);
+    report.head.plan.margin = 1e-6;
+    let analysis: Analysed = analyse(&report);
     analysis.apply(&mut report);
     report
 }
@@ -79,7 +79,9 @@ fn a_real_difference_is_called() {
         let reports = simulate(400, &Machine::of(own, Tail::Heavy, Balance::Later), 1.1, 9_200 + i as u64);
         let throughput: Vec<Verdict> = reports
             .iter()
-            .flat_map(|r| r.comparisons.iter().filter(|c| c.metric == "throughput").map(|c| c.verdict))
+            .flat_map(|r| {
+                r.analysis.comparisons.iter().filter(|c| c.metric == "throughput").map(|c| c.verdict)
+            })
             .collect();
         let share = |verdict| {
             100.0 * throughput.iter().filter(|v| **v == verdict).count() as f64 / throughput.len() as f64

@@ -8,8 +8,8 @@ use crate::made::{arm, control, each, empty, measured, point, trial};
 
 fn only(report: &Report) -> Comparison {
     let mut analysis = analyse(report);
-    assert_eq!(analysis.comparisons.len(), 1, "{:?}", analysis.comparisons);
-    analysis.comparisons.remove(0)
+    assert_eq!(analysis.analysis.comparisons.len(), 1, "{:?}", analysis.analysis.comparisons);
+    analysis.analysis.comparisons.remove(0)
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn faster_slower_equivalent() {
 #[test]
 fn less_is_better_for_latency() {
     let mut report = measured(12, 1.2, 0.01);
-    report.workload.metrics = vec![MetricInfo::built_in("server_cpu_per_op")];
+    report.head.workload.metrics = vec![MetricInfo::built_in("server_cpu_per_op")];
     for trial in &mut report.trials {
         trial.server_cpu_us_per_op = trial.throughput_per_s;
     }
@@ -43,7 +43,7 @@ fn a_noisy_control_takes_no_verdict_away() {
     }
     let found = only(&report);
     assert_eq!((found.verdict, found.grade()), (Verdict::Faster, Grade::Decided));
-    assert!(analyse(&report).controls[0].noise_floor.unwrap() > 0.1);
+    assert!(analyse(&report).analysis.controls[0].noise_floor.unwrap() > 0.1);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_baseline_that_differs_from_itself_bars_the_whole_report_once() {
     assert_eq!((found.verdict, found.grade()), (Verdict::Inconclusive, Grade::Barred));
     assert_eq!(found.warnings[0].code, Code::SelfCheck);
     // Within the margin it does not matter.
-    report.plan.margin = 0.1;
+    report.head.plan.margin = 0.1;
     assert_ne!(only(&report).grade(), Grade::Barred);
 }
 
@@ -85,7 +85,7 @@ fn grades_fall_with_the_evidence() {
     assert_eq!(grade(1.2, 0.02), Grade::Decided);
     assert_eq!(grade(1.0, 0.004), Grade::Decided, "decided that there is no difference that matters");
     let mut report = measured(12, 1.05, 0.02);
-    report.plan.margin = 0.06;
+    report.head.plan.margin = 0.06;
     assert_eq!(only(&report).grade(), Grade::SizeOpen);
     // The same differences with ever more scatter, from a small one to none.
     let grades: Vec<Grade> = [0.1, 0.15, 0.25, 0.6].into_iter().map(|noise| grade(1.08, noise)).collect();
@@ -114,7 +114,7 @@ fn blocks_of_one_start_are_not_independent() {
     for trial in &mut report.trials {
         trial.server_start = Some(0);
     }
-    report.workload.server.managed = true;
+    report.head.workload.server.managed = true;
     assert!(analyse(&report).warnings.iter().any(|w| w.code == Code::OneProcess));
 }
 
@@ -124,10 +124,10 @@ fn rows_of_several_reports_are_one_family() {
     for report in &mut reports {
         analyse(report).apply(report);
     }
-    let alone = reports[0].comparisons[0].p_adjusted.unwrap();
+    let alone = reports[0].analysis.comparisons[0].p_adjusted.unwrap();
     let mut all: Vec<&mut Report> = reports.iter_mut().collect();
     judge_rows(&mut all, &[(0, 0), (1, 0), (2, 0)], 0);
-    let [first, _, third] = &reports.map(|report| report.comparisons[0].clone());
+    let [first, _, third] = &reports.map(|report| report.analysis.comparisons[0].clone());
     assert_eq!((first.verdict, first.p_adjusted), (Verdict::Faster, Some(3.0 * alone)));
     assert_eq!(third.verdict, Verdict::Inconclusive);
     assert_eq!(
@@ -144,16 +144,16 @@ fn the_floor_counts_in_both_directions() {
     for trial in report.trials.iter_mut().filter(|s| s.control) {
         trial.throughput_per_s = Some(800.0);
     }
-    assert!((analyse(&report).controls[0].noise_floor.unwrap() - 0.25).abs() < 1e-12);
+    assert!((analyse(&report).analysis.controls[0].noise_floor.unwrap() - 0.25).abs() < 1e-12);
 }
 
 #[test]
 fn a_large_margin_needs_a_large_difference() {
     let mut report = measured(12, 1.05, 0.004);
     assert_eq!(only(&report).verdict, Verdict::Faster);
-    report.plan.margin = 0.10;
+    report.head.plan.margin = 0.10;
     assert_eq!(only(&report).verdict, Verdict::Equivalent);
-    report.plan.margin = 0.05;
+    report.head.plan.margin = 0.05;
     let found = only(&report);
     assert_eq!(found.verdict, Verdict::Inconclusive);
     assert!(found.warnings[0].message.contains("smaller than the margin of 5.0 %"), "{:?}", found.warnings);
@@ -185,7 +185,7 @@ fn few_blocks() {
     let found = only(&measured(1, 1.5, 0.01));
     assert_eq!((found.verdict, found.ci_low, found.p_adjusted), (Verdict::Inconclusive, None, None));
     assert_eq!(found.warnings[0].code, Code::FewBlocks);
-    assert!(analyse(&measured(0, 1.0, 0.0)).comparisons.is_empty());
+    assert!(analyse(&measured(0, 1.0, 0.0)).analysis.comparisons.is_empty());
 }
 
 #[test]
@@ -210,24 +210,24 @@ fn holm_runs_over_points_of_a_metric() {
     let mut report = measured(10, 1.2, 0.01);
     let single = only(&report).p_adjusted.unwrap();
     let other = Point { connections: 64, ..point() };
-    report.arms.push(arm("tcp/c64", Transport::Tcp, &other));
-    report.arms.push(arm("unix/c64", Transport::Unix, &other));
+    report.head.arms.push(arm("tcp/c64", Transport::Tcp, &other));
+    report.head.arms.push(arm("unix/c64", Transport::Unix, &other));
     let mut more = report.trials.clone();
     for trial in &mut more {
         trial.arm.push_str("/c64");
     }
     report.trials.extend(more);
-    report.arms.push(arm("noop", Transport::None, &Point::default()));
+    report.head.arms.push(arm("noop", Transport::None, &Point::default()));
     let analysis = analyse(&report);
-    assert_eq!((analysis.comparisons.len(), analysis.controls.len()), (2, 2));
-    assert!(analysis.comparisons.iter().all(|c| c.p_adjusted == Some(2.0 * single)));
+    assert_eq!((analysis.analysis.comparisons.len(), analysis.analysis.controls.len()), (2, 2));
+    assert!(analysis.analysis.comparisons.iter().all(|c| c.p_adjusted == Some(2.0 * single)));
     assert!((single - 2.0_f64.powi(-9)).abs() < 1e-15);
 }
 
 #[test]
 fn the_first_arm_of_a_point_is_the_baseline() {
     let mut report = measured(10, 1.2, 0.01);
-    report.arms.reverse();
+    report.head.arms.reverse();
     let found = only(&report);
     assert_eq!((found.baseline.as_str(), found.verdict), ("unix", Verdict::Slower));
 }
@@ -235,7 +235,7 @@ fn the_first_arm_of_a_point_is_the_baseline() {
 #[test]
 fn encryption_is_noted_on_the_comparison() {
     let mut report = measured(12, 0.8, 0.01);
-    report.arms[1].tls = true;
+    report.head.arms[1].tls = true;
     let found = only(&report);
     assert_eq!(found.verdict, Verdict::Slower);
     assert!(found.warnings.iter().any(|w| w.code == Code::TlsDiffers && w.message.contains("unix")));
@@ -248,7 +248,7 @@ fn evidence_is_counted_whatever_the_pid() {
         s.transport_observed = Some(format!("AF_UNIX stream, peer pid {}", 4711 + s.block));
         s.cipher = (s.block == 2).then(|| "TLSv1.3".into());
     });
-    let evidence = analyse(&report).evidence;
+    let evidence = analyse(&report).analysis.evidence;
     assert_eq!(evidence.iter().map(|e| e.trials).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(evidence[0].observed, "AF_UNIX stream, peer pid 4711");
 }
@@ -274,8 +274,8 @@ fn crossovers_bracket_the_turn() {
     {
         let at = Point { size_bytes: Some(size), ..point() };
         let ids = [format!("tcp/{size}"), format!("unix/{size}")];
-        report.arms.push(arm(&ids[0], Transport::Tcp, &at));
-        report.arms.push(arm(&ids[1], Transport::Unix, &at));
+        report.head.arms.push(arm(&ids[0], Transport::Tcp, &at));
+        report.head.arms.push(arm(&ids[1], Transport::Unix, &at));
         for mut made in measured(12, ratio, noise).trials {
             made.arm = format!("{}/{size}", made.arm);
             report.trials.push(made);
@@ -289,7 +289,7 @@ fn crossovers_bracket_the_turn() {
     assert_eq!((found[0].baseline.as_str(), found[0].candidate.as_str()), ("tcp", "unix"));
     assert!(find_crossovers(&report, "latency_p50").is_empty());
     // The same sweep along a parameter of the workload's own, whose numbers do not sort as text.
-    for arm in &mut report.arms {
+    for arm in &mut report.head.arms {
         let Some(size) = arm.point.size_bytes.take() else { continue };
         arm.point.parameters.insert("pipeline".into(), size.to_string());
     }
@@ -313,7 +313,7 @@ proptest! {
         }
         report.trials.retain(|s| !s.control);
         let there = only(&report);
-        report.arms.reverse();
+        report.head.arms.reverse();
         let back = only(&report);
         prop_assert!((there.ratio * back.ratio - 1.0).abs() < 1e-9);
         prop_assert!((there.ci_low.unwrap() * back.ci_high.unwrap() - 1.0).abs() < 1e-6);

@@ -37,8 +37,8 @@ fn an_arm_that_became_slower() {
 fn a_faster_machine_is_no_change_of_the_ratio() {
     let old = measured(12, 1.2, 0.004);
     let mut new = old.clone();
-    new.host.kernel = "9.0".into();
-    new.workload.parameters.insert("size".into(), "64".into());
+    new.head.host.kernel = "9.0".into();
+    new.head.workload.parameters.insert("size".into(), "64".into());
     for id in ["tcp", "unix"] {
         each(&mut new, id, |s| s.throughput_per_s = s.throughput_per_s.map(|v| v * 1.5));
     }
@@ -82,13 +82,13 @@ fn the_larger_noise_floor_holds() {
 fn nothing_in_common_is_an_error() {
     let old = measured(12, 1.2, 0.004);
     let mut new = old.clone();
-    for arm in &mut new.arms {
+    for arm in &mut new.head.arms {
         arm.id.push('x');
     }
     let error = compare(&old, &new).unwrap_err();
     assert_eq!(error, CompareError::NoArm { old: "tcp, unix".into(), new: "tcpx, unixx".into() });
     let mut new = old.clone();
-    new.workload.metrics[0].name = "bandwidth".into();
+    new.head.workload.metrics[0].name = "bandwidth".into();
     assert!(matches!(compare(&old, &new), Err(CompareError::NoMetric { .. })));
     let mut new = old.clone();
     new.trials.clear();

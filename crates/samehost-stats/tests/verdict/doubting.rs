@@ -8,7 +8,7 @@ use crate::made::{each, measured};
 /// A report that would say faster in throughput, latency and CPU.
 fn clear() -> Report {
     let mut report = measured(12, 1.5, 0.01);
-    report.workload.metrics =
+    report.head.workload.metrics =
         ["throughput", "latency_p50", "server_cpu_per_op"].map(MetricInfo::built_in).to_vec();
     for trial in &mut report.trials {
         let throughput = trial.throughput_per_s.unwrap_or(1.0);
@@ -19,7 +19,7 @@ fn clear() -> Report {
 }
 
 fn verdicts(report: &Report) -> Vec<Verdict> {
-    analyse(report).comparisons.iter().map(|c| c.verdict).collect()
+    analyse(report).analysis.comparisons.iter().map(|c| c.verdict).collect()
 }
 
 fn said(report: &Report, code: Code) -> Vec<Warning> {
@@ -51,7 +51,7 @@ fn errors_are_the_headline_and_bar_everything() {
         first.message.contains("600,000 of 780,000")
             && first.message.contains("502: 588,000, timeout: 12,000")
     );
-    assert_eq!(analyse(&report).comparisons[0].warnings[0].code, Code::Errors);
+    assert_eq!(analyse(&report).analysis.comparisons[0].warnings[0].code, Code::Errors);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_busy_client_bars_throughput_only() {
     busy(&mut report, 0.99, 0.6);
     assert_eq!(verdicts(&report), [Verdict::Inconclusive, Verdict::Faster, Verdict::Faster]);
     assert_eq!(said(&report, Code::ClientBound).len(), 2);
-    let latency = &analyse(&report).comparisons[1];
+    let latency = &analyse(&report).analysis.comparisons[1];
     assert!(latency.warnings.iter().any(|w| w.message.contains("Little")), "{:?}", latency.warnings);
     // A server with threads to spare is no limit either.
     busy(&mut report, 0.99, 1.5);
@@ -94,7 +94,7 @@ fn a_busy_client_bars_throughput_only() {
 fn both_saturated_is_said_and_does_not_bar() {
     for (server, cpus) in [(0.99, 8), (3.0, 4), (1.0, 2)] {
         let mut report = clear();
-        report.host.cpus_allowed = cpus;
+        report.head.host.cpus_allowed = cpus;
         busy(&mut report, 0.99, server);
         assert_eq!(verdicts(&report), FASTER, "{server} of {cpus}");
         assert!(said(&report, Code::ClientBound)[0].message.contains("both saturated"));
@@ -105,7 +105,7 @@ fn both_saturated_is_said_and_does_not_bar() {
 fn an_open_loop_is_not_client_bound() {
     let mut report = clear();
     busy(&mut report, 1.0, 0.3);
-    for arm in &mut report.arms {
+    for arm in &mut report.head.arms {
         arm.point.rate_per_s = Some(900.0);
     }
     assert!(said(&report, Code::ClientBound).is_empty());
@@ -116,7 +116,7 @@ fn an_open_loop_is_not_client_bound() {
 fn waiting_for_a_cpu_bars_time_but_not_cpu_time() {
     let waiting = |utilization: f64, wait: f64, placement: Placement| {
         let mut report = clear();
-        for arm in &mut report.arms {
+        for arm in &mut report.head.arms {
             arm.point.placement = placement;
         }
         each(&mut report, "unix", |s| {
@@ -135,8 +135,8 @@ fn waiting_for_a_cpu_bars_time_but_not_cpu_time() {
 fn a_closed_loop_that_fills_the_machine_is_not_starved() {
     let full = |server: f64, rate: Option<f64>| {
         let mut report = clear();
-        let cpus = f64::from(report.host.cpus_allowed);
-        for arm in &mut report.arms {
+        let cpus = f64::from(report.head.host.cpus_allowed);
+        for arm in &mut report.head.arms {
             arm.point.rate_per_s = rate;
         }
         for id in ["tcp", "unix"] {
@@ -156,7 +156,7 @@ fn a_closed_loop_that_fills_the_machine_is_not_starved() {
 #[test]
 fn callers_that_fill_the_machine_are_not_starved_though_each_has_a_thread_that_rests() {
     let mut report = clear();
-    let cpus = f64::from(report.host.cpus_allowed);
+    let cpus = f64::from(report.head.host.cpus_allowed);
     for id in ["tcp", "unix"] {
         each(&mut report, id, |s| {
             // 64 threads that used one CPU together.
@@ -172,10 +172,10 @@ fn callers_that_fill_the_machine_are_not_starved_though_each_has_a_thread_that_r
 #[test]
 fn one_cpu_bars_unless_asked_for() {
     let mut report = clear();
-    report.host.cpus_allowed = 1;
+    report.head.host.cpus_allowed = 1;
     assert_eq!(verdicts(&report), TIME_BARRED);
     assert_eq!(said(&report, Code::SharedCpu).len(), 1);
-    for arm in &mut report.arms {
+    for arm in &mut report.head.arms {
         arm.point.placement = Placement::SameCore;
     }
     assert_eq!(verdicts(&report), FASTER);
@@ -311,7 +311,7 @@ fn one_limit_of_lateness_holds_for_both_arms() {
 #[test]
 fn overload_is_said() {
     let mut report = clear();
-    for arm in &mut report.arms {
+    for arm in &mut report.head.arms {
         arm.point.rate_per_s = Some(1400.0);
     }
     let found = said(&report, Code::Overload);

@@ -44,8 +44,8 @@ fn an_independent_implementation_agrees() {
         let (case, numbers) = line.split_once(' ').unwrap();
         let theirs: Vec<f64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
         let report = report(case);
-        let metric = &report.workload.metrics[0];
-        let found = analyse(&report).comparisons.remove(0);
+        let metric = &report.head.workload.metrics[0];
+        let found = analyse(&report).analysis.comparisons.remove(0);
         let pairs = pair_arms(&report.trials, metric, "tcp", "unix");
         let asked = Asked { confidence: 0.95, limit: 0.02_f64.ln_1p(), multiplicity: 1.0 };
         let any = estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked).unwrap();

@@ -1,8 +1,6 @@
 //! Reports made by hand: two arms at one point, values given block by block.
 
-use samehost_model::{
-    Arm, Host, MetricInfo, Outcome, Plan, Point, Report, SCHEMA, Transport, Trial, WorkloadInfo,
-};
+use samehost_model::{Arm, Head, Host, MetricInfo, Point, Report, Transport, Trial, WorkloadInfo};
 
 pub(crate) fn arm(id: &str, transport: Transport, point: &Point) -> Arm {
     let point = point.clone();
@@ -39,31 +37,17 @@ pub(crate) fn control(block: u32, throughput: f64) -> Trial {
 
 /// tcp against unix, with throughput only and no trials.
 pub(crate) fn empty() -> Report {
-    Report {
-        schema: SCHEMA.into(),
+    Report::new(Head {
         samehost_version: "0.1.0".into(),
-        started_at: String::new(),
-        command: Vec::new(),
         seed: 1,
-        outcome: Outcome::Complete,
         host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
         workload: WorkloadInfo {
             metrics: vec![MetricInfo::built_in("throughput")],
             ..WorkloadInfo::default()
         },
-        plan: Plan::default(),
         arms: vec![arm("tcp", Transport::Tcp, &point()), arm("unix", Transport::Unix, &point())],
-        trials: Vec::new(),
-        comparisons: Vec::new(),
-        controls: Vec::new(),
-        predictions: Vec::new(),
-        effects: Vec::new(),
-        limits: Vec::new(),
-        profiles: Vec::new(),
-        profile_differences: Vec::new(),
-        evidence: Vec::new(),
-        warnings: Vec::new(),
-    }
+        ..Head::default()
+    })
 }
 
 /// A steady ±`noise` around 1, different for each block and side.

@@ -8,9 +8,9 @@ use crate::made::{empty, trial};
 /// A whole of 100 ms; the part takes 20 ms over tcp and 15 ms over unix; `other` is what else changes, in ms.
 fn made(blocks: u32, other: f64) -> Report {
     let mut report = empty();
-    report.workload.metrics =
+    report.head.workload.metrics =
         vec![MetricInfo::built_in("latency_mean"), MetricInfo::own("part_ms", "ms", Better::Lower)];
-    report.workload.parts = vec![Part { part: "part_ms".into(), whole: "latency_mean".into() }];
+    report.head.workload.parts = vec![Part { part: "part_ms".into(), whole: "latency_mean".into() }];
     for block in 0..blocks {
         // Blocks differ by a factor, and sides by a little.
         let slow = 1.0 + f64::from(block % 3) / 10.0;
@@ -29,7 +29,9 @@ fn made(blocks: u32, other: f64) -> Report {
 #[test]
 fn a_fifth_that_loses_a_quarter_makes_the_whole_a_twentieth_shorter() {
     let analysis = analyse(&made(12, 0.0));
-    let [prediction] = analysis.predictions.as_slice() else { panic!("{:?}", analysis.predictions) };
+    let [prediction] = analysis.analysis.predictions.as_slice() else {
+        panic!("{:?}", analysis.analysis.predictions)
+    };
     let close = |value: f64, wanted: f64| (value - wanted).abs() < 1e-3;
     assert!(close(prediction.share.value, 0.2), "{prediction:?}");
     assert!(close(prediction.part_ratio.value, 0.75), "{prediction:?}");
@@ -42,14 +44,14 @@ fn a_fifth_that_loses_a_quarter_makes_the_whole_a_twentieth_shorter() {
 #[test]
 fn what_else_changed_shows() {
     let analysis = analyse(&made(12, 5.0));
-    assert_eq!(analysis.predictions[0].agrees, Some(false), "{:?}", analysis.predictions);
+    assert_eq!(analysis.analysis.predictions[0].agrees, Some(false), "{:?}", analysis.analysis.predictions);
 }
 
 #[test]
 fn one_block_says_nothing_of_agreement_and_none_predicts_nothing() {
-    assert_eq!(analyse(&made(1, 0.0)).predictions[0].agrees, None);
-    assert!(analyse(&made(0, 0.0)).predictions.is_empty());
+    assert_eq!(analyse(&made(1, 0.0)).analysis.predictions[0].agrees, None);
+    assert!(analyse(&made(0, 0.0)).analysis.predictions.is_empty());
     let mut unknown = made(6, 0.0);
-    unknown.workload.parts[0].part = "no_such_ms".into();
-    assert!(analyse(&unknown).predictions.is_empty());
+    unknown.head.workload.parts[0].part = "no_such_ms".into();
+    assert!(analyse(&unknown).analysis.predictions.is_empty());
 }

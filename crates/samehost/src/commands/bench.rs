@@ -62,7 +62,8 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
 
 /// The ending that a report and the claims about it ask for.
 pub fn ending(report: &Report, claims: &[Claim]) -> Ending {
-    let mut ending = if report.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
+    let mut ending =
+        if report.head.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
     for claim in claims {
         if let Err(refuted) = samehost_stats::check(claim, report) {
             output::complain(&refuted.to_string());

@@ -137,7 +137,7 @@ impl Table {
         }
         let terminal = output::terminal();
         if let (false, Some(first)) = (self.is_begun, findings.first()) {
-            print(|out| terminal.begin_checkup(&first.report.host, out))?;
+            print(|out| terminal.begin_checkup(&first.report.head.host, out))?;
             self.is_begun = true;
         }
         for (place, finding) in findings.iter().enumerate() {

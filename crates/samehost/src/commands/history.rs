@@ -32,7 +32,7 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
         let text = "nothing is stored yet; run `samehost bench` first, or name files written with --json";
         return Err(WrongUse(text.into()).into());
     }
-    results.sort_by(|a, b| a.1.started_at.cmp(&b.1.started_at));
+    results.sort_by(|a, b| a.1.head.started_at.cmp(&b.1.head.started_at));
     let names: Vec<String> = results.iter().map(|(file, _)| file.display().to_string()).collect();
     let before: Vec<Option<usize>> = (0..results.len()).map(|i| previous(&results, i)).collect();
     let mut slower = 0;
@@ -74,7 +74,8 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
 fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
     let same = |report: &Report| {
         let other = &results[index].1;
-        report.workload.name == other.workload.name && measures(&report.command) == measures(&other.command)
+        report.head.workload.name == other.head.workload.name
+            && measures(&report.head.command) == measures(&other.head.command)
     };
     (0..index).rev().find(|&i| same(&results[i].1))
 }
@@ -99,8 +100,8 @@ fn measures(command: &[String]) -> Vec<&str> {
 
 fn as_json(run: &Run<'_>, previous: Option<&String>) -> Value {
     let report = run.report;
-    let headline = report.workload.metrics.first().map(|metric| {
-        let of = report.comparisons.iter().filter(|c| c.metric == metric.name).collect::<Vec<_>>();
+    let headline = report.head.workload.metrics.first().map(|metric| {
+        let of = report.analysis.comparisons.iter().filter(|c| c.metric == metric.name).collect::<Vec<_>>();
         json!({ "metric": metric, "comparisons": of })
     });
     let (changes, reason) = match &run.change {
@@ -109,8 +110,8 @@ fn as_json(run: &Run<'_>, previous: Option<&String>) -> Value {
         Change::Unknown(reason) => (None, Some(reason)),
     };
     json!({
-        "file": run.file, "started_at": report.started_at, "command": report.command,
-        "workload": report.workload.name, "host": report.host, "headline": headline,
+        "file": run.file, "started_at": report.head.started_at, "command": report.head.command,
+        "workload": report.head.workload.name, "host": report.head.host, "headline": headline,
         "previous": previous, "changes": changes, "not_comparable": reason,
     })
 }

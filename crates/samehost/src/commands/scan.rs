@@ -194,7 +194,7 @@ fn calibrate_shape(
 }
 
 pub(super) fn measured(report: &Report, metric: &str) -> Option<Measured> {
-    let comparison = report.comparisons.iter().find(|comparison| comparison.metric == metric)?;
+    let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
     Some(Measured {
         tcp: comparison.baseline_value,
         ratio_low: comparison.ci_low?,

@@ -24,7 +24,7 @@ pub fn of(found: &Comparison, report: &Report) -> Option<String> {
         return None;
     }
     let told = |id: &str| {
-        let limit = report.limits.iter().find(|limit| limit.arm == id)?;
+        let limit = report.analysis.limits.iter().find(|limit| limit.arm == id)?;
         let name = report.arm(id).map_or(id, |arm| arm.name.as_str());
         Some(format!("{name}: {}", in_words(limit)))
     };
@@ -33,7 +33,7 @@ pub fn of(found: &Comparison, report: &Report) -> Option<String> {
 
 /// The claim that the client was the limit, in every condition: all of them, or none.
 pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
-    let all = &report.limits;
+    let all = &report.analysis.limits;
     let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();
     let busy = || all.iter().map(|limit| 100.0 * limit.client_cpus);
     let (least, most) = (busy().reduce(f64::min)?, busy().reduce(f64::max)?);
@@ -63,7 +63,9 @@ mod tests {
             proxy_cpus: 0.25,
             server_cpus: 0.5,
         });
-        Report { limits: limits.collect(), ..crate::reproduce::claims::tests::report(&[(1, 1.0)]) }
+        let mut report = crate::reproduce::claims::tests::report(&[(1, 1.0)]);
+        report.analysis.limits = limits.collect();
+        report
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl At {
 /// Unix socket ÷ TCP of a metric, point by point.
 fn transports<'a>(report: &'a Report, metric: &str) -> impl Iterator<Item = &'a Comparison> {
     let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
-    report.comparisons.iter().filter(move |comparison| {
+    report.analysis.comparisons.iter().filter(move |comparison| {
         comparison.metric == metric
             && over(&comparison.baseline, Transport::Tcp)
             && over(&comparison.candidate, Transport::Unix)
@@ -83,13 +83,13 @@ fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
 
 fn points(report: &Report, metric: &str, transport: Transport, from: At, to: At) -> Option<Comparison> {
     let metric = metric_of(report, metric)?;
-    let arm = |at: At| report.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point));
+    let arm = |at: At| report.head.arms.iter().find(|arm| arm.transport == transport && at.is(&arm.point));
     compare_arms(report, metric, arm(from)?, arm(to)?)
 }
 
 /// A metric of the report.
 pub fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
-    report.workload.metrics.iter().find(|metric| metric.name == name)
+    report.head.workload.metrics.iter().find(|metric| metric.name == name)
 }
 
 fn answer(claim: &Claim, found: &Comparison, report: &Report) -> ClaimOutcome {
@@ -127,7 +127,7 @@ fn here(found: &Comparison, report: &Report) -> Here {
 fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let metric = metric_of(report, &found.metric)?;
     let at = |arm: &&Arm| arm.point == found.point;
-    let encrypted = report.arms.iter().filter(at).find(|arm| arm.transport == Transport::TcpTls)?;
+    let encrypted = report.head.arms.iter().filter(at).find(|arm| arm.transport == Transport::TcpTls)?;
     let plain = report.arm(&found.candidate)?;
     let ratio = compare_arms(report, metric, encrypted, plain)?;
     let interval = match (ratio.ci_low, ratio.ci_high) {
@@ -185,7 +185,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let mut judgement = if reports.is_empty() { Judgement::CannotTell } else { Judgement::Holds };
     for report in reports {
         let mut counts = Vec::new();
-        for arm in report.arms.iter().filter(|arm| arm.transport != Transport::None) {
+        for arm in report.head.arms.iter().filter(|arm| arm.transport != Transport::None) {
             let trials = || report.trials.iter().filter(|trial| trial.arm == arm.id);
             let good: u64 = trials().map(|trial| trial.operations).sum();
             let bad: u64 = trials().map(samehost_model::Trial::error_count).sum();
@@ -196,7 +196,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
             }
             counts.push(format!("{good} exchanges over {}, {bad} errors", arm.name));
         }
-        told.push(format!("{}: {}", report.workload.server.kind, counts.join(", ")));
+        told.push(format!("{}: {}", report.head.workload.server.kind, counts.join(", ")));
     }
     ClaimOutcome { judgement, why: told.join("; "), ..not_measured(claim) }
 }
@@ -204,7 +204,7 @@ fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use samehost_model::{EffectSize, Host, Outcome, Plan, SCHEMA, Trial, WorkloadInfo};
+    use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo};
 
     /// A report of throughput at these numbers of connections: TCP does 100, the Unix socket `factor` times that.
     pub fn report(factors: &[(u32, f64)]) -> Report {
@@ -241,31 +241,17 @@ pub mod tests {
                 }
             }
         }
-        let mut report = Report {
-            predictions: Vec::new(),
-            profiles: Vec::new(),
-            profile_differences: Vec::new(),
-            schema: SCHEMA.into(),
-            samehost_version: String::new(),
-            started_at: String::new(),
-            command: Vec::new(),
+        let mut report = Report::new(Head {
             seed: 1,
-            outcome: Outcome::Complete,
             host: Host { cpus: 4, cpus_allowed: 4, ..Host::default() },
             workload: WorkloadInfo {
                 metrics: vec![MetricInfo::built_in("throughput")],
                 ..WorkloadInfo::default()
             },
-            plan: Plan::default(),
             arms,
-            trials,
-            comparisons: Vec::new(),
-            controls: Vec::new(),
-            effects: Vec::new(),
-            limits: Vec::new(),
-            evidence: Vec::new(),
-            warnings: Vec::new(),
-        };
+            ..Head::default()
+        });
+        report.trials = trials;
         samehost_stats::analyse(&report).apply(&mut report);
         report
     }
@@ -324,7 +310,7 @@ pub mod tests {
     #[test]
     fn a_share_is_a_percentage_of_the_whole_in_one_unit() {
         let mut report = report(&[(1, 1.0)]);
-        let metrics = &mut report.workload.metrics;
+        let metrics = &mut report.head.workload.metrics;
         metrics.push(MetricInfo::own("query_ms", "ms", samehost_model::Better::Lower));
         metrics.push(MetricInfo::own("page_us", "us", samehost_model::Better::Lower));
         for trial in &mut report.trials {

@@ -62,7 +62,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
 fn scaled(report: &Report) -> Vec<String> {
     let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
     let text = |per_s: f64| samehost_report::format_value(per_s, "per_s");
-    let over_tcp = report.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
+    let over_tcp = report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
     over_tcp
         .filter_map(rate)
         .map(|(per_s, capacity)| {
@@ -78,7 +78,7 @@ fn scaled(report: &Report) -> Vec<String> {
 
 /// How much smaller this machine is.
 fn cores(published: &Published, report: &Report) -> Option<String> {
-    let (then, here) = (published.cores?, report.host.cpus_allowed);
+    let (then, here) = (published.cores?, report.head.host.cpus_allowed);
     (here < then).then(|| {
         format!("It had {then} cores or more; here client and server share {here}, and take CPU time from each other.")
     })

@@ -36,9 +36,10 @@ pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
 
 /// What TCP was in an experiment, where that needs a word.
 pub fn said(reports: &[&Report]) -> Option<String> {
-    let default = |report: &Report| report.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
-    let asked =
-        |report: &&&Report| report.workload.parameters.get("congestion").is_some_and(|name| name == THEN);
+    let default = |report: &Report| report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
+    let asked = |report: &&&Report| {
+        report.head.workload.parameters.get("congestion").is_some_and(|name| name == THEN)
+    };
     if let Some(other) = reports.iter().find_map(|report| other(report, None)) {
         return Some(format!(
             "TCP ran with {other}, the default here, and not with {THEN} as in the article: claims about large transfers are not comparable."
@@ -57,7 +58,7 @@ pub fn not_comparable(found: &Comparison, report: &Report) -> Option<String> {
 /// A congestion control of a connection that is not the articles'; of all, or of those of a comparison's arms.
 fn other(report: &Report, of: Option<&Comparison>) -> Option<String> {
     let is_of = |arm: &str| of.is_none_or(|found| found.baseline == arm || found.candidate == arm);
-    let evidence = report.evidence.iter().filter(|evidence| is_of(&evidence.arm));
+    let evidence = report.analysis.evidence.iter().filter(|evidence| is_of(&evidence.arm));
     let connections = evidence.filter_map(|evidence| evidence.connection.as_ref());
     let mut names = connections.flat_map(samehost_model::ConnectionSettings::congestion);
     names.find(|name| *name != THEN).map(str::to_owned)
@@ -80,8 +81,8 @@ mod tests {
             trial.connection = trial.arm.starts_with("tcp").then(|| both.clone());
             trial.bytes_per_s = trial.throughput_per_s;
         }
-        report.workload.metrics.push(samehost_model::MetricInfo::built_in(OF_BULK));
-        for arm in &mut report.arms {
+        report.head.workload.metrics.push(samehost_model::MetricInfo::built_in(OF_BULK));
+        for arm in &mut report.head.arms {
             arm.point.size_bytes = Some(512 << 10);
         }
         samehost_stats::analyse(&report).apply(&mut report);
@@ -92,7 +93,7 @@ mod tests {
     fn what_is_said_of_bulk_with_another_tcp_is_not_comparable() {
         let (bbr, cubic) = (with("bbr"), with("cubic"));
         let of = |report: &Report, metric: &str| {
-            let found = report.comparisons.iter().find(|found| found.metric == metric).unwrap();
+            let found = report.analysis.comparisons.iter().find(|found| found.metric == metric).unwrap();
             not_comparable(found, report)
         };
         assert!(of(&bbr, OF_BULK).unwrap().contains("bbr"));
@@ -110,8 +111,8 @@ mod tests {
     fn what_was_chosen_is_said() {
         let mut cubic = with("cubic");
         assert_eq!(said(&[&cubic]), None);
-        cubic.workload.parameters.insert("congestion".into(), "cubic".into());
-        cubic.host.sysctls.insert("net.ipv4.tcp_congestion_control".into(), "bbr".into());
+        cubic.head.workload.parameters.insert("congestion".into(), "cubic".into());
+        cubic.head.host.sysctls.insert("net.ipv4.tcp_congestion_control".into(), "bbr".into());
         assert!(said(&[&cubic]).unwrap().contains("the default here is bbr"));
     }
 

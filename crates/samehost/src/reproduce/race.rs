@@ -47,7 +47,7 @@ pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
         })
     };
     let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
-    let all = report.comparisons.iter().enumerate().filter(|(_, found)| {
+    let all = report.analysis.comparisons.iter().enumerate().filter(|(_, found)| {
         over(&found.baseline, Transport::Tcp) && over(&found.candidate, Transport::Unix) && is_asked(found)
     });
     all.map(|(place, _)| place).collect()
@@ -61,7 +61,10 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
     }
     let reports = || experiment.measurements.iter().map(|measurement| &measurement.report);
     let of_rows = |report: &Report| {
-        least_s(report, rows(published.claims, report).into_iter().map(|row| &report.comparisons[row]))
+        least_s(
+            report,
+            rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]),
+        )
     };
     // A claim of a size may be open though its rows are decided: half as much again.
     let of_size = |claim: &ClaimOutcome| {

@@ -237,7 +237,7 @@ impl Reproducer {
             ..request.wishes
         };
         let earlier = spend.earlier.clone();
-        let command = earlier.as_ref().map_or(words, |earlier| earlier.command.clone());
+        let command = earlier.as_ref().map_or(words, |earlier| earlier.head.command.clone());
         let request = Request { command, seed: self.seed, wishes, earlier, awake, ..request };
         let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);

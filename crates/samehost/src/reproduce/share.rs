@@ -17,7 +17,7 @@ pub fn judge(
     transport: Transport,
 ) -> Option<ClaimOutcome> {
     let Expected::Value { low, high } = claim.expected else { return None };
-    let arm = report.arms.iter().find(|arm| arm.transport == transport)?;
+    let arm = report.head.arms.iter().find(|arm| arm.transport == transport)?;
     let times = |name: &str| {
         let metric = metric_of(report, name)?;
         let unit = microseconds(&metric.unit)?;
@@ -27,10 +27,10 @@ pub fn judge(
     let (parts, wholes) = (times(part)?, times(whole)?);
     let percents = parts.iter().filter_map(|(block, part)| Some((100.0 * part / wholes.get(block)?).ln()));
     let percents: Vec<f64> = percents.collect();
-    let found = match report.plan.stopping {
-        Stopping::Precision => estimate(&percents, report.plan.confidence)?,
+    let found = match report.head.plan.stopping {
+        Stopping::Precision => estimate(&percents, report.head.plan.confidence)?,
         Stopping::Decision => {
-            let asked = Asked { confidence: report.plan.confidence, limit: 0.0, multiplicity: 1.0 };
+            let asked = Asked { confidence: report.head.plan.confidence, limit: 0.0, multiplicity: 1.0 };
             estimate_sequential(&percents, &vec![None; percents.len()], &asked)?
         }
     };
