@@ -8,36 +8,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::geteuid;
+use samehost_edit::{Check, Program};
 use samehost_model::{Redactor, Secret};
+use samehost_system::command::PATH;
 use samehost_system::{Run, RunError, User, command, foreign_writer};
 
 /// How long a check may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Whose words tell a wrong configuration from one that the program may not look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// nginx and its relatives.
-    Nginx,
-    /// PHP-FPM.
-    PhpFpm,
-    /// PHP itself.
-    Php,
-    /// Docker Compose.
-    Compose,
-}
-
-/// The check of an editor's format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// Whose.
-    pub program: Program,
+/// A check whose program was looked for.
+struct Candidate {
+    program: Program,
     /// The command, program first.
-    pub words: Vec<String>,
-    /// All that the program would read or load because of it; the file that it is about first.
-    pub reads: Vec<PathBuf>,
-    /// Why that is not all, where it is not.
-    pub unknown: Option<String>,
+    words: Vec<String>,
+    reads: Vec<PathBuf>,
+    unknown: Option<String>,
 }
 
 /// A check, and with whose permissions it runs.
@@ -58,12 +43,36 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-impl Check {
-    /// With whose permissions it runs.
-    ///
-    /// # Errors
-    /// Why it is not run, in one sentence.
-    pub(crate) fn plan(self) -> Result<Planned, String> {
+/// The check that an editor asks for, and with whose permissions it runs; none where its program is not installed.
+///
+/// # Errors
+/// Why it is not run, in one sentence.
+pub(crate) fn planned(check: Check) -> Option<Result<Planned, String>> {
+    let Check { program, arguments, reads, unknown } = check;
+    let name = name_of(&program)?;
+    let words = [name].into_iter().chain(arguments).collect();
+    Some(Candidate { program, words, reads, unknown }.plan())
+}
+
+/// What to start. Of nginx and PHP-FPM, which have several names, one that is installed.
+fn name_of(program: &Program) -> Option<String> {
+    let is_fpm = |name: &str| {
+        let version = name.strip_prefix("php-fpm");
+        version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+    };
+    match program {
+        Program::Nginx => find(|name| ["nginx", "openresty", "angie"].contains(&name)),
+        Program::PhpFpm { preferred } => {
+            let preferred = preferred.as_deref().and_then(|own| find(|name| name == own));
+            preferred.or_else(|| find(is_fpm))
+        }
+        Program::Php => Some("php".to_owned()),
+        Program::Compose => Some("docker".to_owned()),
+    }
+}
+
+impl Candidate {
+    fn plan(self) -> Result<Planned, String> {
         let user = self.user().map_err(|why| format!("`{}` is not run: {why}", self.words.join(" ")))?;
         let mut words = self.words;
         // The file that is shown is the one that runs.
@@ -127,7 +136,7 @@ impl Planned {
             Ok(ended) if ended.status.success() => Verdict::Sound,
             Ok(ended) => {
                 let output = masked(&ended.output);
-                match self.program.could_not_look(&ended.output) {
+                match could_not_look(&self.program, &ended.output) {
                     true => Verdict::NotChecked(format!("`{self}` could not look: {output}")),
                     false => Verdict::Wrong(format!("`{self}` failed ({}): {output}", ended.status)),
                 }
@@ -138,49 +147,59 @@ impl Planned {
     }
 }
 
-impl Program {
-    /// Whether a failed check says only that it may not open something, or has not what it needs to look.
-    fn could_not_look(self, output: &str) -> bool {
-        let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
-        let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
-            !errors.is_empty() && errors.into_iter().all(is_denied)
-        };
-        match self {
-            Program::Nginx => only(lines().filter(|line| line.contains("[emerg]")).collect(), &|line| {
-                line.contains("(13: Permission denied)")
-                    || line.contains("(1: Operation not permitted)")
-                    || (line.contains("(SSL: ") && line.contains("Permission denied:"))
-            }),
-            Program::PhpFpm => {
-                // What follows from an error is one too.
-                let follows = |line: &&str| {
-                    line.ends_with("failed to post process the configuration")
-                        || line.ends_with("FPM initialization failed")
-                };
-                let errors = lines().filter(|line| line.contains("ERROR: ")).filter(|line| !follows(line));
-                only(errors.collect(), &|line| {
-                    line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
-                })
-            }
-            Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
-            Program::Compose => lines().next_back().is_some_and(|line| {
-                line.ends_with("permission denied")
+/// Whether a failed check says only that it may not open something, or lacks what it needs to look.
+fn could_not_look(program: &Program, output: &str) -> bool {
+    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
+    let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
+        !errors.is_empty() && errors.into_iter().all(is_denied)
+    };
+    match program {
+        Program::Nginx => only(lines().filter(|line| line.contains("[emerg]")).collect(), &|line| {
+            line.contains("(13: Permission denied)")
+                || line.contains("(1: Operation not permitted)")
+                || (line.contains("(SSL: ") && line.contains("Permission denied:"))
+        }),
+        Program::PhpFpm { .. } => {
+            // What follows from an error is one too.
+            let follows = |line: &&str| {
+                line.ends_with("failed to post process the configuration")
+                    || line.ends_with("FPM initialization failed")
+            };
+            let errors = lines().filter(|line| line.contains("ERROR: ")).filter(|line| !follows(line));
+            only(errors.collect(), &|line| {
+                line.ends_with("Permission denied (13)") || line.ends_with("Operation not permitted (1)")
+            })
+        }
+        Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
+        Program::Compose => lines().next_back().is_some_and(|line| {
+            line.ends_with("permission denied")
                     // The variables of the shell that usually runs it are not ours.
                     || line.ends_with("is missing a value")
                     || line.contains("is not a docker command")
                     || line.contains("unknown shorthand flag: 'f'")
-            }),
-        }
+        }),
     }
+}
+
+/// The first program whose name is accepted, in the directories of the system, not in those of whoever runs this; of several
+/// in a directory, the last by name (the highest version).
+fn find(accepts: impl Fn(&str) -> bool) -> Option<String> {
+    PATH.split(':').find_map(|directory| {
+        let entries = fs::read_dir(directory).ok()?.flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let name = names.filter(|name| accepts(name)).max()?;
+        PathBuf::from(directory).join(name).into_os_string().into_string().ok()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{Disk, Reads};
 
     #[test]
     fn only_missing_permissions_are_no_verdict() {
-        let looked = |program: Program, text: &str| !program.could_not_look(text);
+        let looked = |program: Program, text: &str| !could_not_look(&program, text);
         let nginx = |text: &str| looked(Program::Nginx, text);
         let log = "nginx: [alert] could not open error log file: open() \"/var/log/nginx/error.log\" failed (13: Permission denied)\n";
         let key = "2026/01/01 00:00:00 [emerg] 1#1: cannot load certificate key \"/k\": BIO_new_file() failed (SSL: error:8000000D:system library::Permission denied:calling fopen(/k, r) error:10080002:BIO routines::system lib)\n";
@@ -194,7 +213,7 @@ mod tests {
                 && nginx(log)
                 && nginx("")
         );
-        let fpm = |text: &str| looked(Program::PhpFpm, text);
+        let fpm = |text: &str| looked(Program::PhpFpm { preferred: None }, text);
         let end = "[01-Jan-2026 00:00:00] ERROR: FPM initialization failed\n";
         let denied = "[01-Jan-2026 00:00:00] ERROR: failed to open error_log (/l): Permission denied (13)\n[01-Jan-2026 00:00:00] ERROR: failed to post process the configuration\n";
         assert!(!fpm(&format!("{denied}{end}")));
@@ -220,7 +239,7 @@ mod tests {
         }
         let plan = || {
             let reads = vec![main.clone(), part.clone()];
-            Check { program: Program::Php, words: vec!["true".into()], reads, unknown: None }.plan()
+            Candidate { program: Program::Php, words: vec!["true".into()], reads, unknown: None }.plan()
         };
         assert_eq!(plan().unwrap().user, None);
         assert!(plan().unwrap().to_string().ends_with("/true (as root)"));
@@ -230,7 +249,7 @@ mod tests {
         assert_eq!(plan().unwrap().user, Some(User::of(54_321)));
         chown(&part, Some(54_322), None).unwrap();
         assert!(plan().unwrap_err().contains("it would run as user 54321"));
-        let missing = Check {
+        let missing = Candidate {
             program: Program::Php,
             words: vec!["no-such-program".into()],
             reads: Vec::new(),
@@ -258,13 +277,14 @@ mod tests {
         fs::write(&file, text).unwrap();
         chown(&file, Some(54_321), None).unwrap();
         chown(&hers, Some(54_321), None).unwrap();
-        let compose = crate::editors::editor("compose").unwrap();
-        let disk = crate::Disk::of(&file, crate::Reads::Application, None);
+        let compose = samehost_edit::editor("compose").unwrap();
+        let disk = Disk::of(&file, Reads::Application, None);
         let check = compose.check(&file, &disk).unwrap();
         assert!(check.reads.contains(&secret) && check.unknown.is_none(), "{check:?}");
         // What Compose does with such a file: it opens it, and quotes the lines that it does not understand.
         let words = ["cat", secret.to_str().unwrap()].map(str::to_owned).to_vec();
-        let planned = Check { words, ..check }.plan().unwrap();
+        let Check { program, reads, unknown, .. } = check;
+        let planned = Candidate { program, words, reads, unknown }.plan().unwrap();
         assert_eq!(planned.user, Some(User::of(54_321)));
         let (Verdict::Wrong(said) | Verdict::NotChecked(said)) = planned.run(&[]) else {
             panic!("it was read")

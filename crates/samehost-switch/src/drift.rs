@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use samehost_edit::Overlay;
+use samehost_edit::recognise;
 use samehost_model::Endpoint;
 
-use crate::Overlay;
-use crate::editors::recognise;
 use crate::plan::{Subject, shown};
 use crate::transaction::{Standing, Stands, Store, TransactionError, standing};
 

@@ -1,10 +1,10 @@
 //! What would be done with a switch that was made, as plain data for people and JSON.
 
+use samehost_edit::Overlay;
+use samehost_edit::recognise;
 use samehost_model::switch::{StoredSwitch, SwitchStep};
 use samehost_model::{Redactor, Secret};
 
-use crate::Overlay;
-use crate::editors::recognise;
 use crate::plan::{Replacement, Subject, shown};
 use crate::told::diff;
 use crate::transaction::{FileChange, Foreseen, Left, Prospect};

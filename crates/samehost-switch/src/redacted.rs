@@ -1,11 +1,11 @@
 //! What leaves this crate for people and JSON, without secrets: whatever servers, tools, processes and files had a word in.
 //! It knows the passwords of the configurations that were read, and what else stands in them where secrets stand.
 
+use samehost_edit::Files;
 use samehost_model::redact::secrets_in;
 use samehost_model::switch::SwitchReport;
 use samehost_model::{Redactor, Secret};
 
-use crate::Files;
 use crate::plan::{Plan, Read};
 
 /// The secrets of configurations that were read.

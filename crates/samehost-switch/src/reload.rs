@@ -5,13 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use samehost_edit::Uptake;
 use samehost_model::scan::{Scan, Service};
 use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
 use samehost_system::identity::stat_field;
 use samehost_system::{Identity, Run, interrupt, open, start_time};
-
-use crate::Uptake;
 
 /// How long workers are waited for that finish what they have begun.
 const SETTLING: Duration = Duration::from_secs(10);

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
 use samehost_system::{Account, Identity as Present, open, start_time};
 
 use super::client::{Reader, unfit};
+use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
 use super::subject::Subject;
 use super::{Plan, server_files};
-use crate::editors::hands_over;
-use crate::setting::Uptake;
 
 /// A user that will connect, and a process of theirs where one runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use samehost_edit::Setting;
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service};
 use samehost_scan::{UnixSocket, accounts_of, known_service, services_at, socket_of};
@@ -9,7 +10,6 @@ use samehost_scan::{UnixSocket, accounts_of, known_service, services_at, socket_
 use super::place::{same_port, unfit};
 use super::subject::Subject;
 use super::{Plan, Wish};
-use crate::Setting;
 
 /// Where a connection goes.
 pub(crate) struct Place {

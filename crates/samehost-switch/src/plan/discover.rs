@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::EDITORS;
+use samehost_edit::Files;
 use samehost_model::scan::{Process, Scan};
 
 use super::server_files;
 use super::subject::subjects;
-use crate::editors::EDITORS;
-use crate::{Disk, Files, Reads};
+use crate::disk::{Disk, Reads};
 
 /// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
 const ABOVE: usize = 2;

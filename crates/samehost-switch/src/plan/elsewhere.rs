@@ -4,14 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
+use samehost_edit::glob;
+use samehost_edit::{Files, Role, Setting};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 
 use super::place::same_port;
 use super::subject::Subject;
 use super::{Hop, server_files, shown};
-use crate::glob::glob;
-use crate::{Disk, Files, Reads, Role};
+use crate::disk::{Disk, Reads};
 
 /// Files that a configuration may include, at most.
 const MOST: usize = 1024;
@@ -51,7 +52,7 @@ fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]
     let disk = subject.files();
     let Ok(reading) = subject.editor.read(&subject.file, &disk) else { return Vec::new() };
     let real = |path: &Path| disk.real(path);
-    let stays = |setting: &&crate::Setting| {
+    let stays = |setting: &&Setting| {
         setting.role == Role::Connects
             && same_port(&setting.endpoint, endpoint)
             && hops

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use samehost_edit::{Role, Setting};
 use samehost_login::Expected;
 use samehost_model::scan::{Scan, Service, Weight};
 use samehost_model::switch::SwitchObstacle;
@@ -15,7 +16,6 @@ use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port, trusted};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
-use crate::{Role, Setting};
 
 /// Blockers that a login as the application decides, whatever modes and lines look like.
 pub(crate) const DECIDED_BY_LOGIN: &[&str] =

@@ -1,12 +1,12 @@
 //! Pools of PHP-FPM that have no worker at this moment (`pm = ondemand`): as whom PHP will run there, by the configuration
 //! of their master. The master itself is root's and runs no PHP. Only reads.
 
+use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::{Account, User, accounts, identity};
 
 use super::server_files;
 use super::subject::Subject;
-use crate::editors::php_fpm::{RunsAs, runs_as};
 
 /// A worker that there will be.
 pub(super) struct Worker {

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use samehost_edit::{Files, Role, Setting, editor};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
@@ -15,10 +16,10 @@ use super::others::{self, Look};
 use super::stages::{PlannedStage, Replacement, TITLES};
 use super::subject::Subject;
 use super::{Plan, Wish, elsewhere, server_files, shown};
+use crate::disk::Disk;
 use crate::preflight::try_hop;
 use crate::reload::{Way, way};
 use crate::transaction::{State, Store, TransactionError};
-use crate::{Disk, Files, Role, editor};
 
 /// The name of what is kept with a switch.
 const NOTE: &str = "finish";
@@ -183,7 +184,7 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
     let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
     let reading = subject.editor.read(&subject.file, &subject.files()).ok()?;
     plan.secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
-    let is_it = |setting: &&crate::Setting| {
+    let is_it = |setting: &&Setting| {
         setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
     };
     let found = reading.settings.iter().find(is_it);

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use samehost_edit::{Role, Uptake};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
@@ -12,7 +13,6 @@ use super::hop::Hop;
 use super::others::{self, Look, Seen};
 use super::{Plan, PlannedStage, Wish, elsewhere};
 use crate::reload::{Way, systemd_runs, way};
-use crate::{Role, Uptake};
 
 /// How long each server of a row is looked at, at the least.
 const SHORTEST: Duration = Duration::from_millis(500);

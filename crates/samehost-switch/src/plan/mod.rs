@@ -6,6 +6,7 @@ mod client;
 mod destination;
 mod discover;
 mod elsewhere;
+mod environment_file;
 mod hop;
 mod host;
 mod idle_pools;
@@ -21,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use samehost_edit::{Reading, Refusal, Role, Setting};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Redactor, Secret};
@@ -38,7 +40,6 @@ pub use subject::SubjectError;
 
 use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;
-use crate::{Reading, Refusal, Role, Setting};
 
 /// Which way connections move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use samehost_edit::{Refusal, Setting};
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_scan::Trusted;
 use samehost_system::ownership::View;
 use samehost_system::{accounts, hosts};
 
 use super::{Plan, Wish};
-use crate::{Refusal, Setting};
 
 /// A refusal in one line; what to do by hand is told beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::{Access, Files, Goal, Role, Setting, apply};
+use samehost_edit::{Move, ProposalError, propose};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::identity;
@@ -19,11 +21,9 @@ use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_cli
 use super::place::{said, same_port};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
-use crate::check::Planned;
-use crate::proposal::{Move, ProposalError, propose};
+use crate::check::{Planned, planned};
 use crate::reload::{Way, way};
 use crate::transaction::resolve;
-use crate::{Access, Check, Files, Goal, Role, Setting, apply};
 
 /// Files as they would be; none: not there.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
@@ -63,7 +63,7 @@ pub(crate) struct PlannedStage {
 impl PlannedStage {
     /// Adds the check of a configuration that changes in it, or a note why it is not run.
     pub(crate) fn check(&mut self, subject: &Subject, notes: &mut Vec<String>) {
-        match subject.editor.check(&subject.file, &subject.files()).map(Check::plan) {
+        match subject.editor.check(&subject.file, &subject.files()).and_then(planned) {
             Some(Ok(check)) => self.checks.push(check),
             Some(Err(note)) if !notes.contains(&note) => notes.push(note),
             _ => {}

@@ -5,13 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use samehost_edit::{EDITORS, Editor, Refusal, recognise};
+use samehost_edit::{Files, Uptake};
 use samehost_model::scan::{Scan, Service};
 use samehost_scan::{Trusted, described};
 use samehost_system::User;
 
 use super::{discover, server_files, shown};
-use crate::editors::{EDITORS, Editor, recognise};
-use crate::{Disk, Files, Reads, Uptake};
+use crate::disk::{Disk, Reads};
 
 /// A configuration and its editor.
 #[derive(Clone)]
@@ -104,7 +105,7 @@ pub enum SubjectError {
     },
     /// A file that is not understood.
     #[error(transparent)]
-    Refused(crate::Refusal),
+    Refused(Refusal),
     /// A file that cannot be read.
     #[error("{file}: {source}")]
     Read {

@@ -1,11 +1,11 @@
 //! A crash: servers that do not remove a socket that a killed one left behind do not start again. nginx is the one: bind()
 //! fails with "Address already in use", and with it everything that it serves.
 
+use samehost_edit::Role;
 use samehost_model::Endpoint;
 
 use super::super::Plan;
 use super::note;
-use crate::Role;
 use crate::plan::shown;
 
 /// New sockets of servers that stumble over their own.

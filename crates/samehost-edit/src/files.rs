@@ -1,0 +1,90 @@
+//! Files as an editor sees them: those of some source, or these with some of them as they would be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where an editor reads.
+pub trait Files {
+    /// The bytes of a file; symbolic links are followed.
+    ///
+    /// # Errors
+    /// As std's.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// The entries of a directory, by full path, sorted; for includes that name many.
+    ///
+    /// # Errors
+    /// As std's.
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// The path without symbolic links, as programs know their own files (`__DIR__` in PHP); as given where that cannot
+    /// be found.
+    fn real(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    /// Whether there is something at a path.
+    fn exists(&self, path: &Path) -> bool {
+        self.read(path).is_ok() || self.list(path).is_ok()
+    }
+}
+
+/// Files as they would be: those given, and what lies below for all others.
+pub struct Overlay<'a> {
+    below: &'a dyn Files,
+    changed: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl<'a> Overlay<'a> {
+    /// Lays changed files over others.
+    #[must_use]
+    pub fn new(below: &'a dyn Files, changed: BTreeMap<PathBuf, Vec<u8>>) -> Self {
+        Overlay { below, changed }
+    }
+}
+
+impl Files for Overlay<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.changed.get(path).map_or_else(|| self.below.read(path), |bytes| Ok(bytes.clone()))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut made: Vec<PathBuf> =
+            self.changed.keys().filter(|path| path.parent() == Some(directory)).cloned().collect();
+        match self.below.list(directory) {
+            Ok(entries) => made.extend(entries),
+            Err(error) if made.is_empty() => return Err(error),
+            Err(_) => {}
+        }
+        made.sort();
+        made.dedup();
+        Ok(made)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.below.real(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.changed.contains_key(path) || self.below.exists(path)
+    }
+}
+
+/// The disk as it is, for tests.
+#[cfg(test)]
+pub(crate) struct TestDisk;
+
+#[cfg(test)]
+impl Files for TestDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut entries =
+            std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        entries.sort();
+        Ok(entries)
+    }
+}

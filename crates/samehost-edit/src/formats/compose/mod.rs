@@ -1,0 +1,367 @@
+//! Docker Compose: services that reach a database by its service's name. A socket needs a directory that both containers
+//! mount (never the socket's file, which is another after each start), so an edit adds a volume, mounts it in both, and
+//! changes the variable. What is done is what is clear: the databases' official images, and variables whose reader is
+//! known.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::check::{Check, Program};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::url::{self, Url};
+use crate::languages::yaml::{Document, Node};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+mod service;
+mod volume;
+mod words;
+
+use service::{Server, Service, Variable};
+use volume::{IsList, Text};
+use words::{Words, endpoint, host_of, port, words};
+
+/// The editor.
+#[derive(Debug)]
+pub struct Compose;
+
+impl Editor for Compose {
+    fn name(&self) -> &'static str {
+        "compose"
+    }
+
+    fn about(&self) -> &'static str {
+        "Docker Compose: WordPress, Laravel, Rails and libpq beside MySQL, MariaDB or PostgreSQL"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let yaml = name.ends_with(".yml") || name.ends_with(".yaml");
+        let services =
+            text.starts_with(b"services:") || text.windows(10).any(|window| window == b"\nservices:");
+        yaml && name.contains("compose") && services
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let project = Project::open(file, files)?;
+        Ok(project.found().into_iter().map(|found| found.map(|found| found.setting)).collect())
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let project = Project::open(file, files)?;
+        let found = project.found().into_iter().flatten().find(|found| found.setting.name == setting.name);
+        let Some(found) = found else {
+            return Err(setting.gone());
+        };
+        if found.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        project.write(&found, &goal.endpoint).map_err(|why| {
+            let reason = format!("{}: {why}", found.setting.name);
+            project.refusal(
+                found.setting.line,
+                &reason,
+                &by_hand(&found.client, &found.target, &found.server),
+            )
+        })
+    }
+
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let name = file.to_str()?;
+        let project = Project::open(file, files).ok()?;
+        // Compose reads the variables of this one by itself.
+        let own = Some(file.with_file_name(".env")).filter(|path| files.exists(path));
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let named: Option<Vec<PathBuf>> = project
+            .services()
+            .iter()
+            .map(|service| {
+                Some(service.files()?.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>())
+            })
+            .collect::<Option<Vec<_>>>()
+            .map(|files| files.concat());
+        Some(Check {
+            program: Program::Compose,
+            arguments: ["compose", "-f", name, "config", "--quiet"].map(str::to_owned).to_vec(),
+            unknown: named
+                .is_none()
+                .then(|| "which other files it reads (env_file, extends) is not clear".into()),
+            reads: [file.to_owned()].into_iter().chain(own).chain(named.unwrap_or_default()).collect(),
+        })
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+/// A connection between two services.
+struct Found<'a> {
+    setting: Setting,
+    client: Service<'a>,
+    target: Service<'a>,
+    server: Server,
+    variable: Variable,
+    words: Words,
+}
+
+struct Project<'a> {
+    file: &'a Path,
+    text: String,
+    document: Document,
+}
+
+impl<'a> Project<'a> {
+    fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: String| {
+            Refusal {
+            file: file.to_owned(),
+            line,
+            reason,
+            by_hand: "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable".into(),
+        }
+        };
+        let bytes = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|_| whole(0, "it is not UTF-8".into()))?;
+        if text.starts_with('\u{feff}') {
+            return Err(whole(0, "it begins with a byte order mark".into()));
+        }
+        let document = Document::parse(&text)
+            .map_err(|(line, why)| whole(line, format!("it is not understood as YAML: {why}")))?;
+        for name in ["include", "services", "volumes"] {
+            let key = document.root.get(name).map(|(key, _)| key.line);
+            if let Some(line) = key.filter(|_| name == "include" || document.root.twice(name)) {
+                return Err(whole(line, format!("{name} makes more of it than stands here")));
+            }
+        }
+        let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
+        let again = |(key, _): &&(Node, Node)| {
+            services.iter().filter(|(other, _)| other.text() == key.text()).count() > 1
+        };
+        if let Some((key, _)) = services.iter().find(again) {
+            return Err(whole(key.line, "a service stands in it twice".into()));
+        }
+        Ok(Project { file, text, document })
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    fn services(&self) -> Vec<Service<'_>> {
+        let services = self.document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
+        services.iter().filter_map(|(key, map)| Some(Service { name: key.text()?.to_owned(), map })).collect()
+    }
+
+    fn found(&self) -> Vec<Result<Found<'_>, Refusal>> {
+        let services = self.services();
+        let mut found = Vec::new();
+        for client in &services {
+            for variable in client.variables() {
+                found.extend(self.connection(&services, client, variable));
+            }
+        }
+        found
+    }
+
+    /// What a variable says; none where it is about no database of the file.
+    fn connection<'s>(
+        &'s self,
+        services: &[Service<'s>],
+        client: &Service<'s>,
+        variable: Variable,
+    ) -> Option<Result<Found<'s>, Refusal>> {
+        const HOSTS: &[&str] = &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL"];
+        if variable.filled
+            && HOSTS.contains(&variable.name.as_str())
+            && services.iter().any(|one| one.server().is_some())
+        {
+            let reason = format!("{} {}: Compose fills it in", client.name, variable.name);
+            let by_hand = format!("{}: written out, then switch again", variable.name);
+            return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
+        }
+        // `DB_CONNECTION: mysql` names no service, though one may be called so.
+        let leads = ["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
+        let value =
+            variable.value.as_deref().filter(|_| leads.iter().any(|word| variable.name.contains(word)))?;
+        let host = host_of(value)?;
+        let others = || services.iter().filter(|one| one.name != client.name);
+        let target = if host.starts_with('/') {
+            let is_it = |server: Server| Path::new(&host).starts_with(server.directory);
+            others().find(|one| one.server().is_some_and(is_it))
+        } else {
+            others().find(|one| one.name == host)
+        }?;
+        let name = format!("{} {}", client.name, variable.name);
+        let refuse = |server: &Server, reason: &str| {
+            let by_hand = by_hand(client, target, server);
+            Some(Err(self.refusal(variable.line, &format!("{name}: {reason}"), &by_hand)))
+        };
+        let Some(server) = target.server() else {
+            return unknown_image(target).map(|(why, by_hand)| {
+                let reason = format!("{name}: the image of {} {why}", target.name);
+                Err(self.refusal(variable.line, &reason, &by_hand))
+            });
+        };
+        let Some(words) = words(client, &variable.name, value, &server) else {
+            // A path by itself may be anything.
+            if host.starts_with('/') {
+                return None;
+            }
+            return refuse(&server, "what reads it is not known, and each library has its own words");
+        };
+        if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
+            return refuse(&server, why);
+        }
+        if client.variable(&variable.name).is_none() {
+            return refuse(&server, "it stands there twice");
+        }
+        let (endpoint, [user, password, database]) = match endpoint(client, words, value, &server) {
+            Ok(said) => said,
+            Err(why) => return refuse(&server, why),
+        };
+        if matches!(endpoint, Endpoint::Unix(_)) {
+            let shared = client.mounts(server.directory);
+            if shared.is_none() || shared != target.mounts(server.directory) {
+                return refuse(&server, "it names a socket whose directory the two services do not share");
+            }
+        }
+        let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
+        let text = |name: &str| {
+            client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
+        };
+        let setting = Setting {
+            name,
+            role: Role::Connects,
+            protocol: server.protocol,
+            endpoint,
+            spelled: url.as_ref().map_or_else(|| value.to_owned(), Url::shown),
+            file: self.file.to_owned(),
+            line: variable.line,
+            user: url.as_ref().map_or_else(|| text(user), Url::user),
+            password: url.as_ref().map_or_else(|| text(password).map(Secret::new), Url::password),
+            database: url.as_ref().map_or_else(|| text(database), Url::database),
+            backlog: None,
+        };
+        Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
+    }
+
+    fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+        let Found { client, target, server, variable, words, .. } = found;
+        let text = Text { file: self.file, text: &self.text, document: &self.document };
+        let mut edits = Vec::new();
+        match to {
+            Endpoint::Unix(path) => {
+                if path != Path::new(server.socket) {
+                    return Err("the image has its socket elsewhere");
+                }
+                // A volume that one of them mounts there is the other's as well.
+                let there = target.mounts(server.directory).or(client.mounts(server.directory));
+                let name = format!("{}-socket", target.name);
+                let source = there.unwrap_or(&name);
+                for service in [target, client] {
+                    if service.mounts(server.directory) == Some(source) {
+                        continue;
+                    }
+                    if service.covers(server.directory) {
+                        return Err("something else is mounted at the socket's directory");
+                    }
+                    edits.push(text.mount(service, source, server.directory)?);
+                }
+                if there.is_none() {
+                    edits.extend(text.declare(source)?);
+                }
+            }
+            Endpoint::Tcp { host, .. } if *host == target.name => {}
+            Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service"),
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        }
+        let edit = |variable: &Variable, with: String| Edit::new(self.file, variable.range.clone(), with);
+        let list = if variable.listed { IsList::Yes } else { IsList::No };
+        match (words, to) {
+            (Words::WordPress, Endpoint::Unix(path)) => {
+                edits.push(edit(variable, format!("localhost:{}", path.display())));
+            }
+            (Words::WordPress, Endpoint::Tcp { host, port }) => {
+                edits.push(edit(variable, format!("{host}:{port}")));
+            }
+            (Words::Laravel, Endpoint::Unix(path)) => match client.variable("DB_SOCKET") {
+                Some(socket) if !socket.range.is_empty() => {
+                    edits.push(edit(&socket, path.display().to_string()));
+                }
+                Some(_) => return Err("its DB_SOCKET is empty: take that line away"),
+                None => edits.push(text.variable(variable.at, "DB_SOCKET", server.socket, list)?),
+            },
+            (Words::Laravel, Endpoint::Tcp { .. }) => {
+                return Err("its DB_SOCKET counts before the host: take that line away");
+            }
+            (Words::Directory(name), Endpoint::Unix(_)) => {
+                let usual = url::usual_port(Protocol::Postgres);
+                if port(client, name, usual)? != usual {
+                    return Err("its port is a part of the socket's name, and not the image's");
+                }
+                edits.push(edit(variable, server.directory.to_owned()));
+            }
+            (Words::Directory(port_name), Endpoint::Tcp { host, port }) => {
+                edits.push(edit(variable, host.clone()));
+                match client.variable(port_name) {
+                    Some(now) if now.value.as_deref() != Some(&port.to_string()) => {
+                        edits.push(edit(&now, port.to_string()));
+                    }
+                    None if *port != url::usual_port(Protocol::Postgres) => {
+                        return Err("its port is not the usual one, and no variable has it");
+                    }
+                    _ => {}
+                }
+            }
+            (Words::Url(spelling), _) => {
+                let now = variable.value.as_deref().unwrap_or_default();
+                let parsed = Url::parse(now).ok_or("its URL is unusual")?;
+                let written = spelling.write(&parsed, to)?.text();
+                edits.extend(crate::splice::minimal(self.file, variable.range.start, now, &written));
+            }
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        }
+        Ok(edits)
+    }
+}
+
+fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> String {
+    format!(
+        "volumes: {name}-socket: (at the top), - {name}-socket:{directory} in volumes: of {name} and of {client}, and {socket} in {client}'s variable",
+        name = target.name,
+        directory = server.directory,
+        client = client.name,
+        socket = if server.protocol == Protocol::Postgres { server.directory } else { server.socket },
+    )
+}
+
+/// Why a service that seems to be a server is none that is known, and what to do by hand; none for all others.
+fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
+    let (image, name) = (target.image()?, &target.name);
+    let is_one = |words: &[&str]| words.iter().any(|word| image.contains(word));
+    if is_one(&["redis", "valkey", "memcached"]) {
+        let by_hand = format!(
+            "{name}: command: redis-server --unixsocket /sockets/redis.sock --unixsocketperm 777, and in both services a volume at /sockets that its user may write to"
+        );
+        return Some(("makes no socket by itself", by_hand));
+    }
+    is_one(&["mysql", "mariadb", "percona", "postgres", "postgis", "timescale", "pgvector"]).then(|| {
+        let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
+        ("is not one whose socket is known", by_hand)
+    })
+}

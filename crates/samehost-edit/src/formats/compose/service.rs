@@ -1,0 +1,224 @@
+//! A service of a Compose file: its image, its variables, and what of it can be edited.
+
+use std::ops::Range;
+
+use samehost_model::Protocol;
+
+use crate::languages::yaml::{Kind, Node};
+
+/// A database's official image, and where its socket is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Server {
+    pub(super) protocol: Protocol,
+    /// The directory that is mounted; the image makes it, with rights for its server.
+    pub(super) directory: &'static str,
+    pub(super) socket: &'static str,
+}
+
+const MYSQL: Server =
+    Server { protocol: Protocol::Mysql, directory: "/var/run/mysqld", socket: "/var/run/mysqld/mysqld.sock" };
+const MARIADB: Server =
+    Server { protocol: Protocol::Mysql, directory: "/run/mysqld", socket: "/run/mysqld/mysqld.sock" };
+const POSTGRES: Server = Server {
+    protocol: Protocol::Postgres,
+    directory: "/var/run/postgresql",
+    socket: "/var/run/postgresql/.s.PGSQL.5432",
+};
+
+/// A service.
+#[derive(Clone, Debug)]
+pub(super) struct Service<'a> {
+    pub(super) name: String,
+    pub(super) map: &'a Node,
+}
+
+/// A variable of a service's environment.
+#[derive(Clone, Debug)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    /// The text; none where Compose fills it in, or it comes from outside.
+    pub(super) value: Option<String>,
+    /// Whether Compose fills something in.
+    pub(super) filled: bool,
+    pub(super) line: u32,
+    /// The bytes of the value.
+    pub(super) range: Range<usize>,
+    /// Whether it is `- NAME=value`, and not `NAME: value`.
+    pub(super) listed: bool,
+    /// The node of the pair or the item, for its line.
+    pub(super) at: usize,
+}
+
+impl<'a> Service<'a> {
+    fn get(&self, name: &str) -> Option<&'a Node> {
+        self.map.get(name).map(|(_, value)| value)
+    }
+
+    /// The image's name, without registry and tag.
+    pub(super) fn image(&self) -> Option<&'a str> {
+        let image = self.get("image")?.text()?;
+        let image = ["docker.io/", "library/"]
+            .iter()
+            .fold(image, |image, word| image.strip_prefix(word).unwrap_or(image));
+        let name = image.split('@').next().unwrap_or(image);
+        Some(name.split(':').next().unwrap_or(name))
+    }
+
+    /// The database that it serves, by its image.
+    pub(super) fn server(&self) -> Option<Server> {
+        match self.image()? {
+            "mysql" => Some(MYSQL),
+            "mariadb" => Some(MARIADB),
+            "postgres" | "postgis/postgis" => Some(POSTGRES),
+            _ => None,
+        }
+    }
+
+    /// Its variables: of a map, or of a list.
+    pub(super) fn variables(&self) -> Vec<Variable> {
+        let Some(environment) = self.get("environment") else { return Vec::new() };
+        let plain = |text: &str| Some(text.to_owned()).filter(|text| !text.contains('$'));
+        match &environment.kind {
+            Kind::Map(pairs) => pairs
+                .iter()
+                .filter_map(|(key, value)| {
+                    let inside = value.inside();
+                    let text = inside.as_ref().and(value.text()).and_then(plain);
+                    Some(Variable {
+                        name: key.text()?.to_owned(),
+                        filled: value.text().is_some_and(|text| text.contains('$')),
+                        value: text,
+                        line: key.line,
+                        range: inside.unwrap_or(0..0),
+                        listed: false,
+                        at: key.range.start,
+                    })
+                })
+                .collect(),
+            Kind::List(items) => items
+                .iter()
+                .filter_map(|item| {
+                    let (text, inside) = (item.text()?, item.inside());
+                    let (name, value) =
+                        text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                    let start = inside.as_ref().map_or(0, |inside| inside.start + name.len() + 1);
+                    Some(Variable {
+                        name: name.to_owned(),
+                        filled: text.contains('$'),
+                        value: inside.as_ref().and(value).and_then(plain),
+                        line: item.line,
+                        range: inside.map_or(0..0, |inside| start.min(inside.end)..inside.end),
+                        listed: true,
+                        at: item.range.start,
+                    })
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The variable of a name, where it is there once.
+    pub(super) fn variable(&self, name: &str) -> Option<Variable> {
+        let mut found = self.variables().into_iter().filter(|variable| variable.name == name);
+        let first = found.next();
+        first.filter(|_| found.next().is_none())
+    }
+
+    /// The files that Compose reads for it; none where that is not clear.
+    pub(super) fn files(&self) -> Option<Vec<String>> {
+        if self.get("extends").is_some() || self.get("label_file").is_some() {
+            return None;
+        }
+        let is_merged =
+            |(key, value): &(Node, Node)| key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_));
+        if self.map.pairs().iter().any(is_merged) {
+            return None;
+        }
+        let Some(named) = self.get("env_file") else { return Some(Vec::new()) };
+        let is_plain = |text: &&str| !text.contains('$');
+        let texts: Option<Vec<&str>> = match &named.kind {
+            Kind::List(items) => items.iter().map(|item| item.text().filter(is_plain)).collect(),
+            _ => named.text().filter(is_plain).map(|text| vec![text]),
+        };
+        Some(texts?.into_iter().map(str::to_owned).collect())
+    }
+
+    /// What makes more of a service than stands in it.
+    pub(super) fn unclear(&self) -> Option<&'static str> {
+        if self.map.pairs().iter().any(|(key, value)| {
+            key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_)) || has_alias(value)
+        }) || self.map.anchor != 0
+        {
+            return Some("it takes words from elsewhere in the file, or gives them");
+        }
+        let twice = ["environment", "volumes", "image"].iter().any(|name| self.map.twice(name));
+        let reasons = [
+            (self.get("extends").is_some(), "it extends another service"),
+            (self.get("deploy").is_some(), "it may run on several machines"),
+            (self.get("network_mode").is_some(), "it has a network of its own"),
+            (self.get("profiles").is_some(), "it runs in some profiles only"),
+            (twice, "a key stands in it twice"),
+        ];
+        reasons.iter().find(|(is_so, _)| *is_so).map(|(_, reason)| *reason)
+    }
+
+    /// What may give a database another socket than its image's.
+    pub(super) fn changes_socket(&self) -> Option<&'static str> {
+        let words = |name: &str| self.get(name).map(words).unwrap_or_default();
+        if words("command").contains("socket")
+            || self.get("entrypoint").is_some()
+            || self.get("user").is_some()
+        {
+            return Some("its server is started in a way that may change its socket");
+        }
+        let targets = ["/etc/mysql", "/etc/my.cnf", "/etc/postgresql", "postgresql.conf"];
+        targets
+            .iter()
+            .any(|target| {
+                words("volumes").contains(target)
+                    || words("configs").contains(target)
+                    || words("command").contains(target)
+            })
+            .then_some("its server has a configuration of its own, which may change its socket")
+    }
+
+    /// The source that is mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
+    pub(super) fn mounts(&self, directory: &str) -> Option<&'a str> {
+        let Kind::List(items) = &self.get("volumes")?.kind else { return None };
+        items.iter().find_map(|item| {
+            let mut parts = item.text()?.split(':');
+            let (source, target) = (parts.next()?, parts.next()?);
+            let readable = parts.next().is_none_or(|mode| ["rw", "ro", "z", "Z"].contains(&mode));
+            (target.trim_end_matches('/') == directory && readable && !source.contains('$')).then_some(source)
+        })
+    }
+
+    /// Whether anything at all is mounted at a directory, below or above it.
+    pub(super) fn covers(&self, directory: &str) -> bool {
+        self.get("volumes").map(words).unwrap_or_default().split([':', ' ']).any(|word| {
+            let word = word.trim_end_matches('/');
+            word == directory
+                || word.starts_with(&format!("{directory}/"))
+                || (word.len() > 1 && directory.starts_with(&format!("{word}/")))
+        }) || self.get("tmpfs").is_some_and(|node| words(node).contains("/run"))
+    }
+}
+
+fn has_alias(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Alias(_) => true,
+        Kind::Map(pairs) => pairs.iter().any(|(key, value)| key.text() == Some("<<") || has_alias(value)),
+        Kind::List(values) => values.iter().any(has_alias),
+        Kind::Scalar { .. } => false,
+    }
+}
+
+/// All texts below a node.
+fn words(node: &Node) -> String {
+    match &node.kind {
+        Kind::Scalar { text, .. } => format!("{text} "),
+        Kind::Map(pairs) => pairs.iter().map(|(key, value)| words(key) + &words(value)).collect(),
+        Kind::List(values) => values.iter().map(words).collect(),
+        Kind::Alias(_) => "* ".into(),
+    }
+}

@@ -1,0 +1,325 @@
+//! Django's settings.py, where its databases, caches and brokers are written out. What the environment or other code
+//! decides is not looked into.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+use tree_sitter::Node;
+
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::url::{self, is_plain_path, postgres_path};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::spelling::Spelling;
+
+mod cache;
+mod literal;
+mod names;
+mod write;
+
+use literal::{Source, Value, line};
+use write::by_hand;
+
+/// The editor.
+#[derive(Debug)]
+pub struct Django;
+
+/// Settings that are one URL, of Celery.
+const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
+
+impl Editor for Django {
+    fn name(&self) -> &'static str {
+        "django"
+    }
+
+    fn about(&self) -> &'static str {
+        "Django's settings.py, where it is written out"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[
+            "settings.py",
+            "config/settings.py",
+            "config/settings/production.py",
+            "config/settings/base.py",
+            "project/settings.py",
+            "local_settings.py",
+        ]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let is_python = path.extension().is_some_and(|extension| extension == "py");
+        let has = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
+        is_python && (has(b"DATABASES") || has(b"CACHES") || BROKERS.iter().any(|name| has(name.as_bytes())))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let settings = Settings::open(file, files)?;
+        let (found, refused) = settings.found();
+        Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let settings = Settings::open(file, files)?;
+        let (found, _) = settings.found();
+        let Some(found) = found.into_iter().find(|found| found.setting.name == setting.name) else {
+            return Err(setting.gone());
+        };
+        if found.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        settings.write(&found, &goal.endpoint).map_err(|why| {
+            let reason = format!("{}: {why}", found.setting.name);
+            settings.refusal(found.setting.line, &reason, &by_hand(found.setting.protocol, &goal.endpoint))
+        })
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+/// A setting and where its words stand.
+struct Found {
+    setting: Setting,
+    how: How,
+}
+
+enum How {
+    /// HOST and PORT: the bytes inside of the host's quotes, those of the port with whether it is there, and where a port
+    /// goes that is not.
+    Host { host: std::ops::Range<usize>, port: Option<std::ops::Range<usize>>, after: usize, quote: char },
+    /// A URL.
+    Url(Spelling, String, std::ops::Range<usize>),
+    /// memcached's location, and what stands before a path in it.
+    Memcached(&'static str, std::ops::Range<usize>),
+    /// OPTIONS' unix_socket.
+    Option(std::ops::Range<usize>),
+}
+
+struct Settings<'a> {
+    file: &'a Path,
+    files: &'a dyn Files,
+    source: Source,
+}
+
+/// Why something is refused, in which line, and what to write by hand.
+type Refused = (u32, String, String);
+
+impl<'a> Settings<'a> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: String| Refusal {
+            file: file.to_owned(),
+            line,
+            reason,
+            by_hand: "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)"
+                .into(),
+        };
+        let text = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
+        let source =
+            Source::parse(text).map_err(|line| whole(line, "it is not understood as Python".into()))?;
+        Ok(Settings { file, files, source })
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        let mut take = |result: Result<Option<Found>, Refused>| match result {
+            Ok(one) => found.extend(one),
+            Err((line, reason, by_hand)) => refused.push(self.refusal(line, &reason, &by_hand)),
+        };
+        for name in ["DATABASES", "CACHES"] {
+            match self.only(name) {
+                Ok(None) => {}
+                Err(error) => take(Err(error)),
+                Ok(Some(value)) => match self.source.value(value) {
+                    Value::Dict(aliases) => {
+                        for (alias, value) in aliases {
+                            take(if name == "CACHES" {
+                                self.cache(&alias, value)
+                            } else {
+                                self.database(&alias, value)
+                            });
+                        }
+                    }
+                    _ => take(self.code(name, value)),
+                },
+            }
+        }
+        for name in BROKERS {
+            match self.only(name) {
+                Ok(Some(value)) => take(self.broker(name, value)),
+                Ok(None) => {}
+                Err(error) => take(Err(error)),
+            }
+        }
+        found.sort_by_key(|found| found.setting.line);
+        refused.sort_by_key(|refusal| refusal.line);
+        (found, refused)
+    }
+
+    /// What code makes, by the words in it.
+    fn code(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
+        let written = self.source.written(value);
+        let from_environment =
+            ["env", "config(", "getenv", "dj_database_url"].iter().any(|word| written.contains(word));
+        let (reason, by_hand) = if from_environment {
+            (
+                format!("{name} comes from the environment"),
+                "in the environment of the application, or its .env: the URL there".to_owned(),
+            )
+        } else {
+            (
+                format!("{name} is made by code"),
+                format!(
+                    "{name} written out: 'HOST': '/run/mysqld/mysqld.sock' (MySQL) or '/run/postgresql' (PostgreSQL)"
+                ),
+            )
+        };
+        Err((line(value), reason, by_hand))
+    }
+
+    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+        let name = format!("DATABASES {alias}");
+        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
+        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
+        let text = |key: &str| get(key).and_then(|value| self.text(value));
+        let refused = |node: Node<'_>, reason: String| {
+            let by_hand =
+                "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
+            Err((line(node), format!("{name}: {reason}"), by_hand.to_owned()))
+        };
+        let protocol = match text("ENGINE").as_deref() {
+            Some("django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql") => Protocol::Mysql,
+            Some(
+                "django.db.backends.postgresql"
+                | "django.db.backends.postgresql_psycopg2"
+                | "django.contrib.gis.db.backends.postgis",
+            ) => Protocol::Postgres,
+            Some(_) => return Ok(None),
+            None if get("ENGINE").is_some() => return refused(node, "its ENGINE is made by code".into()),
+            None => return Ok(None),
+        };
+        let mut socket = None;
+        if let Some(options) = get("OPTIONS") {
+            let Value::Dict(options) = self.source.value(options) else {
+                return refused(options, "its OPTIONS are made by code".into());
+            };
+            for (key, value) in options {
+                match (key.as_str(), protocol) {
+                    ("unix_socket", Protocol::Mysql) => socket = Some(value),
+                    (
+                        "host" | "port" | "read_default_file" | "service" | "hostaddr" | "unix_socket"
+                        | "named_pipe",
+                        _,
+                    ) => {
+                        return refused(value, format!("{key} in its OPTIONS counts before HOST"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let usual = url::usual_port(protocol);
+        let setting = |endpoint, spelled: String, at| Setting {
+            name: name.clone(),
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled,
+            file: self.file.to_owned(),
+            line: line(at),
+            user: text("USER").filter(|text| !text.is_empty()),
+            password: text("PASSWORD").filter(|text| !text.is_empty()).map(Secret::new),
+            database: text("NAME").filter(|text| !text.is_empty()),
+            backlog: None,
+        };
+        let host = get("HOST");
+        let written = match host.map(|host| (host, self.source.value(host))) {
+            None => String::new(),
+            Some((_, Value::Text(text, _))) => text,
+            Some((_, Value::Nothing)) => String::new(),
+            Some((host, _)) => return self.code(&format!("{name} HOST"), host),
+        };
+        if let Some(option) = socket {
+            let Value::Text(path, range) = self.source.value(option) else {
+                return self.code(&format!("{name} unix_socket"), option);
+            };
+            if !(written.is_empty() || written == "localhost") || !is_plain_path(&path) {
+                return refused(option, "it has a HOST and a unix_socket, or an unusual path".into());
+            }
+            let setting =
+                setting(Endpoint::Unix(path.clone().into()), format!("unix_socket: {path}"), option);
+            return Ok(Some(Found { setting, how: How::Option(range) }));
+        }
+        let Some(host) =
+            host.filter(|_| !written.is_empty() && (protocol != Protocol::Mysql || written != "localhost"))
+        else {
+            let reason =
+                "without a host (or with `localhost` for MySQL) it is the library's own socket already";
+            return refused(host.unwrap_or(node), reason.into());
+        };
+        let (port, port_range) = match get("PORT").map(|port| (port, self.source.value(port))) {
+            None => (usual, None),
+            Some((_, Value::Text(text, range))) if text.is_empty() => (usual, Some(range)),
+            Some((port, Value::Text(text, range) | Value::Number(text, range))) => match text.parse() {
+                Ok(number) => (number, Some(range)),
+                Err(_) => return refused(port, "its PORT is no number".into()),
+            },
+            Some((port, _)) => return self.code(&format!("{name} PORT"), port),
+        };
+        let endpoint = match protocol {
+            Protocol::Mysql if written.starts_with('/') => {
+                is_plain_path(&written).then(|| Endpoint::Unix(written.clone().into()))
+            }
+            _ if written.starts_with('/') => postgres_path(&written, port),
+            _ => url::tcp(&written, port),
+        };
+        let Some(endpoint) = endpoint else { return refused(host, "its HOST is unusual".into()) };
+        let quote = if self.source.bytes(host).starts_with(b"\"") { '"' } else { '\'' };
+        let range = host.start_byte() + 1..host.end_byte() - 1;
+        let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
+        Ok(Some(Found { setting: setting(endpoint, format!("HOST: {written}"), host), how }))
+    }
+
+    fn setting(
+        &self,
+        name: &str,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        spelled: String,
+        at: Node<'_>,
+    ) -> Setting {
+        Setting {
+            name: name.to_owned(),
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled,
+            file: self.file.to_owned(),
+            line: line(at),
+            user: None,
+            password: None,
+            database: None,
+            backlog: None,
+        }
+    }
+
+    fn text(&self, node: Node<'_>) -> Option<String> {
+        match self.source.value(node) {
+            Value::Text(text, _) => Some(text),
+            _ => None,
+        }
+    }
+}

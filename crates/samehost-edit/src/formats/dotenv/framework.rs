@@ -1,0 +1,119 @@
+//! Which framework reads a .env file: by the files beside it, and where those say nothing, by its variables.
+
+use std::path::Path;
+
+use super::lines::Lines;
+use crate::files::Files;
+
+/// What reads a .env file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framework {
+    Laravel,
+    Symfony,
+    Rails,
+    Django,
+    /// WordPress in the folders of Bedrock.
+    Bedrock,
+    Node,
+    /// None that is known, or several.
+    Unknown,
+}
+
+impl Framework {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Framework::Laravel => "Laravel",
+            Framework::Symfony => "Symfony",
+            Framework::Rails => "Rails",
+            Framework::Django => "Django",
+            Framework::Bedrock => "Bedrock",
+            Framework::Node => "Node",
+            Framework::Unknown => "an unknown program",
+        }
+    }
+
+    /// What reads the file in this directory.
+    pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
+        let beside = beside(directory, files);
+        let found = if beside.is_empty() { inside(lines) } else { beside };
+        match found.as_slice() {
+            [one] => *one,
+            // Assets are built by Node in every framework.
+            [one, Framework::Node] => *one,
+            _ => Framework::Unknown,
+        }
+    }
+}
+
+/// A file's text; none where it is not there.
+pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
+    Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
+}
+
+/// Whether the project asks for a package, in any of the files where its language says so.
+pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
+    const LISTS: &[&str] = &[
+        "composer.json",
+        "package.json",
+        "Gemfile",
+        "requirements.txt",
+        "requirements/base.txt",
+        "requirements/production.txt",
+        "pyproject.toml",
+        "Pipfile",
+    ];
+    let quoted = format!("\"{package}\"");
+    LISTS.iter().filter_map(|list| Some((list, text(directory, list, files)?))).any(|(list, text)| {
+        if list.ends_with(".json") { text.contains(&quoted) } else { text.to_lowercase().contains(package) }
+    })
+}
+
+fn beside(directory: &Path, files: &dyn Files) -> Vec<Framework> {
+    let there = |name: &str| text(directory, name, files);
+    let composer = there("composer.json").unwrap_or_default();
+    let mut found = Vec::new();
+    if there("artisan").is_some() || composer.contains("\"laravel/framework\"") {
+        found.push(Framework::Laravel);
+    }
+    if composer.contains("\"symfony/framework-bundle\"") || there("symfony.lock").is_some() {
+        found.push(Framework::Symfony);
+    }
+    if composer.contains("\"roots/wordpress\"") || composer.contains("\"roots/bedrock") {
+        found.push(Framework::Bedrock);
+    }
+    let gems = there("Gemfile").unwrap_or_default();
+    if gems.lines().any(|line| {
+        let line = line.trim_start();
+        line.starts_with("gem 'rails'") || line.starts_with("gem \"rails\"")
+    }) {
+        found.push(Framework::Rails);
+    }
+    if there("manage.py").is_some_and(|text| text.contains("DJANGO_SETTINGS_MODULE")) {
+        found.push(Framework::Django);
+    }
+    if there("package.json").is_some() {
+        found.push(Framework::Node);
+    }
+    found
+}
+
+fn inside(lines: &Lines) -> Vec<Framework> {
+    let has = |name: &str| lines.last(name).is_some();
+    let mut found = Vec::new();
+    if has("APP_KEY") && has("DB_CONNECTION") {
+        found.push(Framework::Laravel);
+    }
+    if has("APP_SECRET") && has("APP_ENV") && !has("APP_KEY") {
+        found.push(Framework::Symfony);
+    }
+    if has("RAILS_ENV") || has("RAILS_MASTER_KEY") {
+        found.push(Framework::Rails);
+    }
+    if has("DJANGO_SETTINGS_MODULE") || has("DJANGO_SECRET_KEY") {
+        found.push(Framework::Django);
+    }
+    if has("WP_ENV") && has("WP_HOME") {
+        found.push(Framework::Bedrock);
+    }
+    found
+}

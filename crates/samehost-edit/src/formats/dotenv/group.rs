@@ -1,0 +1,234 @@
+//! Connections that are said by several variables: a host, a port, and perhaps a socket.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::lines::{Entry, Lines};
+use crate::edit::Edit;
+use crate::languages::url::{is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
+
+/// How a group of variables says that a connection goes through a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A variable of its own holds the path; the host does not count then.
+    SocketVariable(&'static str),
+    /// The host is the socket's directory, and the port a part of its name.
+    HostIsDirectory,
+    /// The host is the path, and the port 0.
+    HostIsPathPortZero,
+    /// The host is the path; the port does not count then.
+    HostIsPath,
+    /// The host is `localhost:/path`.
+    HostWithPath,
+}
+
+/// Variables that say one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) host: &'static str,
+    /// None where the host holds the port.
+    pub(super) port: Option<&'static str>,
+    pub(super) form: Form,
+    pub(super) protocol: Protocol,
+}
+
+/// What is wrong, in which line.
+pub(super) type Trouble = (u32, String);
+
+impl Group {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let socket = match self.form {
+            Form::SocketVariable(name) => Some(name),
+            _ => None,
+        };
+        [Some(self.host), self.port, socket].into_iter().flatten()
+    }
+
+    /// Whether the file says anything of it.
+    pub(super) fn is_there(&self, lines: &Lines) -> bool {
+        let (host, socket) = (self.host, self.names().last().unwrap_or(self.host));
+        lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))
+    }
+
+    /// Where it leads, and the entry that says so; none where it says nothing.
+    pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>, Trouble> {
+        for entry in self.names().filter_map(|name| lines.last(name)) {
+            if let Some(why) = entry.unclear {
+                return Err((entry.line, format!("{}: {why}", entry.name)));
+            }
+            if !entry.is_plain() {
+                return Err((entry.line, format!("{} is made of other variables", entry.name)));
+            }
+            // Laravel takes quotes off once more, and words such as null for values.
+            if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
+                return Err((entry.line, format!("{} has a value that is more than text", entry.name)));
+            }
+        }
+        if let Form::SocketVariable(name) = self.form
+            && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
+        {
+            let path = &entry.text;
+            let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
+            return endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry));
+        }
+        let Some(entry) = lines.last(self.host) else { return Ok(None) };
+        if self.form == Form::HostWithPath {
+            return combined(entry).map(|endpoint| Some((endpoint, entry)));
+        }
+        let usual = usual_port(self.protocol);
+        let port = match self.port.and_then(|name| lines.last(name)) {
+            Some(port) if port.text.is_empty() => return Err((port.line, format!("{} is empty", port.name))),
+            Some(port) => port.text.parse::<i32>().map_err(|_| unusual(port))?,
+            None => i32::from(usual),
+        };
+        let host = &entry.text;
+        if host.is_empty() {
+            return Err((
+                entry.line,
+                format!("{} is empty: the library takes a place of its own", entry.name),
+            ));
+        }
+        if matches!(self.form, Form::SocketVariable(_)) && host == "localhost" {
+            let reason =
+                format!("{} `localhost` is PHP's default socket already, whatever the port", entry.name);
+            return Err((entry.line, reason));
+        }
+        let path = || is_plain_path(host).then(|| Endpoint::Unix(host.into()));
+        let number = u16::try_from(port).ok();
+        let endpoint = match self.form {
+            Form::HostIsDirectory if host.starts_with('/') => {
+                number.and_then(|port| postgres_path(host, port))
+            }
+            Form::HostIsPathPortZero if host.starts_with('/') => {
+                if port > 0 {
+                    let reason =
+                        format!("{} is a path, but the port beside it makes it a host name", entry.name);
+                    return Err((entry.line, reason));
+                }
+                path()
+            }
+            Form::HostIsPath if host.starts_with('/') => path(),
+            _ => number.and_then(|port| tcp(host, port)),
+        };
+        endpoint.map(|endpoint| Some((endpoint, entry))).ok_or_else(|| unusual(entry))
+    }
+
+    /// The variables as they should be.
+    pub(super) fn values(&self, to: &Endpoint) -> Result<Vec<(&'static str, String)>, &'static str> {
+        let path = match to {
+            Endpoint::Unix(path) => {
+                let path = path.to_str().filter(|path| is_plain_path(path));
+                path.ok_or("a path with such characters would be read differently by different programs")?
+            }
+            Endpoint::Tcp { host, port } if tcp(host, *port).is_some() => {
+                return Ok(self.tcp_values(host, *port));
+            }
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        };
+        Ok(match self.form {
+            Form::SocketVariable(name) => vec![(name, path.to_owned())],
+            Form::HostIsDirectory => {
+                let (directory, port) = postgres_socket(path).ok_or(
+                    "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
+                )?;
+                self.with_port(directory.to_owned(), port.to_string())
+            }
+            Form::HostIsPathPortZero => self.with_port(path.to_owned(), "0".into()),
+            Form::HostIsPath => vec![(self.host, path.to_owned())],
+            Form::HostWithPath => vec![(self.host, format!("localhost:{path}"))],
+        })
+    }
+
+    fn tcp_values(&self, host: &str, port: u16) -> Vec<(&'static str, String)> {
+        let mut values = match self.form {
+            Form::HostWithPath => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                vec![(self.host, format!("{host}:{port}"))]
+            }
+            _ => self.with_port(host.to_owned(), port.to_string()),
+        };
+        if let Form::SocketVariable(name) = self.form {
+            values.push((name, String::new()));
+        }
+        values
+    }
+
+    fn with_port(&self, host: String, port: String) -> Vec<(&'static str, String)> {
+        let port = self.port.map(|name| (name, port));
+        [Some((self.host, host)), port].into_iter().flatten().collect()
+    }
+
+    /// The edits that give the variables these values.
+    pub(super) fn write(
+        &self,
+        file: &Path,
+        lines: &Lines,
+        values: &[(&'static str, String)],
+    ) -> Result<Vec<Edit>, Trouble> {
+        let usual = usual_port(self.protocol).to_string();
+        // New lines stand below the port, or else the host, or else the socket.
+        let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
+        let anchor = anchor.or_else(|| self.names().last().and_then(|name| lines.last(name)));
+        let Some(anchor) = anchor else { return Ok(Vec::new()) };
+        let mut edits: Vec<Edit> = Vec::new();
+        for (name, value) in values {
+            let there = lines.last(name);
+            let needless = value.is_empty() || (Some(*name) == self.port && *value == usual);
+            if there.is_none() && needless {
+                continue;
+            }
+            if there
+                .is_some_and(|entry| entry.text == *value || (value.is_empty() && is_nothing(&entry.text)))
+            {
+                continue;
+            }
+            if let Some(user) = lines.user_of(name) {
+                return Err((
+                    user.line,
+                    format!("{} is made of {name}, which would change with it", user.name),
+                ));
+            }
+            let Some(edit) = lines.set(file, name, value, anchor) else { continue };
+            // Several new lines in one place are one edit.
+            match edits.iter_mut().find(|other| other.range == edit.range && edit.range.is_empty()) {
+                Some(other) if there.is_none() => other.with.extend_from_slice(&edit.with),
+                _ => edits.push(edit),
+            }
+        }
+        Ok(edits)
+    }
+}
+
+fn unusual(entry: &Entry) -> Trouble {
+    (entry.line, format!("{} has an unusual value", entry.name))
+}
+
+/// Whether Laravel takes a value for none.
+fn is_nothing(text: &str) -> bool {
+    matches!(text.to_lowercase().as_str(), "" | "null" | "(null)" | "empty" | "(empty)" | "false" | "(false)")
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && (is_nothing(text) || matches!(text.to_lowercase().as_str(), "true" | "(true)"))
+}
+
+/// WordPress' DB_HOST, as its `parse_db_host` takes it apart.
+fn combined(entry: &Entry) -> Result<Endpoint, Trouble> {
+    let text = &entry.text;
+    if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
+        && path.starts_with('/')
+    {
+        return is_plain_path(path).then(|| Endpoint::Unix(path.into())).ok_or_else(|| unusual(entry));
+    }
+    if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
+        return Err((entry.line, format!("{} `localhost` is PHP's default socket already", entry.name)));
+    }
+    let usual = 3306;
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()),
+        _ => (text.as_str(), Some(usual)),
+    };
+    let endpoint = port.and_then(|port| tcp(host.trim_matches(['[', ']']), port));
+    endpoint.ok_or_else(|| unusual(entry))
+}

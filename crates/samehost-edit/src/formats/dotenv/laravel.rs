@@ -1,0 +1,185 @@
+//! What Laravel makes of its variables, by the configuration that every project has a copy of.
+
+use std::path::Path;
+
+use samehost_model::Protocol;
+
+use super::framework::{text, wants};
+use super::group::{Form, Group};
+use super::lines::Lines;
+use crate::files::Files;
+use crate::languages::url::is_local;
+
+/// A refusal in the making: the line, the reason, the edit by hand.
+pub(super) type Refused = (u32, String, String);
+
+/// What Laravel reads.
+pub(super) struct Laravel<'a> {
+    lines: &'a Lines,
+    directory: &'a Path,
+    files: &'a dyn Files,
+    /// config/database.php; none where it is not there: the framework's own counts then.
+    database: Option<String>,
+}
+
+impl<'a> Laravel<'a> {
+    pub(super) fn new(lines: &'a Lines, directory: &'a Path, files: &'a dyn Files) -> Self {
+        Laravel { lines, directory, files, database: text(directory, "config/database.php", files) }
+    }
+
+    /// Whether config/database.php reads a variable: yes where there is none.
+    fn reads(&self, name: &str) -> bool {
+        let calls = [format!("env('{name}'"), format!("env(\"{name}\"")];
+        self.database.as_ref().is_none_or(|text| {
+            text.lines().any(|line| {
+                let code = line.trim_start();
+                !code.starts_with("//")
+                    && !code.starts_with('#')
+                    && calls.iter().any(|call| code.contains(call))
+            })
+        })
+    }
+
+    /// The default of a variable in config/database.php: `env('DB_CONNECTION', 'mysql')`.
+    fn default(&self, name: &str) -> Option<&str> {
+        let text = self.database.as_ref()?;
+        let rest = &text[text.find(&format!("env('{name}',"))? + name.len() + 7..];
+        let rest = rest.trim_start().strip_prefix('\'')?;
+        Some(&rest[..rest.find('\'')?])
+    }
+
+    /// Where the URL of the database is, where one is set and read: it takes the place of DB_HOST.
+    pub(super) fn url(&self) -> Option<&'static str> {
+        ["DB_URL", "DATABASE_URL"].into_iter().find(|name| {
+            self.reads(name) && self.lines.last(name).is_some_and(|entry| !entry.text.is_empty())
+        })
+    }
+
+    /// What is spoken to the database.
+    pub(super) fn protocol(&self) -> Option<Protocol> {
+        let connection = match self.lines.last("DB_CONNECTION") {
+            Some(_) => self.lines.literal("DB_CONNECTION")?,
+            None => self.default("DB_CONNECTION")?,
+        };
+        match connection {
+            "mysql" | "mariadb" => Some(Protocol::Mysql),
+            "pgsql" => Some(Protocol::Postgres),
+            _ => None,
+        }
+    }
+
+    /// The groups that lead somewhere, with what stands against changing them.
+    pub(super) fn groups(&self) -> Vec<(Group, Result<(), Refused>)> {
+        let mut groups = Vec::new();
+        if self.url().is_none() {
+            match self.protocol() {
+                Some(Protocol::Mysql) => groups.push((MYSQL, self.mysql())),
+                Some(_) => groups.push((POSTGRES, self.split())),
+                None => {}
+            }
+        }
+        groups.push((REDIS, self.redis()));
+        groups.push((MEMCACHED, Ok(())));
+        groups
+    }
+
+    /// A host that no known connection uses: what DB_CONNECTION should say.
+    pub(super) fn orphan(&self) -> Option<Refused> {
+        let entry = self.lines.last("DB_HOST").filter(|entry| is_local(&entry.text))?;
+        let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
+        let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
+        (unknown && self.url().is_none())
+            .then(|| (entry.line, "which database is spoken to is not said here".into(), by_hand.into()))
+    }
+
+    fn mysql(&self) -> Result<(), Refused> {
+        self.split()?;
+        if self.reads("DB_SOCKET") {
+            return Ok(());
+        }
+        let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
+        Err((
+            line,
+            "config/database.php does not read DB_SOCKET".into(),
+            "in config/database.php, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
+                .into(),
+        ))
+    }
+
+    /// Hosts of their own for reading and writing are not looked into.
+    fn split(&self) -> Result<(), Refused> {
+        let text = self.database.as_deref().unwrap_or_default();
+        if !text.contains("'read' =>") && !text.contains("'write' =>") {
+            return Ok(());
+        }
+        let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
+        Err((
+            line,
+            "config/database.php has hosts of its own for reading or writing".into(),
+            "in config/database.php: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
+                .into(),
+        ))
+    }
+
+    fn redis(&self) -> Result<(), Refused> {
+        let line = self.lines.last("REDIS_HOST").map_or(0, |entry| entry.line);
+        let refused = |reason: &str, by_hand: &str| Err((line, reason.to_owned(), by_hand.to_owned()));
+        for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
+            if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
+                return refused(
+                    &format!("{name} counts as well"),
+                    &format!("{name}= (empty), then switch again: Laravel's URL cannot name a socket"),
+                );
+            }
+        }
+        let client = match self.lines.last("REDIS_CLIENT") {
+            Some(_) => self.lines.literal("REDIS_CLIENT"),
+            None => self.default("REDIS_CLIENT"),
+        };
+        match client {
+            Some("phpredis") => Ok(()),
+            None if self.database.is_none() && !wants(self.directory, self.files, "predis/predis") => {
+                refused(
+                    "whether phpredis or Predis reads it is not known: config/database.php is not there",
+                    "REDIS_CLIENT=phpredis, then switch again",
+                )
+            }
+            _ => refused(
+                "Predis takes no path for a host",
+                "in config/database.php, in 'redis': 'scheme' => 'unix', 'path' => '/run/redis/redis-server.sock'",
+            ),
+        }
+    }
+}
+
+/// Laravel's mysql and mariadb connections.
+pub(super) const MYSQL: Group = Group {
+    host: "DB_HOST",
+    port: Some("DB_PORT"),
+    form: Form::SocketVariable("DB_SOCKET"),
+    protocol: Protocol::Mysql,
+};
+
+/// Laravel's pgsql connection.
+pub(super) const POSTGRES: Group = Group {
+    host: "DB_HOST",
+    port: Some("DB_PORT"),
+    form: Form::HostIsDirectory,
+    protocol: Protocol::Postgres,
+};
+
+/// phpredis.
+pub(super) const REDIS: Group = Group {
+    host: "REDIS_HOST",
+    port: Some("REDIS_PORT"),
+    form: Form::HostIsPathPortZero,
+    protocol: Protocol::Redis,
+};
+
+/// php-memcached.
+pub(super) const MEMCACHED: Group = Group {
+    host: "MEMCACHED_HOST",
+    port: Some("MEMCACHED_PORT"),
+    form: Form::HostIsPath,
+    protocol: Protocol::Memcached,
+};

@@ -1,0 +1,285 @@
+//! The lines of a .env file, read so that every library agrees: phpdotenv, Symfony's, Ruby's, python-dotenv,
+//! django-environ and Node's. What they read differently is there, but unclear.
+
+use std::ops::Range;
+
+use crate::edit::Edit;
+use std::path::Path;
+
+/// A variable that a line sets.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// From 1.
+    pub(super) line: u32,
+    /// The value's bytes, without quotes.
+    pub(super) value: Range<usize>,
+    /// The value; `${…}` stands as it is.
+    pub(super) text: String,
+    /// Whether `$` stands for itself.
+    pub(super) literal: bool,
+    /// Why the libraries may not agree on it.
+    pub(super) unclear: Option<&'static str>,
+    /// Whether there is space around the equals sign, which Symfony and django-environ do not take.
+    pub(super) spaced: bool,
+    /// Whether a comment follows an unquoted value, which old versions of django-environ take as part of it.
+    pub(super) commented: bool,
+    /// Whether a byte order mark stands before its name.
+    pub(super) marked: bool,
+    /// Whether the value stands without quotes.
+    pub(super) bare: bool,
+    /// The quote that its value opens and does not close in its line.
+    opens: Option<u8>,
+    /// What stands before the name: spaces, `export `.
+    before: String,
+    /// Where the line ends, before its line break.
+    end: usize,
+}
+
+/// The variables of a file.
+#[derive(Debug)]
+pub(super) struct Lines {
+    pub(super) entries: Vec<Entry>,
+    newline: &'static str,
+    text: Vec<u8>,
+}
+
+/// Why a file cannot be read at all, and in which line.
+pub(super) type Wrong = (u32, &'static str);
+
+impl Lines {
+    pub(super) fn parse(text: &[u8]) -> Result<Lines, Wrong> {
+        let newline = if text.windows(2).any(|pair| pair == b"\r\n") { "\r\n" } else { "\n" };
+        let mut lines = Lines { entries: Vec::new(), newline, text: text.to_owned() };
+        let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let mut at = start;
+        // The quote that a line above has opened, and the line.
+        let mut open: Option<(u8, u32)> = None;
+        for (index, line) in text[start..].split(|byte| *byte == b'\n').enumerate() {
+            let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
+            let body = line.strip_suffix(b"\r").unwrap_or(line);
+            if body.contains(&b'\r') {
+                return Err((
+                    number,
+                    "it has a carriage return inside of a line, where the libraries do not agree",
+                ));
+            }
+            if body.contains(&0) {
+                return Err((number, "it has a zero byte"));
+            }
+            if let Some((quote, _)) = open {
+                if let Some(mut entry) = entry(body, at, number) {
+                    entry.unclear = Some("it stands inside of a quoted text of several lines");
+                    lines.entries.push(entry);
+                }
+                if closing(body, quote).is_some() {
+                    open = None;
+                }
+            } else if let Some(mut entry) = entry(body, at, number) {
+                entry.marked = start == 3 && index == 0;
+                open = entry.opens.map(|quote| (quote, number));
+                if open.is_some() {
+                    entry.unclear = Some("its value goes over several lines");
+                }
+                lines.entries.push(entry);
+            }
+            at += line.len() + 1;
+        }
+        match open {
+            Some((_, line)) => Err((line, "the quote that this line opens is never closed")),
+            None => Ok(lines),
+        }
+    }
+
+    /// The entries of a name, in order.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| entry.name == name)
+    }
+
+    /// The last entry of a name, which counts in all libraries but django-environ.
+    pub(super) fn last(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().rev().find(|entry| entry.name == name)
+    }
+
+    /// The value of a name, where it is clear and has nothing to fill in.
+    pub(super) fn literal(&self, name: &str) -> Option<&str> {
+        let entry = self.last(name).filter(|entry| entry.unclear.is_none() && entry.is_plain())?;
+        Some(&entry.text)
+    }
+
+    /// The line of an entry other than its own that uses a variable.
+    pub(super) fn user_of(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| !entry.literal && uses(&entry.text, name))
+    }
+
+    /// An edit that gives a variable a value: in its place, or in a new line below another's.
+    pub(super) fn set(&self, file: &Path, name: &str, value: &str, below: &Entry) -> Option<Edit> {
+        match self.last(name) {
+            Some(entry) if entry.text == value => None,
+            Some(entry) => Some(Edit::new(file, entry.value.clone(), value)),
+            None => {
+                let line = format!("{}{}{name}={value}", self.newline_at(below), below.before);
+                Some(Edit::new(file, below.end..below.end, line))
+            }
+        }
+    }
+
+    fn newline_at(&self, entry: &Entry) -> &'static str {
+        match self.text.get(entry.end) {
+            Some(b'\r') => "\r\n",
+            Some(_) => "\n",
+            None => self.newline,
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the value is what is written: nothing to fill in.
+    pub(super) fn is_plain(&self) -> bool {
+        self.literal || !self.text.contains('$')
+    }
+}
+
+/// Whether a value fills a variable in: `$NAME` or `${NAME…}`.
+fn uses(text: &str, name: &str) -> bool {
+    text.match_indices('$').any(|(at, _)| {
+        let rest = &text[at + 1..];
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        let after = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
+        rest.strip_prefix(name).is_some_and(after)
+    })
+}
+
+/// Where a quoted text ends.
+fn closing(line: &[u8], quote: u8) -> Option<usize> {
+    let mut escaped = false;
+    line.iter().position(|byte| {
+        let closing = *byte == quote && !escaped;
+        escaped = *byte == b'\\' && !escaped && quote == b'"';
+        closing
+    })
+}
+
+/// The entry of a line.
+fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
+    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let skip = |from: usize| from + body[from..].iter().take_while(|byte| blank(byte)).count();
+    let mut start = skip(0);
+    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(&blank) {
+        start = skip(start + 6);
+    }
+    let length =
+        body[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    let name = std::str::from_utf8(&body[start..start + length]).ok().filter(|name| !name.is_empty())?;
+    let equals = skip(start + length);
+    let (mut unclear, is_equals) = match body.get(equals)? {
+        b'=' => (None, true),
+        b':' => (Some("only Ruby's library takes a colon for the equals sign"), false),
+        _ => return None,
+    };
+    let value = skip(equals + 1);
+    let rest = &body[value..];
+    let spaced = is_equals
+        && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));
+    let (mut range, mut literal, mut commented, mut opens) = (equals + 1..equals + 1, false, false, None);
+    match rest.first().copied() {
+        None => {}
+        Some(b'#') => commented = true,
+        Some(quote @ (b'"' | b'\'')) => {
+            let inside = closing(&rest[1..], quote);
+            let end = value + 1 + inside.unwrap_or(rest.len() - 1);
+            literal = quote == b'\'';
+            range = value + 1..end;
+            let after = body.get(end + 1..).unwrap_or_default();
+            let tail = after.trim_ascii();
+            if inside.is_none() {
+                range = value..body.len();
+                opens = Some(quote);
+            } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(&blank))) {
+                unclear = unclear.or(Some("something stands behind its closing quote"));
+            }
+        }
+        Some(b'`') => {
+            range = value..body.len();
+            opens = closing(&rest[1..], b'`').is_none().then_some(b'`');
+            unclear = Some("only Node's library takes backticks for quotes");
+        }
+        Some(_) => {
+            let comment = rest.windows(2).position(|pair| blank(&pair[0]) && pair[1] == b'#');
+            commented = comment.is_some();
+            let text = rest[..comment.unwrap_or(rest.len())].trim_ascii_end();
+            range = value..value + text.len();
+            if text.iter().any(blank) {
+                unclear = unclear.or(Some("its value has spaces and no quotes"));
+            } else if text.iter().any(|byte| b"#\"'`".contains(byte)) {
+                unclear = unclear.or(Some("its value has a # or a quote inside, and no quotes around it"));
+            }
+        }
+    }
+    let text = body.get(range.clone()).unwrap_or_default();
+    if text.contains(&b'\\') {
+        unclear = unclear.or(Some("its value has a backslash"));
+    }
+    if std::str::from_utf8(text).is_err() {
+        unclear = unclear.or(Some("its value is not UTF-8"));
+    }
+    if text.windows(2).any(|pair| pair == b"$(") {
+        unclear = unclear.or(Some("its value runs a command"));
+    }
+    Some(Entry {
+        name: name.to_owned(),
+        line,
+        text: String::from_utf8_lossy(text).into_owned(),
+        value: at + range.start..at + range.end,
+        literal,
+        unclear,
+        spaced,
+        commented,
+        opens,
+        marked: false,
+        bare: !matches!(rest.first(), Some(b'"' | b'\'')),
+        before: String::from_utf8_lossy(&body[..start]).into_owned(),
+        end: at + body.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Entry {
+        Lines::parse(text.as_bytes()).unwrap().entries.remove(0)
+    }
+
+    #[test]
+    fn values_as_every_library_reads_them() {
+        for (text, value) in [
+            ("A=b", "b"),
+            ("  export A=b  # c", "b"),
+            ("A=\"b c\" # d", "b c"),
+            ("A='b$c'", "b$c"),
+            ("A=", ""),
+            ("A=   # nothing", ""),
+            ("A=\"\"\r\n", ""),
+        ] {
+            let entry = one(text);
+            assert_eq!((entry.text.as_str(), entry.unclear), (value, None), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_they_do_not_agree_on_is_unclear() {
+        for text in ["A=b c", "A=b#c", "A=b\\c", "A: b", "A=\"b\"c", "A=`b`", "A=$(b)", "A=\"b\nc\""] {
+            assert!(one(text).unclear.is_some(), "{text}");
+        }
+        assert!(Lines::parse(b"A=\"b\nC=d\n").is_err());
+        assert!(Lines::parse(b"A=b\rC=d\n").is_err());
+    }
+
+    #[test]
+    fn a_variable_is_used_or_its_name_only_begins_the_same() {
+        assert!(uses("redis://${REDIS_HOST}:1", "REDIS_HOST"));
+        assert!(uses("$REDIS_HOST", "REDIS_HOST"));
+        assert!(!uses("${REDIS_HOST_B}", "REDIS_HOST"));
+    }
+}

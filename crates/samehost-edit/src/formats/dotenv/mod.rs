@@ -1,0 +1,360 @@
+//! `.env` files: the variables that Laravel, Symfony, Rails, Django, Bedrock and Node read their servers from. The same
+//! line means different things to each of them; where it cannot be told which one reads the file, nothing is changed.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::url::is_local;
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::spelling::Spelling;
+
+mod framework;
+mod group;
+mod laravel;
+mod lines;
+mod override_files;
+mod url_setting;
+mod urls;
+
+use framework::Framework;
+use group::{Form, Group, Trouble};
+use laravel::Laravel;
+use lines::{Entry, Lines};
+
+/// The editor.
+#[derive(Debug)]
+pub struct Dotenv;
+
+/// A setting and how it is written.
+struct Found {
+    setting: Setting,
+    how: How,
+}
+
+enum How {
+    Url(Spelling),
+    Group(Group),
+}
+
+/// libpq's own variables, which every client in C, Python, Ruby and Node takes alike.
+const LIBPQ: Group =
+    Group { host: "PGHOST", port: Some("PGPORT"), form: Form::HostIsDirectory, protocol: Protocol::Postgres };
+/// WordPress in Bedrock.
+const BEDROCK: Group =
+    Group { host: "DB_HOST", port: None, form: Form::HostWithPath, protocol: Protocol::Mysql };
+
+/// Hosts that programs of all kinds read, each in its own way.
+const HOSTS: &[&str] = &[
+    "DB_HOST",
+    "DATABASE_HOST",
+    "MYSQL_HOST",
+    "MARIADB_HOST",
+    "POSTGRES_HOST",
+    "POSTGRESQL_HOST",
+    "REDIS_HOST",
+    "MEMCACHED_HOST",
+    "MEMCACHE_HOST",
+];
+
+impl Editor for Dotenv {
+    fn name(&self) -> &'static str {
+        "dotenv"
+    }
+
+    fn about(&self) -> &'static str {
+        ".env of Laravel, Symfony, Rails, Django, Bedrock and Node"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[".env", ".env.local", ".env.production", ".env.prod", ".env.production.local", ".env.prod.local"]
+    }
+
+    fn recognises(&self, path: &Path, _: &[u8]) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_sample = [
+            "example", "sample", "dist", "template", "tpl", "php", "yml", "yaml", "json", "js", "swp", "bak",
+        ];
+        match name.strip_prefix(".env") {
+            Some("") => true,
+            Some(rest) => rest.starts_with('.') && !is_sample.iter().any(|end| rest.ends_with(end)),
+            None => name.ends_with(".env"),
+        }
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let (found, refused) = Reader::open(file, files)?.found();
+        Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let reader = Reader::open(file, files)?;
+        let (found, _) = reader.found();
+        let Some(found) = found.iter().find(|found| found.setting.name == setting.name) else {
+            return Err(setting.gone());
+        };
+        if found.setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        match found.how {
+            How::Url(spelling) => reader.write_url(&found.setting, spelling, &goal.endpoint),
+            How::Group(group) => reader.write_group(&found.setting, &group, &goal.endpoint),
+        }
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartApplication
+    }
+}
+
+/// The variables of a text and what they say, the last of each name; none where it is not understood.
+pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
+    let lines = Lines::parse(text).ok()?;
+    let counts = |entry: &&Entry| lines.last(&entry.name).is_some_and(|last| last.line == entry.line);
+    Some(lines.entries.iter().filter(counts).map(|entry| (entry.name.clone(), entry.text.clone())).collect())
+}
+
+/// A file with what reads it.
+struct Reader<'a> {
+    file: &'a Path,
+    files: &'a dyn Files,
+    directory: &'a Path,
+    lines: Lines,
+    framework: Framework,
+}
+
+impl<'a> Reader<'a> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: &str, by_hand: &str| Refusal {
+            file: file.to_owned(),
+            line,
+            reason: reason.to_owned(),
+            by_hand: by_hand.to_owned(),
+        };
+        let text = files
+            .read(file)
+            .map_err(|error| whole(0, &format!("it cannot be read: {error}"), "see to its owner and mode"))?;
+        let lines = Lines::parse(&text)
+            .map_err(|(line, why)| whole(line, why, "put that in order, then switch again"))?;
+        let directory = file.parent().unwrap_or(Path::new("."));
+        let framework = Framework::of(directory, files, &lines);
+        let reader = Reader { file, files, directory, lines, framework };
+        match reader.stale(text.starts_with(b"\xef\xbb\xbf")) {
+            Some((reason, by_hand)) => Err(whole(0, reason, by_hand)),
+            None => Ok(reader),
+        }
+    }
+
+    /// Why the framework does not read this file at all.
+    fn stale(&self, has_mark: bool) -> Option<(&'static str, &'static str)> {
+        let there = |name: &str| self.files.read(&self.directory.join(name)).is_ok();
+        match self.framework {
+            Framework::Laravel if there("bootstrap/cache/config.php") => Some((
+                "Laravel does not read it: bootstrap/cache/config.php holds what it said when that was made",
+                "php artisan config:clear, then switch again, then php artisan config:cache",
+            )),
+            Framework::Symfony if there(".env.local.php") => Some((
+                "Symfony does not read it: .env.local.php holds what it said when that was made",
+                "rm .env.local.php, then switch again, then composer dump-env prod",
+            )),
+            Framework::Symfony if has_mark => Some((
+                "Symfony does not load a file that begins with a byte order mark",
+                "save it without the mark, then switch again",
+            )),
+            _ => None,
+        }
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    /// The settings in the order of the text, and what is refused.
+    fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        let mut hosts: Vec<&str> = Vec::new();
+        for (group, against) in self.groups() {
+            hosts.push(group.host);
+            if !group.is_there(&self.lines) {
+                continue;
+            }
+            let read = match against {
+                Ok(()) => self.agreed(&group).and_then(|()| group.read(&self.lines)),
+                Err((line, reason, by_hand)) => {
+                    if self.concerns(group.host) {
+                        refused.push(self.refusal(line, &reason, &by_hand));
+                    }
+                    continue;
+                }
+            };
+            match read {
+                Ok(None) => {}
+                Ok(Some((endpoint, entry))) => {
+                    found.push(Found {
+                        setting: self.group_setting(&group, endpoint, entry),
+                        how: How::Group(group),
+                    });
+                }
+                Err((line, reason)) if self.concerns(group.host) => {
+                    refused.push(self.refusal(line, &reason, &self.group_by_hand(&group, None)));
+                }
+                Err(_) => {}
+            }
+        }
+        self.orphans(&hosts, &mut refused);
+        for entry in &self.lines.entries {
+            match self.url(entry) {
+                Some(Ok(one)) => found.push(one),
+                Some(Err(refusal)) => refused.push(refusal),
+                None => {}
+            }
+        }
+        found.sort_by_key(|found| found.setting.line);
+        refused.sort_by_key(|refusal| refusal.line);
+        refused.dedup();
+        (found, refused)
+    }
+
+    fn groups(&self) -> Vec<(Group, Result<(), laravel::Refused>)> {
+        let mut groups = match self.framework {
+            Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
+            Framework::Bedrock => vec![(BEDROCK, Ok(()))],
+            _ => Vec::new(),
+        };
+        let address = self.lines.last("PGHOSTADDR").map_or(Ok(()), |entry| {
+            Err((
+                entry.line,
+                "PGHOSTADDR counts before PGHOST".into(),
+                "PGHOST=/run/postgresql, without PGHOSTADDR".into(),
+            ))
+        });
+        groups.push((LIBPQ, address));
+        groups
+    }
+
+    /// Whether what a host variable says may be about this machine.
+    fn concerns(&self, host: &str) -> bool {
+        self.lines.last(host).is_none_or(|entry| {
+            entry.unclear.is_some() || entry.text.is_empty() || !entry.is_plain() || is_local(&entry.text)
+        })
+    }
+
+    /// What must hold for every variable of a group besides its value.
+    fn agreed(&self, group: &Group) -> Result<(), Trouble> {
+        for name in [Some(group.host), group.port].into_iter().flatten() {
+            if let Some(entry) = self.lines.last(name)
+                && let Some(reason) = self.doubt(entry)
+            {
+                return Err((entry.line, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hosts whose reader is not known.
+    fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
+        if self.framework == Framework::Laravel {
+            let orphan = Laravel::new(&self.lines, self.directory, self.files).orphan();
+            if let Some((line, reason, by_hand)) = orphan {
+                refused.push(self.refusal(line, &reason, &by_hand));
+            }
+            return;
+        }
+        for name in HOSTS.iter().filter(|name| !known.contains(*name)) {
+            let Some(entry) = self.lines.last(name).filter(|entry| is_local(&entry.text)) else { continue };
+            let reason = format!("what {} makes of {name} is not known", self.framework.name());
+            let by_hand = format!(
+                "where the program that reads {name} takes a path for a host: {name}=/run/… (MySQL and Redis: the socket; PostgreSQL: its directory)"
+            );
+            refused.push(self.refusal(entry.line, &reason, &by_hand));
+        }
+    }
+
+    /// Why an entry may not be what counts.
+    fn doubt(&self, entry: &Entry) -> Option<String> {
+        let name = &entry.name;
+        let strict = matches!(self.framework, Framework::Symfony | Framework::Django | Framework::Unknown);
+        let last_counts = !matches!(self.framework, Framework::Django | Framework::Unknown);
+        if let Some(why) = entry.unclear {
+            return Some(format!("{name}: {why}"));
+        }
+        if entry.marked && !matches!(self.framework, Framework::Laravel | Framework::Rails) {
+            return Some(format!(
+                "{name}: a byte order mark stands before it, which not every library skips"
+            ));
+        }
+        if entry.spaced && strict {
+            return Some(format!("{name}: not every library takes spaces beside the equals sign"));
+        }
+        if entry.commented && self.framework == Framework::Django && !entry.text.is_empty() {
+            return Some(format!(
+                "{name}: old versions of django-environ take the comment for a part of the value"
+            ));
+        }
+        if !last_counts && self.lines.all(name).count() > 1 {
+            return Some(format!("{name} is set twice: django-environ takes the first, all others the last"));
+        }
+        override_files::later(self.file, self.files, self.framework, &self.lines, name)
+            .map(|other| format!("{name} is set in {other} as well, which counts before this file"))
+    }
+
+    fn write_group(&self, setting: &Setting, group: &Group, to: &Endpoint) -> Result<Vec<Edit>, Refusal> {
+        let values = group.values(to).map_err(|why| {
+            let by_hand =
+                format!("a path of letters, digits, dots, dashes and slashes, or {} by hand", group.host);
+            self.refusal(setting.line, why, &by_hand)
+        })?;
+        group
+            .write(self.file, &self.lines, &values)
+            .map_err(|(line, reason)| self.refusal(line, &reason, &self.group_by_hand(group, Some(to))))
+    }
+
+    /// The lines that say a group's socket.
+    fn group_by_hand(&self, group: &Group, to: Option<&Endpoint>) -> String {
+        let usual = match group.protocol {
+            Protocol::Mysql => "/run/mysqld/mysqld.sock",
+            Protocol::Postgres => "/run/postgresql/.s.PGSQL.5432",
+            Protocol::Memcached => "/run/memcached/memcached.sock",
+            _ => "/run/redis/redis-server.sock",
+        };
+        let usual = Endpoint::Unix(usual.into());
+        let values = group.values(to.unwrap_or(&usual)).unwrap_or_default();
+        values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn group_setting(&self, group: &Group, endpoint: Endpoint, entry: &Entry) -> Setting {
+        let literal =
+            |name: &str| self.lines.literal(name).filter(|text| !text.is_empty() && *text != "null");
+        let [user, password, database] = match (group.host, group.protocol) {
+            ("DB_HOST", _) if self.framework == Framework::Bedrock => ["DB_USER", "DB_PASSWORD", "DB_NAME"],
+            ("DB_HOST", _) => ["DB_USERNAME", "DB_PASSWORD", "DB_DATABASE"],
+            ("PGHOST", _) => ["PGUSER", "PGPASSWORD", "PGDATABASE"],
+            (_, Protocol::Redis) => ["REDIS_USERNAME", "REDIS_PASSWORD", "REDIS_DB"],
+            _ => ["MEMCACHED_USERNAME", "MEMCACHED_PASSWORD", ""],
+        };
+        Setting {
+            name: group.host.to_owned(),
+            role: Role::Connects,
+            protocol: group.protocol,
+            endpoint,
+            spelled: format!("{}={}", entry.name, entry.text),
+            file: self.file.to_owned(),
+            line: entry.line,
+            user: literal(user).map(str::to_owned),
+            password: literal(password).map(Secret::new),
+            database: literal(database).filter(|text| *text != "0").map(str::to_owned),
+            backlog: None,
+        }
+    }
+}

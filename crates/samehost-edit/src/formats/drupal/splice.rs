@@ -1,0 +1,142 @@
+//! Elements of PHP arrays, changed, added and removed in the style of those beside them.
+
+use tree_sitter::Node;
+
+use crate::edit::Edit;
+use crate::languages::php::{Entry, Item, Outcome, Place, Quoting, Source, Value, children, content, encode};
+
+const STRANGE: &str = "the new value has characters that are not written here";
+const ALONE: &str = "it stands where nothing can be added or removed";
+
+/// An element with another value.
+pub(super) fn change(item: &Item, value: &str) -> Result<Edit, String> {
+    let key = String::from_utf8_lossy(&item.key);
+    let place = match (&item.value.place, &item.value.via) {
+        (Some(place), None) if !place.comment => place,
+        (Some(_), None) => return Err(format!("a comment inside of `{key}` would be lost")),
+        (_, via) => {
+            let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$".contains(byte);
+            let via = via.as_ref().filter(|via| via.iter().all(name));
+            let via = via.map_or_else(|| "elsewhere".into(), |via| String::from_utf8_lossy(via));
+            return Err(format!("`{key}` is taken from {via}"));
+        }
+    };
+    // A number stays one.
+    let number =
+        matches!(item.value.value, Value::Integer(_)) && value.bytes().all(|byte| byte.is_ascii_digit());
+    let text = if number { value.to_owned() } else { encode(place.quoting, value).ok_or(STRANGE)? };
+    Ok(Edit::new(&place.file, place.range.clone(), text))
+}
+
+/// A new element in front of another, written as that one.
+pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
+    let value = encode(Quoting::Single, value).ok_or(STRANGE)?;
+    let (Entry::Element(place) | Entry::Statement(place)) = &anchor.entry;
+    let (source, node) = find(outcome, &anchor.entry)?;
+    let (index, right) = halves(node).ok_or(ALONE)?;
+    let (quoting, inner) = content(source, index).ok_or(ALONE)?;
+    if !matches!(quoting, Quoting::Single | Quoting::Double) {
+        return Err(ALONE.into());
+    }
+    let mut between = source.slice(index.end_byte()..right.start_byte());
+    let statement = matches!(anchor.entry, Entry::Statement(_));
+    if between.iter().any(|byte| matches!(byte, b'/' | b'#')) {
+        between = if statement { b"] = " } else { b" => " };
+    }
+    let quote: &[u8] = match content(source, right) {
+        Some((Quoting::Double, _)) => b"\"",
+        _ => b"'",
+    };
+    let start = node.start_byte();
+    let line = source.slice(0..start).iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let indentation = source.slice(line..start);
+    let own = line > 0 && indentation.iter().all(|byte| matches!(byte, b' ' | b'\t'));
+    let ending: &[u8] = if source.slice(0..line).ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
+    let mut with = source.slice(start..inner.start).to_vec();
+    with.extend_from_slice(key.as_bytes());
+    with.extend_from_slice(source.slice(inner.end..index.end_byte()));
+    with.extend_from_slice(between);
+    with.extend_from_slice(&[quote, value.as_bytes(), quote].concat());
+    with.push(if statement { b';' } else { b',' });
+    if own {
+        with.extend_from_slice(ending);
+        with.extend_from_slice(indentation);
+    } else {
+        with.push(b' ');
+    }
+    Ok(Edit::new(&place.file, start..start, with))
+}
+
+/// An element taken out, with its comma.
+pub(super) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
+    let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
+    let (source, node) = find(outcome, &item.entry)?;
+    let text = &source.text;
+    let blank = |from: usize, until: usize| source.slice(from..until).iter().all(u8::is_ascii_whitespace);
+    let (start, end) = (node.start_byte(), node.end_byte());
+    if matches!(item.entry, Entry::Statement(_)) {
+        // A line of its own goes as a whole.
+        let line = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let next = text[end..].iter().position(|byte| *byte == b'\n').map(|at| end + at + 1);
+        let whole = next.filter(|next| line > 0 && blank(line, start) && blank(end, *next));
+        let range = whole.map_or(start..end, |next| line..next);
+        return Ok(Edit::new(&place.file, range, ""));
+    }
+    let comma = text[end..].iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| end + at);
+    let comma = comma.filter(|at| text[*at] == b',');
+    let elements = node.parent().map(children).unwrap_or_default();
+    let at = elements.iter().position(|element| *element == node).ok_or(ALONE)?;
+    let previous = at.checked_sub(1).map(|at| elements[at]);
+    let range = match (comma, elements.get(at + 1), previous) {
+        (Some(comma), Some(next), _) if blank(comma + 1, next.start_byte()) => start..next.start_byte(),
+        (Some(comma), ..) => {
+            let before =
+                text[..start].iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |at| at + 1);
+            before..comma + 1
+        }
+        (None, _, Some(previous)) => {
+            let gap = source.slice(previous.end_byte()..start);
+            let only = gap.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b',');
+            let from = if only { previous.end_byte() } else { return Err(ALONE.into()) };
+            from..end
+        }
+        (None, ..) => start..end,
+    };
+    Ok(Edit::new(&place.file, range, ""))
+}
+
+/// The node of an entry.
+fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>), String> {
+    let (place, kind): (&Place, _) = match entry {
+        Entry::Element(place) => (place, "array_element_initializer"),
+        Entry::Statement(place) => (place, "expression_statement"),
+    };
+    let source = outcome.sources.iter().find(|source| source.path == place.file).ok_or(ALONE)?;
+    let mut node =
+        source.root().descendant_for_byte_range(place.range.start, place.range.end).ok_or(ALONE)?;
+    while node.kind() != kind || node.byte_range() != place.range {
+        node = node.parent().ok_or(ALONE)?;
+    }
+    // A statement that is the whole body of an `if` cannot be joined by another.
+    let block = |parent: Node<'_>| matches!(parent.kind(), "program" | "compound_statement" | "colon_block");
+    if kind == "expression_statement" && !node.parent().is_some_and(block) {
+        return Err(ALONE.into());
+    }
+    Ok((source, node))
+}
+
+/// The key and the value of an element, or of an assignment to one.
+fn halves(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
+    let parts = children(node);
+    match parts.as_slice() {
+        [index, value] => Some((*index, *value)),
+        [assignment] if assignment.kind() == "assignment_expression" => {
+            let left = assignment
+                .child_by_field_name("left")
+                .filter(|left| left.kind() == "subscript_expression")?;
+            let index = children(left).get(1).copied()?;
+            Some((index, assignment.child_by_field_name("right")?))
+        }
+        _ => None,
+    }
+}

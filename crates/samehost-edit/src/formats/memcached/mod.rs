@@ -1,0 +1,228 @@
+//! memcached.conf of Debian, and /etc/sysconfig/memcached of Red Hat: the options of memcached's command line. With a
+//! socket it listens on no port, so a move to the socket is a move away from TCP.
+
+mod options;
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use self::options::{Options, options};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::held::held;
+use crate::lines::{
+    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
+};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// memcached.conf.
+pub(crate) struct Memcached;
+
+impl Editor for Memcached {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
+    fn about(&self) -> &'static str {
+        "memcached.conf and sysconfig/memcached: where the server listens"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let begins = |line: &Line| {
+            let line = text[line.range.clone()].trim_ascii();
+            line.starts_with(b"-") || line.starts_with(b"OPTIONS=") || line.starts_with(b"PORT=")
+        };
+        name.starts_with("memcached") && lines(text).iter().any(begins)
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let text = lines::read(file, files)?;
+        Ok(reading(file, &options(file, &text)?))
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let text = lines::read(file, files)?;
+        let options = options(file, &text)?;
+        let mut edits = Vec::new();
+        match &goal.endpoint {
+            same if *same == setting.endpoint => {}
+            Endpoint::Unix(_) => to_unix(file, &text, &options, setting, goal, &mut edits)?,
+            Endpoint::Tcp { host, port } => to_tcp(file, &text, &options, setting, host, *port, &mut edits)?,
+            other => {
+                let reason = format!("memcached cannot listen at {other}");
+                return Err(refuse(file, setting.line, reason, "choose a socket's path: -s /PATH"));
+            }
+        }
+        held(self, file, files, setting, goal, edits)
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Restart("memcached")
+    }
+}
+
+/// The settings.
+fn reading(file: &Path, options: &Options) -> Reading {
+    let socket = options.last('s');
+    let at = socket.or_else(|| options.last('p')).or_else(|| options.last('l'));
+    let endpoint = match socket {
+        Some(socket) => {
+            let parsed = format!("unix:{}", socket.value).parse().ok();
+            parsed.filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)))
+        }
+        None => {
+            let hosts = options.hosts();
+            let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
+            host.and_then(|host| lines::tcp(host, options.port())).filter(|_| options.port() > 0)
+        }
+    };
+    let setting = endpoint.map(|endpoint| Setting {
+        name: if socket.is_some() { "-s".into() } else { "-l and -p".into() },
+        role: Role::Listens,
+        protocol: Protocol::Memcached,
+        spelled: at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
+        endpoint,
+        file: file.to_owned(),
+        line: at.map_or(1, |at| at.line.number),
+        user: None,
+        password: None,
+        database: None,
+        backlog: options.last('b').and_then(|given| given.value.parse().ok()),
+    });
+    Reading { settings: setting.into_iter().collect(), refused: Vec::new() }
+}
+
+/// The edits that have the server listen at a socket, and nowhere else.
+fn to_unix(
+    file: &Path,
+    text: &[u8],
+    options: &Options,
+    setting: &Setting,
+    goal: &Goal,
+    edits: &mut Vec<Edit>,
+) -> Result<(), Refusal> {
+    let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
+    let stop = |reason: &str, by_hand: &str| Err(refuse(file, setting.line, reason, by_hand));
+    let path = match socket_path(&goal.endpoint) {
+        Ok(path) if is_plain(path) => path,
+        Ok(_) => return stop("the path has characters that mean something to a shell", by_hand),
+        Err(reason) => return stop(reason, by_hand),
+    };
+    if options.last('s').is_none()
+        && let Some(open) = options.hosts().iter().find(|host| !is_loopback(host))
+    {
+        let reason = format!("it listens at {open}, where other machines may need it, and cannot do both");
+        return stop(&reason, &format!("if only this machine uses it: {by_hand}"));
+    }
+    set(file, text, options, 's', path, edits);
+    if let Some(access) = &goal.access {
+        let mode = format!("{:04o}", access.mode & 0o777);
+        let octal = |value: &str| u32::from_str_radix(value, 8).ok();
+        if options.last('a').and_then(|given| octal(&given.value)) != octal(&mode) {
+            set(file, text, options, 'a', &mode, edits);
+        }
+    }
+    if let Some(backlog) = goal.backlog {
+        let present = options.last('b').map_or(Some(1024), |given| given.value.parse().ok());
+        if present != Some(backlog) {
+            set(file, text, options, 'b', &backlog.to_string(), edits);
+        }
+    }
+    Ok(())
+}
+
+/// The edits that have the server listen at a port again.
+fn to_tcp(
+    file: &Path,
+    text: &[u8],
+    options: &Options,
+    setting: &Setting,
+    host: &str,
+    port: u16,
+    edits: &mut Vec<Edit>,
+) -> Result<(), Refusal> {
+    let host = listening_host(host);
+    if port == 0 || !is_loopback(&host) {
+        let by_hand = format!("write `-l {host}` and `-p {port}`");
+        return Err(refuse(
+            file,
+            setting.line,
+            "only an address that other machines do not reach is written",
+            by_hand,
+        ));
+    }
+    let hosts = options.hosts();
+    if !hosts.iter().all(|one| is_loopback(one)) || hosts.first() != Some(&host) {
+        if options.given.iter().filter(|given| given.letter == 'l').count() > 1 {
+            return Err(refuse(
+                file,
+                setting.line,
+                "-l is given more than once",
+                format!("keep one: `-l {host}`"),
+            ));
+        }
+        set(file, text, options, 'l', &host, edits);
+    }
+    if options.port() != port {
+        set(file, text, options, 'p', &port.to_string(), edits);
+    }
+    // Every socket goes, and with the last one the permissions.
+    for given in options.given.iter().filter(|given| matches!(given.letter, 's' | 'a')) {
+        let rest =
+            [&text[given.line.range.start..given.whole.start], &text[given.whole.end..given.line.range.end]];
+        let alone = given.line.range.start <= given.whole.start
+            && given.whole.end <= given.line.range.end
+            && rest[0].trim_ascii().is_empty()
+            && (rest[1].trim_ascii().is_empty() || rest[1].trim_ascii().starts_with(b"#"));
+        if alone {
+            edits.push(Edit::new(file, given.whole.start..given.whole.start, "# "));
+        } else {
+            let blanks =
+                text[given.whole.end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            edits.push(Edit::new(file, given.whole.start..given.whole.end + blanks, ""));
+        }
+    }
+    Ok(())
+}
+
+/// Writes an option: in place of the one that counts, or as a new one.
+fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, edits: &mut Vec<Edit>) {
+    if let Some(given) = options.last(letter) {
+        if given.value != value {
+            edits.push(Edit::new(file, given.written.clone(), value));
+        }
+        return;
+    }
+    let new = format!("-{letter} {value}");
+    edits.push(match &options.inside {
+        Some((at, _)) => {
+            let gap =
+                if matches!(text.get(at.wrapping_sub(1)), Some(b'"' | b'\'' | b' ')) { "" } else { " " };
+            // A second option at the same place comes behind the first.
+            let gap = if edits.iter().any(|edit: &Edit| edit.range == (*at..*at)) { " " } else { gap };
+            Edit::new(file, *at..*at, format!("{gap}{new}"))
+        }
+        None => {
+            let near = ['l', 'p', 's'].into_iter().find_map(|letter| options.last(letter));
+            match near {
+                Some(given) => insert_below(file, text, &given.line, &new),
+                None => append(file, text, &new),
+            }
+        }
+    });
+}

@@ -1,0 +1,17 @@
+//! One folder or file for each format.
+
+pub(crate) mod compose;
+pub(crate) mod database_yml;
+pub(crate) mod django;
+pub(crate) mod dotenv;
+pub(crate) mod drupal;
+pub(crate) mod memcached;
+pub(crate) mod my_cnf;
+pub(crate) mod nginx;
+pub(crate) mod pg_hba;
+pub mod php_fpm;
+pub(crate) mod postgresql;
+pub(crate) mod redis;
+pub mod systemd;
+pub(crate) mod thin_yml;
+pub(crate) mod wp_config;

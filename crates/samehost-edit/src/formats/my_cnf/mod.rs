@@ -1,0 +1,327 @@
+//! my.cnf and its fragments: where MySQL's or MariaDB's server listens, and where its clients connect to, as their
+//! programs read it: the last option wins over groups and includes. What only one version reads, and what is
+//! abbreviated, is refused.
+
+mod edit;
+mod options;
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use self::options::{Block, Entry, Options};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::lines::{self, is_loopback, listening_host, refuse};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// The groups that every version of the server reads; the last is the clients' as well.
+const SERVER: &[&str] = &["mysqld", "server", "mariadb", "mariadbd", "client-server"];
+/// The groups of programs that read `[client]` too.
+const PROGRAMS: &[&str] = &[
+    "client-mariadb",
+    "mysql",
+    "mariadb-client",
+    "mysqldump",
+    "mariadb-dump",
+    "mysqladmin",
+    "mariadb-admin",
+    "mysqlcheck",
+    "mariadb-check",
+    "mysqlimport",
+    "mysqlshow",
+    "mysqlslap",
+    "mysql_upgrade",
+    "mysqlbinlog",
+];
+/// What decides where a server listens.
+const LISTENING: &[&str] = &["socket", "port", "bind-address", "skip-networking", "back-log"];
+/// What decides where a client connects to.
+const CONNECTING: &[&str] = &["host", "port", "socket", "protocol"];
+/// The port where nothing is said.
+const PORT: u16 = 3306;
+
+/// my.cnf and its fragments.
+pub(crate) struct MyCnf;
+
+impl Editor for MyCnf {
+    fn name(&self) -> &'static str {
+        "my-cnf"
+    }
+
+    fn about(&self) -> &'static str {
+        "my.cnf and its fragments: MySQL's and MariaDB's server and clients"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.ends_with(".cnf") {
+            return false;
+        }
+        name.ends_with("my.cnf")
+            || lines::lines(text).iter().any(|line| {
+                let line = text[line.range.clone()].trim_ascii().to_ascii_lowercase();
+                let group = line.strip_prefix(b"[").and_then(|rest| rest.split(|byte| *byte == b']').next());
+                let group = String::from_utf8_lossy(group.unwrap_or_default()).into_owned();
+                group == "client" || SERVER.contains(&group.as_str()) || PROGRAMS.contains(&group.as_str())
+            })
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        Ok(reading(&Options::read(file, files)?))
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        edit::edits(self, file, files, setting, goal)
+    }
+
+    fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Restart("mysql")
+    }
+}
+
+/// The settings that options name.
+fn reading(options: &Options) -> Reading {
+    let mut reading = Reading::default();
+    if let Some(block) = options.blocks.iter().find(|block| is_server(&block.group)) {
+        match unsure(options, |group| is_server(group) || is_version(group), LISTENING) {
+            Some(refusal) => reading.refused.push(refusal),
+            None => listening(options, block, &mut reading),
+        }
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for entry in &options.entries {
+        let group = entry.group.as_str();
+        if !CONNECTING.contains(&entry.name.as_str()) || seen.contains(&group) {
+            continue;
+        }
+        if group == "client" || PROGRAMS.contains(&group) {
+            seen.push(group);
+            match unsure(options, |other| client_groups(group).contains(&other), CONNECTING) {
+                Some(refusal) => reading.refused.push(refusal),
+                None => connecting(options, group, entry, &mut reading),
+            }
+        } else if entry.name == "host" || is_numbered(group) {
+            seen.push(group);
+            reading.refused.push(refuse(
+                &entry.file,
+                entry.line.number,
+                format!("which program reads [{group}], and how, is not known"),
+                format!("write the connection of [{group}] as that program wants it"),
+            ));
+        }
+    }
+    reading
+}
+
+/// The groups that a client reads.
+fn client_groups(group: &str) -> Vec<&str> {
+    let mut groups = vec!["client-server", "client"];
+    if group != "client" {
+        groups.push(group);
+    }
+    groups
+}
+
+fn is_server(group: &str) -> bool {
+    SERVER[..4].contains(&group)
+}
+
+/// A group that only one version of the server reads: `mariadb-10.11`.
+fn is_version(group: &str) -> bool {
+    let version = ["mysqld-", "mariadb-", "mariadbd-"].iter().find_map(|prefix| group.strip_prefix(prefix));
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// A group of mysqld_multi: `mysqld1`.
+fn is_numbered(group: &str) -> bool {
+    let number = group.strip_prefix("mysqld").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The first option that not every version of the programs understands alike.
+fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
+    options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
+        let name = entry.name.as_str();
+        let at =
+            |reason: String, by_hand: String| Some(refuse(&entry.file, entry.line.number, reason, by_hand));
+        let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
+        let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+        if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
+            // A complete option of its own is no abbreviation.
+            return (!name.is_empty()).then(|| {
+                let reason =
+                    format!("`{name}` is an abbreviation of `{full}`, which versions understand differently");
+                refuse(&entry.file, entry.line.number, reason, format!("write `{full}` in full"))
+            });
+        }
+        if let Some(full) = behind.and_then(|rest| watched.iter().find(|full| **full == rest)) {
+            return at(
+                format!("`{name}` is `{full}` behind a prefix"),
+                format!("write `{full}` without a prefix"),
+            );
+        }
+        if !watched.contains(&name) {
+            return None;
+        }
+        if is_version(&entry.group) {
+            let reason = format!("only one version of the server reads [{}]", entry.group);
+            return at(reason, format!("write `{name}` in [mysqld] or [mariadb]"));
+        }
+        let value = entry.value.as_deref();
+        let wrong = match name {
+            "port" => value.and_then(|value| value.parse::<u16>().ok()).is_none(),
+            "back-log" => value.and_then(|value| value.parse::<u32>().ok()).is_none(),
+            "socket" => value.is_none_or(|path| !path.starts_with('/') || path.contains('\u{fffd}')),
+            "protocol" => !value
+                .is_some_and(|name| name.eq_ignore_ascii_case("tcp") || name.eq_ignore_ascii_case("socket")),
+            "skip-networking" => value.is_some_and(|value| truth(value).is_none()),
+            _ => value.is_none_or(str::is_empty),
+        };
+        wrong.then(|| {
+            let reason = format!("the value of `{name}` is not understood");
+            refuse(&entry.file, entry.line.number, reason, format!("write `{name}` in its usual form"))
+        })
+    })
+}
+
+fn truth(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "on" | "true" => Some(true),
+        "0" | "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether the server opens no port.
+fn skips_networking(options: &Options) -> bool {
+    let entry = options.last(SERVER, "skip-networking");
+    entry.is_some_and(|entry| entry.value.as_deref().is_none_or(|value| truth(value) == Some(true)))
+}
+
+/// The addresses that the server listens at.
+fn hosts(options: &Options) -> Vec<String> {
+    let Some(value) = options.last(SERVER, "bind-address").and_then(|entry| entry.value.as_deref()) else {
+        return vec!["0.0.0.0".into()];
+    };
+    let host = |host: &str| if host == "*" { "0.0.0.0".into() } else { listening_host(host) };
+    value.split(',').map(str::trim).map(host).collect()
+}
+
+fn port(options: &Options, groups: &[&str]) -> u16 {
+    let port = options.last(groups, "port").and_then(|entry| entry.value.as_deref()?.parse().ok());
+    port.filter(|port| *port > 0).unwrap_or(PORT)
+}
+
+fn socket<'a>(options: &'a Options, groups: &[&str]) -> Option<&'a Entry> {
+    options.last(groups, "socket")
+}
+
+/// Where the server listens.
+fn listening(options: &Options, block: &Block, reading: &mut Reading) {
+    let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
+    let setting = |name: &str, endpoint: Endpoint, at: Option<&Entry>| Setting {
+        name: name.into(),
+        role: Role::Listens,
+        protocol: Protocol::Mysql,
+        spelled: at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string()),
+        endpoint,
+        file: at.map_or(&block.file, |at| &at.file).clone(),
+        line: at.map_or(&block.line, |at| &at.line).number,
+        user: None,
+        password: None,
+        database: None,
+        backlog,
+    };
+    let hosts = hosts(options);
+    let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
+    let endpoint = host.and_then(|host| lines::tcp(host, port(options, SERVER)));
+    if let Some(endpoint) = endpoint.filter(|_| !skips_networking(options)) {
+        let at = options.last(SERVER, "port").or_else(|| options.last(SERVER, "bind-address"));
+        reading.settings.push(setting("server, port", endpoint, at));
+    }
+    if let Some(entry) = socket(options, SERVER)
+        && let Some(endpoint) = unix(entry)
+    {
+        reading.settings.push(setting("server, socket", endpoint, Some(entry)));
+    }
+}
+
+fn unix(entry: &Entry) -> Option<Endpoint> {
+    let endpoint = format!("unix:{}", entry.value.as_deref()?).parse().ok()?;
+    matches!(endpoint, Endpoint::Unix(_)).then_some(endpoint)
+}
+
+/// Where the programs of a group connect to.
+fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Reading) {
+    let groups = client_groups(group);
+    let value = |name: &str| options.last(&groups, name).and_then(|entry| entry.value.clone());
+    let (host, protocol) = (value("host"), value("protocol").map(|name| name.to_ascii_lowercase()));
+    let local = host.as_deref().is_none_or(|host| host.eq_ignore_ascii_case("localhost"));
+    let mut stop = |reason: &str, by_hand: &str| {
+        reading.refused.push(refuse(&first.file, first.line.number, reason, by_hand));
+    };
+    let (endpoint, at) = match (local, protocol.as_deref()) {
+        (true, Some("tcp")) => {
+            (lines::tcp("localhost", port(options, &groups)), options.last(&groups, "protocol"))
+        }
+        (true, _) => {
+            let Some(entry) = socket(options, &groups) else {
+                return stop(
+                    "it connects to the client library's own socket, whose path this file does not say",
+                    "write `socket = /PATH/OF/THE.sock` below `host`, or `host = 127.0.0.1`",
+                );
+            };
+            (unix(entry), Some(entry))
+        }
+        (false, Some("socket")) => {
+            return stop(
+                "`protocol = socket` with a host that is not localhost: clients differ in what they make of it",
+                "write `host = localhost`",
+            );
+        }
+        (false, _) => {
+            let host = host.as_deref().unwrap_or_default();
+            (lines::tcp(host, port(options, &groups)), options.last(&groups, "host"))
+        }
+    };
+    let Some(endpoint) = endpoint else {
+        return stop("its host is no address or name", "write `host = 127.0.0.1`");
+    };
+    let at = at.filter(|at| at.group == group).unwrap_or(first);
+    // `pass` is the abbreviation that everyone uses.
+    let password = options.entries.iter().rfind(|entry| {
+        groups.contains(&entry.group.as_str()) && entry.name.len() >= 4 && "password".starts_with(&entry.name)
+    });
+    let password = password.and_then(|entry| entry.value.clone()).filter(|value| !value.contains('\u{fffd}'));
+    reading.settings.push(Setting {
+        name: format!("[{group}]"),
+        role: Role::Connects,
+        protocol: Protocol::Mysql,
+        spelled: at.value.clone().unwrap_or_default(),
+        endpoint,
+        file: at.file.clone(),
+        line: at.line.number,
+        user: value("user"),
+        password: password.filter(|value| !value.is_empty()).map(Secret::new),
+        database: value("database"),
+        backlog: None,
+    });
+}

@@ -1,0 +1,304 @@
+//! The connections of an nginx configuration, and those that cannot be moved, each with the reason. Changes nothing.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use super::address;
+use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT};
+use super::tree::{Tree, main_of};
+use crate::files::Files;
+use crate::refusal::Refusal;
+use crate::setting::{Role, Setting};
+
+/// What kind of directive a setting stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `proxy_pass` and its like.
+    Pass(&'static Pass),
+    /// `server` of an `upstream`.
+    Server,
+    /// `listen`.
+    Listen,
+}
+
+/// A setting and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) setting: Setting,
+    pub(super) kind: Kind,
+    /// Its directive, once for each place that includes it.
+    pub(super) nodes: Vec<usize>,
+}
+
+/// What is understood of a configuration.
+#[derive(Debug)]
+pub(super) struct Analysis {
+    pub(super) tree: Tree,
+    pub(super) found: Vec<Found>,
+    pub(super) refused: Vec<Refusal>,
+}
+
+/// A pass that names an upstream.
+struct Use {
+    upstream: usize,
+    protocol: Protocol,
+    /// Why the upstream's servers cannot be moved because of it.
+    bar: Option<String>,
+}
+
+impl Analysis {
+    /// Understands a configuration, or a part of one; that is read in its surroundings where they are known.
+    pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis, Refusal> {
+        let tree = Tree::read(file, files)?;
+        if tree.is_whole {
+            return Ok(Analysis::of_tree(tree));
+        }
+        let around = main_of(file, files).and_then(|main| Tree::read(&main, files).ok());
+        let Some(around) = around.filter(|around| around.sources.iter().any(|source| source.path == file))
+        else {
+            return Ok(Analysis::of_tree(tree));
+        };
+        let mut analysis = Analysis::of_tree(around);
+        let own = |path: &Path| tree.sources.iter().any(|source| source.path == path);
+        analysis.found.retain(|found| own(&found.setting.file));
+        analysis.refused.retain(|refusal| own(&refusal.file));
+        Ok(analysis)
+    }
+
+    fn of_tree(tree: Tree) -> Analysis {
+        let refused = tree.missing.iter().map(|(_, refusal)| refusal.clone()).collect();
+        let mut analysis = Analysis { tree, found: Vec::new(), refused };
+        let uses = analysis.passes();
+        for node in 0..analysis.tree.nodes.len() {
+            let is = |name: &[u8]| analysis.tree.nodes[node].name() == name;
+            let within = analysis.tree.parent_name(node);
+            if is(b"server") && within == Some(b"upstream") && !analysis.tree.nodes[node].is_block {
+                analysis.server(node, &uses);
+            } else if is(b"listen") && within == Some(b"server") && !analysis.is_stream(node) {
+                analysis.listener(node);
+            }
+        }
+        analysis.settle();
+        analysis
+    }
+
+    /// Puts what was found into the order of the text, and makes names unique.
+    fn settle(&mut self) {
+        self.found.sort_by_key(|found| found.nodes[0]);
+        for index in 0..self.found.len() {
+            let name = self.found[index].setting.name.clone();
+            let before = self.found[..index].iter().filter(|found| {
+                found.setting.name == name || found.setting.name.starts_with(&format!("{name} ("))
+            });
+            let count = before.count();
+            if count > 0 {
+                self.found[index].setting.name = format!("{name} ({})", count + 1);
+            }
+        }
+        self.refused.sort_by(|a, b| (&a.file, a.line, &a.reason).cmp(&(&b.file, b.line, &b.reason)));
+        self.refused.dedup();
+        let order =
+            |refusal: &Refusal| self.tree.sources.iter().position(|source| source.path == refusal.file);
+        self.refused.sort_by_key(order);
+    }
+
+    /// Whether a directive is in a server of `stream`, as far as that can be seen.
+    pub(super) fn is_stream(&self, node: usize) -> bool {
+        let tree = &self.tree;
+        tree.around(node).any(|block| {
+            tree.nodes[block].name() == b"stream"
+                || (tree.nodes[block].name() == b"server"
+                    && tree.named(Some(block), b"proxy_pass").next().is_some())
+        })
+    }
+
+    /// Adds a setting, or one more place of it.
+    fn add(&mut self, node: usize, kind: Kind, setting: Setting) {
+        let own = |found: &&mut Found| {
+            let first = &self.tree.nodes[found.nodes[0]];
+            first.source == self.tree.nodes[node].source && first.after == self.tree.nodes[node].after
+        };
+        match self.found.iter_mut().find(own) {
+            Some(found) => found.nodes.push(node),
+            None => self.found.push(Found { setting, kind, nodes: vec![node] }),
+        }
+    }
+
+    fn refuse(&mut self, node: usize, reason: impl Into<String>, by_hand: impl Into<String>) {
+        let refusal = self.tree.refusal(node, reason, by_hand);
+        self.refused.push(refusal);
+    }
+
+    fn setting(&self, node: usize, name: String, protocol: Protocol, endpoint: Endpoint) -> Setting {
+        let directive = &self.tree.nodes[node];
+        let spelled = directive.arguments().first().map_or(&b""[..], |word| &word.value);
+        Setting {
+            name,
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled: String::from_utf8_lossy(spelled).into_owned(),
+            file: self.tree.source(node).path.clone(),
+            line: directive.line(),
+            user: None,
+            password: None,
+            database: None,
+            backlog: None,
+        }
+    }
+
+    /// The place of a directive, for a name.
+    fn place(&self, node: usize) -> String {
+        format!("{}:{}", self.tree.source(node).path.display(), self.tree.nodes[node].line())
+    }
+
+    /// Finds the passes to addresses, and says which name upstreams.
+    fn passes(&mut self) -> Vec<Use> {
+        let upstreams: Vec<(String, usize)> = (0..self.tree.nodes.len())
+            .filter(|node| self.tree.nodes[*node].name() == b"upstream" && self.tree.nodes[*node].is_block)
+            .filter_map(|node| {
+                let name = &self.tree.nodes[node].arguments().first()?.value;
+                Some((String::from_utf8_lossy(name).into_owned(), node))
+            })
+            .collect();
+        let mut uses = Vec::new();
+        for node in 0..self.tree.nodes.len() {
+            let name = self.tree.nodes[node].name();
+            let Some(pass) = PASSES.iter().find(|pass| pass.directive.as_bytes() == name) else { continue };
+            if self.tree.nodes[node].is_block {
+                continue;
+            }
+            let in_stream = self.is_stream(node);
+            let pass = if in_stream { &super::pass::STREAM } else { pass };
+            let named: Vec<&str> = upstreams
+                .iter()
+                .filter(|(_, upstream)| self.is_stream(*upstream) == in_stream || !self.tree.is_whole)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            match pass.target(&self.tree, node, &named) {
+                Ok(Target::Upstream(name, bar)) => {
+                    let same = upstreams.iter().filter(|(other, _)| other.eq_ignore_ascii_case(&name));
+                    let protocol = pass.protocol;
+                    uses.extend(same.map(|(_, upstream)| Use {
+                        upstream: *upstream,
+                        protocol,
+                        bar: bar.clone(),
+                    }));
+                }
+                Ok(Target::Address(endpoint)) => {
+                    let name = format!("{}, {}", pass.directive, self.place(node));
+                    let setting = self.setting(node, name, pass.protocol, endpoint);
+                    self.add(node, Kind::Pass(pass), setting);
+                }
+                Err(refusal) => self.refused.push(refusal),
+            }
+        }
+        uses
+    }
+
+    /// Finds a server of an upstream.
+    fn server(&mut self, node: usize, uses: &[Use]) {
+        let tree = &self.tree;
+        let Some(upstream) = tree.nodes[node].parent else { return };
+        let within: Vec<usize> = tree.children(Some(upstream)).collect();
+        let servers: Vec<usize> =
+            within.iter().copied().filter(|child| tree.nodes[*child].name() == b"server").collect();
+        let number = servers.iter().position(|server| *server == node).unwrap_or(0) + 1;
+        let title = tree.nodes[upstream].arguments().first().map_or(&b""[..], |word| &word.value);
+        let name = format!("upstream {}, server {number}", String::from_utf8_lossy(title));
+        let mut own_uses = uses.iter().filter(|one| one.upstream == upstream);
+        let bar = own_uses.clone().find_map(|one| one.bar.clone());
+        let protocol = own_uses.next().map_or(Protocol::Plain, |one| one.protocol);
+        let by_hand = format!("in {name}: `server unix:/path/of.sock;`");
+        let consistent = within.iter().any(|child| {
+            let node = &tree.nodes[*child];
+            node.name() == b"hash" && node.arguments().iter().any(|word| word.value == b"consistent")
+        });
+        let lua = within.iter().any(|child| tree.nodes[*child].name().starts_with(b"balancer_by_lua"));
+        let Some(word) = tree.nodes[node].arguments().first() else {
+            return self.refuse(node, "a server without an address", by_hand);
+        };
+        let reason = if let Some(bar) = bar {
+            Some(bar)
+        } else if lua {
+            Some("Lua decides which server is used (balancer_by_lua)".into())
+        } else if consistent && servers.len() > 1 {
+            Some(
+                "`hash … consistent` spreads by the servers' names: another name moves keys to other servers"
+                    .into(),
+            )
+        } else if !word.is_plain() {
+            Some("the address has escapes in it".to_owned())
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return self.refuse(node, reason, by_hand);
+        }
+        let stream = self.is_stream(node);
+        match address::parse(&word.value) {
+            Ok(address::Address::Tcp { port: None, .. }) if stream => {
+                self.refuse(node, "the server has no port", by_hand);
+            }
+            Ok(address) => {
+                let parameters = &tree.nodes[node].arguments()[1..];
+                let looked_up = |word: &&[u8]| *word == b"resolve" || word.starts_with(b"service=");
+                let looked_up = parameters.iter().map(|word| &word.value[..]).find(looked_up);
+                if let Some(parameter) = looked_up {
+                    let parameter = String::from_utf8_lossy(parameter).into_owned();
+                    let reason =
+                        format!("`{parameter}` has nginx look the name up while it runs; a socket has none");
+                    return self.refuse(node, reason, by_hand + " without it");
+                }
+                let setting = self.setting(node, name, protocol, address.endpoint(UPSTREAM_PORT));
+                self.add(node, Kind::Server, setting);
+            }
+            Err(reason) => self.refuse(node, reason, by_hand),
+        }
+    }
+
+    /// Finds a listener.
+    fn listener(&mut self, node: usize) {
+        let by_hand = "beside it: `listen unix:/path/of.sock;`";
+        let words = self.tree.nodes[node].arguments();
+        let Some(word) = words.first() else {
+            return self.refuse(node, "`listen` without an address", by_hand);
+        };
+        let parameter = |name: &[u8]| words[1..].iter().any(|word| word.value == name);
+        let barred = [
+            (&b"ssl"[..], "TLS is spoken there, which a socket on the same machine would do without"),
+            (b"quic", "QUIC needs UDP"),
+            (
+                b"proxy_protocol",
+                "the PROXY protocol is spoken there, and clients of the socket would have to as well",
+            ),
+        ];
+        let bar = barred.iter().find(|(name, _)| parameter(name)).map(|(_, reason)| (*reason).to_owned());
+        // The directive of the time before nginx 1.15.
+        let server = self.tree.nodes[node].parent;
+        let old = self.tree.named(server, b"ssl").any(|node| {
+            self.tree.nodes[node]
+                .arguments()
+                .first()
+                .is_some_and(|word| word.value.eq_ignore_ascii_case(b"on"))
+        });
+        let bar = bar.or_else(|| old.then(|| barred[0].1.to_owned()));
+        let bar = bar.or_else(|| (!word.is_plain()).then(|| "the address has escapes in it".to_owned()));
+        if let Some(reason) = bar {
+            return self.refuse(node, reason, by_hand);
+        }
+        let backlog = words[1..].iter().find_map(|word| {
+            let number = word.value.strip_prefix(b"backlog=")?;
+            std::str::from_utf8(number).ok()?.parse().ok()
+        });
+        match address::parse_listen(&word.value) {
+            Ok(endpoint) => {
+                let name = format!("listen {}, {}", String::from_utf8_lossy(&word.value), self.place(node));
+                let setting = self.setting(node, name, Protocol::Http, endpoint);
+                self.add(node, Kind::Listen, Setting { role: Role::Listens, backlog, ..setting });
+            }
+            Err(reason) => self.refuse(node, reason, by_hand),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! nginx: the addresses that it passes requests on to (`server` of an `upstream`, `proxy_pass` and its like), and those
+//! that it listens at. Reads what nginx reads: `http`, `server` and `location` blocks with all that they include.
+
+use std::path::{Component, Path};
+
+use samehost_model::Endpoint;
+
+use crate::check::{Check, Program};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Setting, Uptake};
+
+mod address;
+mod analysis;
+mod host;
+mod layout;
+mod lexer;
+mod listen;
+mod lua;
+mod pass;
+mod real_ip;
+mod tree;
+
+use analysis::{Analysis, Found, Kind};
+use listen::Listener;
+
+/// The editor.
+#[derive(Debug)]
+pub struct Nginx;
+
+impl Editor for Nginx {
+    fn name(&self) -> &'static str {
+        "nginx"
+    }
+
+    fn about(&self) -> &'static str {
+        "nginx: servers of upstreams, proxy_pass and its like, listen"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let names: Vec<&[u8]> = path
+            .components()
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(name.as_encoded_bytes()),
+                _ => None,
+            })
+            .collect();
+        let Some((name, above)) = names.split_last() else { return false };
+        if *name == b"nginx.conf" {
+            return true;
+        }
+        let below = |folder: &&&[u8]| {
+            folder.starts_with(b"sites-")
+                || [&b"conf.d"[..], b"snippets", b"vhosts", b"http.d", b"stream.d"].contains(*folder)
+        };
+        let is_below = above.iter().skip_while(|folder| **folder != b"nginx").any(|folder| below(&folder));
+        // Also the files of hosting panels, which lie anywhere.
+        is_below || (name.ends_with(b".conf") && has_blocks(text))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let analysis = Analysis::of(file, files)?;
+        let settings = analysis.found.into_iter().map(|found| found.setting).collect();
+        Ok(Reading { settings, refused: analysis.refused })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let analysis = Analysis::of(file, files)?;
+        let same = |found: &&Found| {
+            found.setting.name == setting.name
+                && found.setting.file == setting.file
+                && found.setting.line == setting.line
+        };
+        let Some(found) = analysis.found.iter().find(same) else {
+            return Err(Refusal {
+                file: setting.file.clone(),
+                line: setting.line,
+                reason: format!("`{}` is not there any more", setting.name),
+                by_hand: "look at the file again".into(),
+            });
+        };
+        let mut places = found.nodes.iter().map(|node| {
+            if found.kind == Kind::Listen {
+                Listener { analysis: &analysis, found, node: *node, goal }.edits()
+            } else {
+                connection(&analysis, found, *node, goal)
+            }
+        });
+        let first = places.next().unwrap_or_else(|| Ok(Vec::new()))?;
+        for other in places {
+            if other? != first {
+                let reason = "the file is included in several places, which would need different edits";
+                let by_hand = "write the directive into each place";
+                return Err(analysis.tree.refusal(found.nodes[0], reason, by_hand));
+            }
+        }
+        Ok(first)
+    }
+
+    fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn connects_to_both(&self, setting: &Setting) -> bool {
+        setting.name.starts_with("upstream ")
+    }
+
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        // A part of a configuration can only be checked with the rest.
+        let is_whole = files.read(file).is_ok_and(|text| tops(&text).iter().any(|name| name == b"events"));
+        let main = if is_whole { file.to_owned() } else { tree::main_of(file, files)? };
+        let main = std::path::absolute(main).ok()?;
+        let arguments = vec!["-t".into(), "-q".into(), "-c".into(), main.to_str()?.to_owned()];
+        let (reads, unknown) = match tree::Tree::read(&main, files) {
+            Ok(tree) => (tree.files(&main, files), None),
+            Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
+        };
+        Some(Check { program: Program::Nginx, arguments, reads, unknown })
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload("nginx", "HUP")
+    }
+}
+
+/// The names of the blocks at the top of a text.
+fn tops(text: &[u8]) -> Vec<Vec<u8>> {
+    let mut depth = 0_usize;
+    let mut names = Vec::new();
+    for statement in lexer::statements(text).unwrap_or_default() {
+        match statement.end {
+            lexer::End::Opens => {
+                if depth == 0 {
+                    names.push(statement.words[0].value.clone());
+                }
+                depth += 1;
+            }
+            lexer::End::Closes => depth = depth.saturating_sub(1),
+            lexer::End::Semicolon | lexer::End::Lua => {}
+        }
+    }
+    names
+}
+
+/// Whether a text has blocks that only nginx has.
+fn has_blocks(text: &[u8]) -> bool {
+    tops(text).iter().any(|name| matches!(&name[..], b"server" | b"upstream" | b"http" | b"events"))
+}
+
+/// A second `server` of an upstream behind the present one: nginx asks the next where one does not answer, and this one
+/// is never given up on, for it may answer from the next moment on.
+fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
+    let directive = &analysis.tree.nodes[node];
+    let source = analysis.tree.source(node);
+    let text = |range: std::ops::Range<usize>| String::from_utf8_lossy(&source.text[range]).into_owned();
+    let more = directive.arguments()[1..].iter().map(|word| text(word.range.clone()));
+    let more = more.filter(|parameter| !parameter.starts_with("max_fails="));
+    let words: Vec<String> = ["server".to_owned(), address.to_owned()]
+        .into_iter()
+        .chain(more)
+        .chain(["max_fails=0".to_owned()])
+        .collect();
+    let spot = layout::Spot::new(&source.text, directive.words[0].range.start, directive.after);
+    let (at, bytes) = spot.behind(&[words.join(" ") + ";"]);
+    Edit::new(&found.setting.file, at..at, bytes)
+}
+
+/// The edits of a connection to a server behind nginx.
+fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+    let (tree, setting) = (&analysis.tree, &found.setting);
+    if goal.endpoint == setting.endpoint {
+        return Ok(Vec::new());
+    }
+    let word = &tree.nodes[node].arguments()[0];
+    let example = match found.kind {
+        Kind::Pass(pass) => pass.example(""),
+        Kind::Server | Kind::Listen => "`server unix:/path/of.sock;`".to_owned(),
+    };
+    let refused = |reason: String| tree.refusal(node, reason, example.clone());
+    if matches!(goal.endpoint, Endpoint::Unix(_)) {
+        let bound = (0..tree.nodes.len()).find(|other| {
+            let directive = &tree.nodes[*other];
+            let is_off = directive.arguments().first().is_some_and(|word| word.value == b"off");
+            directive.name().ends_with(b"_bind") && !directive.is_block && !is_off
+        });
+        if let Some(bound) = bound {
+            let place = format!("{}:{}", tree.source(bound).path.display(), tree.nodes[bound].line());
+            return Err(refused(format!(
+                "`{}` ({place}) is an address that no socket has",
+                tree.text(bound)
+            )));
+        }
+    }
+    let value = std::str::from_utf8(&word.value).map_err(|_| refused("the address is not UTF-8".into()))?;
+    let Kind::Pass(pass) = found.kind else {
+        let spelled = address::spell(&goal.endpoint).map_err(refused)?;
+        let edit = if goal.stays {
+            beside(analysis, found, node, &spelled)
+        } else {
+            Edit::new(&setting.file, word.range.clone(), spelled)
+        };
+        return Ok(vec![edit]);
+    };
+    let after = pass.with(value, &goal.endpoint).map_err(refused)?;
+    let (from, to) = (&setting.endpoint, &goal.endpoint);
+    let moved = host::Moved { tree, node, pass, from, to, before: value, after: &after };
+    let lines = moved.beside()?;
+    let mut edits = vec![Edit::new(&setting.file, word.range.clone(), after.as_bytes())];
+    if !lines.is_empty() {
+        let source = tree.source(node);
+        let directive = &tree.nodes[node];
+        let spot = layout::Spot::new(&source.text, directive.words[0].range.start, directive.after);
+        let (at, bytes) = spot.behind(&lines);
+        edits.push(Edit::new(&setting.file, at..at, bytes));
+    }
+    Ok(edits)
+}

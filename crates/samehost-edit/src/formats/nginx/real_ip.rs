@@ -1,0 +1,179 @@
+//! Clients' addresses behind a socket: where nginx takes them from a header (`set_real_ip_from`), it must trust the
+//! socket as it trusted this machine; where it judges clients by their address, a socket's have none.
+
+use std::net::IpAddr;
+
+use samehost_model::Endpoint;
+
+use super::layout::Spot;
+use super::listen::{Listener, client_of};
+use super::tree::Tree;
+use crate::edit::Edit;
+use crate::refusal::Refusal;
+
+/// The edits that keep clients' addresses known when a listener moves.
+///
+/// # Errors
+/// [`Refusal`], where clients would be judged by an address that they have no more.
+pub(super) fn edits(listener: &Listener<'_>) -> Result<Vec<Edit>, Refusal> {
+    let tree = &listener.analysis.tree;
+    let (from, to) = (&listener.found.setting.endpoint, &listener.goal.endpoint);
+    if from.path().is_some() == to.path().is_some() {
+        return Ok(Vec::new());
+    }
+    let server = tree.nodes[listener.node].parent;
+    let below = |node: &usize| tree.around(*node).any(|block| Some(block) == server);
+    let around = |node: &usize| {
+        let parent = tree.nodes[*node].parent;
+        parent.is_none() || tree.around(listener.node).any(|block| Some(block) == parent)
+    };
+    let concerned: Vec<usize> = (0..tree.nodes.len()).filter(|node| below(node) || around(node)).collect();
+    let named =
+        |name: &'static [u8]| concerned.iter().copied().filter(move |node| tree.nodes[*node].name() == name);
+    let mut edits = Vec::new();
+    let mut levels: Vec<Option<usize>> =
+        named(b"set_real_ip_from").map(|node| tree.nodes[node].parent).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let mut is_trusted = false;
+    for level in &levels {
+        let nodes: Vec<usize> = tree.named(*level, b"set_real_ip_from").collect();
+        is_trusted |= trusts(listener, tree, &nodes);
+        if let Some(line) = line(listener, tree, &nodes)? {
+            edits.extend(nodes.last().map(|last| put(tree, *last, line)));
+        }
+    }
+    if !is_trusted {
+        judged(listener, tree, &concerned)?;
+    }
+    Ok(edits)
+}
+
+/// Puts a line behind a directive.
+fn put(tree: &Tree, node: usize, line: String) -> Edit {
+    let source = tree.source(node);
+    let start = tree.nodes[node].words[0].range.start;
+    let (at, bytes) = Spot::new(&source.text, start, tree.nodes[node].after).behind(&[line]);
+    Edit::new(&source.path, at..at, bytes)
+}
+
+/// What a level trusts.
+fn trusted(tree: &Tree, nodes: &[usize]) -> Vec<String> {
+    nodes
+        .iter()
+        .filter_map(|node| tree.nodes[*node].arguments().first())
+        .map(|word| String::from_utf8_lossy(&word.value).into_owned())
+        .collect()
+}
+
+fn is_socket(text: &str) -> bool {
+    text.eq_ignore_ascii_case("unix:")
+}
+
+/// Whether a level trusts the clients that the listener has now: then their addresses come from a header.
+fn trusts(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> bool {
+    let from = &listener.found.setting.endpoint;
+    let known =
+        |text: &String| if from.path().is_some() { is_socket(text) } else { covers(text, client_of(from)) };
+    trusted(tree, nodes).iter().any(known)
+}
+
+/// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
+fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>, Refusal> {
+    let trusted = trusted(tree, nodes);
+    let trusts_sockets = trusted.iter().any(|text| is_socket(text));
+    let to = &listener.goal.endpoint;
+    if to.path().is_some() {
+        let trusts = trusts(listener, tree, nodes);
+        return Ok((trusts && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
+    }
+    let client = client_of(to);
+    if !trusts_sockets || trusted.iter().any(|text| covers(text, client)) {
+        return Ok(None);
+    }
+    match client {
+        Some(client) if client.is_loopback() => Ok(Some(format!("set_real_ip_from {client};"))),
+        _ => {
+            let reason = "clients of the socket are trusted to say whom they ask for (`set_real_ip_from unix:`); which would be at this address is not known";
+            Err(listener.refuse(reason, "add a `set_real_ip_from` with the address of each"))
+        }
+    }
+}
+
+/// Whether a trusted address or network is this machine's, seen at a listener: this address, or any where it is none.
+fn covers(text: &str, client: Option<IpAddr>) -> bool {
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else {
+        // A name may be anybody's; what is no name (`unix:`) nobody's here.
+        return !text.contains(':');
+    };
+    let bits = length.and_then(|length| length.parse::<u32>().ok()).unwrap_or(128);
+    let inside = |client: IpAddr| match (address, client) {
+        (IpAddr::V4(network), IpAddr::V4(client)) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
+            network.to_bits() & mask == client.to_bits() & mask
+        }
+        (IpAddr::V6(network), IpAddr::V6(client)) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+            network.to_bits() & mask == client.to_bits() & mask
+        }
+        _ => false,
+    };
+    match client {
+        Some(client) => inside(client),
+        // A listener at every address: this machine comes from its loopback or a private address.
+        None => match address {
+            IpAddr::V4(network) => {
+                network.is_loopback() || network.is_private() || inside(IpAddr::from([127, 0, 0, 1]))
+            }
+            IpAddr::V6(network) => network.is_loopback() || network.is_unique_local() || bits == 0,
+        },
+    }
+}
+
+/// Refuses where clients are judged by their address.
+fn judged(listener: &Listener<'_>, tree: &Tree, concerned: &[usize]) -> Result<(), Refusal> {
+    for node in concerned {
+        let directive = &tree.nodes[*node];
+        let all = directive.arguments().first().is_some_and(|word| word.value == b"all");
+        let by_list = matches!(directive.name(), b"allow" | b"deny") && !all;
+        let by_condition = directive.name() == b"if"
+            && directive.arguments().iter().any(|word| {
+                let variable = b"remote_addr";
+                word.value.windows(variable.len()).any(|window| window == variable)
+            });
+        if by_list || by_condition {
+            let place = format!("{}:{}", tree.source(*node).path.display(), directive.line());
+            let reason = format!(
+                "`{}` ({place}) judges clients by their address, which those at a socket do not have",
+                tree.text(*node)
+            );
+            let to = if matches!(listener.goal.endpoint, Endpoint::Unix(_)) {
+                "`allow unix:;`"
+            } else {
+                "their addresses"
+            };
+            return Err(listener
+                .refuse(reason, &format!("say there what holds for the new clients ({to}); then listen")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_cover_addresses() {
+        let at = |text: &str, client: &str| covers(text, client.parse().ok());
+        assert!(
+            at("127.0.0.1", "127.0.0.1") && at("127.0.0.0/8", "127.0.0.1") && at("0.0.0.0/0", "127.0.0.1")
+        );
+        assert!(at("::1", "::1") && at("::/0", "::1") && !at("::/0", "127.0.0.1"));
+        assert!(!at("10.0.0.0/8", "127.0.0.1") && !at("173.245.48.0/20", "127.0.0.1"));
+        assert!(at("10.0.0.0/8", "any") && at("localhost", "127.0.0.1") && !at("173.245.48.0/20", "any"));
+        assert!(!at("unix:", "any"));
+    }
+}

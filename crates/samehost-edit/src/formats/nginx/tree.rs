@@ -1,0 +1,288 @@
+//! An nginx configuration as a tree of directives, the included files in their places. Knows no addresses.
+
+use std::path::{Path, PathBuf};
+
+use super::lexer::{self, End, Statement, Word};
+use crate::files::Files;
+use crate::glob::{glob, is_pattern};
+use crate::refusal::Refusal;
+
+/// How deep includes may be, and how many there may be in all: enough for every real configuration.
+const DEEPEST: usize = 16;
+const MOST: usize = 4096;
+/// How many directives there may be in all: a file that is included again has them again.
+const MOST_NODES: usize = 1_000_000;
+
+/// The blocks with directives that matter here. What stands in any other (`map`, `types`) are no directives.
+const BLOCKS: &[&[u8]] =
+    &[b"http", b"server", b"location", b"if", b"limit_except", b"upstream", b"stream", b"events"];
+
+/// A file of the configuration.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) text: Vec<u8>,
+    statements: Vec<Statement>,
+}
+
+/// A directive.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Its name and arguments; never empty.
+    pub(super) words: Vec<Word>,
+    /// The file that it stands in: an index into [`Tree::sources`].
+    pub(super) source: usize,
+    /// The block around it; none at the top.
+    pub(super) parent: Option<usize>,
+    /// Whether it has a block.
+    pub(super) is_block: bool,
+    /// One past its `;` or `{`.
+    pub(super) after: usize,
+}
+
+impl Node {
+    pub(super) fn name(&self) -> &[u8] {
+        &self.words[0].value
+    }
+
+    pub(super) fn arguments(&self) -> &[Word] {
+        &self.words[1..]
+    }
+
+    pub(super) fn line(&self) -> u32 {
+        self.words[0].line
+    }
+}
+
+/// A configuration.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) sources: Vec<Source>,
+    /// In the order in which nginx meets them.
+    pub(super) nodes: Vec<Node>,
+    /// Whether it is all that nginx reads; otherwise a file that others include, whose surroundings are not known.
+    pub(super) is_whole: bool,
+    /// Included files that are not there: the include, and a refusal.
+    pub(super) missing: Vec<(usize, Refusal)>,
+}
+
+impl Tree {
+    /// Reads a configuration with all that it includes.
+    ///
+    /// # Errors
+    /// When nginx would not read it.
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree, Refusal> {
+        let mut reader = Reader {
+            files,
+            base: PathBuf::new(),
+            tree: Tree { sources: Vec::new(), nodes: Vec::new(), is_whole: false, missing: Vec::new() },
+            included: 0,
+        };
+        let source = reader.source(file, None)?;
+        let whole = |statement: &Statement| {
+            statement.end == End::Opens
+                && matches!(&statement.words[0].value[..], b"http" | b"events" | b"stream")
+        };
+        reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(whole);
+        // Relative includes begin where nginx.conf is, also those of other files.
+        let own = file.parent().unwrap_or(Path::new("/"));
+        let main = if reader.tree.is_whole { None } else { main_of(file, files) };
+        reader.base = main.as_deref().and_then(Path::parent).unwrap_or(own).to_owned();
+        reader.expand(source, None, 0)?;
+        Ok(reader.tree)
+    }
+
+    /// All that nginx reads or loads because of it, the main file first: its sources, and the files with code.
+    pub(super) fn files(&self, main: &Path, files: &dyn Files) -> Vec<PathBuf> {
+        let folder = main.parent().unwrap_or(Path::new("/"));
+        let loads = |name: &[u8]| {
+            let name = String::from_utf8_lossy(name);
+            ["load_module", "perl_", "js_", "lua_", "passenger_", "wasm_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+                || name.contains("_by_lua")
+        };
+        let named = self.nodes.iter().filter(|node| loads(node.name())).flat_map(Node::arguments);
+        let code = named.flat_map(|word| {
+            let value = String::from_utf8_lossy(&word.value).into_owned();
+            // A search path of Lua or Perl: what stands before the pattern.
+            let parts: Vec<String> = value.split(';').map(str::to_owned).collect();
+            parts.into_iter().map(|part| folder.join(part.split('?').next().unwrap_or_default()))
+        });
+        let sources = self.sources.iter().map(|source| source.path.clone());
+        sources.chain(code.filter(|path| path != folder && files.exists(path))).collect()
+    }
+
+    /// The directives of a block, or at the top.
+    pub(super) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
+        (0..self.nodes.len()).filter(move |index| self.nodes[*index].parent == parent)
+    }
+
+    /// Those of a name.
+    pub(super) fn named(&self, parent: Option<usize>, name: &'static [u8]) -> impl Iterator<Item = usize> {
+        self.children(parent).filter(move |index| self.nodes[*index].name() == name)
+    }
+
+    /// The blocks around a directive, from the inside.
+    pub(super) fn around(&self, node: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent)
+    }
+
+    /// The name of the block around a directive.
+    pub(super) fn parent_name(&self, node: usize) -> Option<&[u8]> {
+        self.nodes[node].parent.map(|parent| self.nodes[parent].name())
+    }
+
+    /// The file of a directive.
+    pub(super) fn source(&self, node: usize) -> &Source {
+        &self.sources[self.nodes[node].source]
+    }
+
+    /// A refusal at a directive.
+    pub(super) fn refusal(
+        &self,
+        node: usize,
+        reason: impl Into<String>,
+        by_hand: impl Into<String>,
+    ) -> Refusal {
+        Refusal {
+            file: self.source(node).path.clone(),
+            line: self.nodes[node].line(),
+            reason: reason.into(),
+            by_hand: by_hand.into(),
+        }
+    }
+
+    /// A directive as it is written, on one line.
+    pub(super) fn text(&self, node: usize) -> String {
+        let words = self.nodes[node].words.iter();
+        let words: Vec<_> = words.map(|word| String::from_utf8_lossy(&word.value).into_owned()).collect();
+        words.join(" ") + if self.nodes[node].is_block { " { … }" } else { ";" }
+    }
+}
+
+/// The `nginx.conf` above a file that is not one.
+pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
+    let above = file.ancestors().skip(1).take(4).map(|directory| directory.join("nginx.conf"));
+    above.filter(|main| main != file).find(|main| files.read(main).is_ok())
+}
+
+struct Reader<'a> {
+    files: &'a dyn Files,
+    base: PathBuf,
+    tree: Tree,
+    included: usize,
+}
+
+impl Reader<'_> {
+    /// Reads a file once. `from` is the include that asks for it.
+    fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize, Refusal> {
+        if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
+            return Ok(index);
+        }
+        let at = |line: u32, reason: String, by_hand: &str| Refusal {
+            file: path.to_owned(),
+            line,
+            reason,
+            by_hand: by_hand.to_owned(),
+        };
+        let text = self.files.read(path).map_err(|error| match from {
+            Some(node) => self.tree.refusal(
+                node,
+                format!("{}: {error}", path.display()),
+                "make the file readable, or remove the include; then try again",
+            ),
+            None => at(0, error.to_string(), "make the file readable; then try again"),
+        })?;
+        if text.starts_with(b"\xef\xbb\xbf") {
+            let reason = "begins with a byte order mark, which nginx takes for a part of the first word";
+            return Err(at(1, reason.into(), "save the file without the byte order mark"));
+        }
+        let statements = lexer::statements(&text)
+            .map_err(|error| at(error.line, error.reason, "nginx -t says the same: correct it first"))?;
+        self.tree.sources.push(Source { path: path.to_owned(), text, statements });
+        Ok(self.tree.sources.len() - 1)
+    }
+
+    /// Adds the directives of a file below a block.
+    fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<(), Refusal> {
+        let statements = self.tree.sources[source].statements.clone();
+        let mut open: Vec<usize> = Vec::new();
+        // How many braces are open in a block that holds no directives.
+        let mut opaque = 0;
+        for statement in statements {
+            match statement.end {
+                End::Closes if opaque > 0 => opaque -= 1,
+                End::Closes => {
+                    if open.pop().is_none() {
+                        return Err(self.unbalanced(
+                            source,
+                            statement.line,
+                            "nginx does not expect `}` here",
+                        ));
+                    }
+                }
+                End::Opens if opaque > 0 => opaque += 1,
+                _ if opaque > 0 => {}
+                end => {
+                    let parent = open.last().copied().or(below);
+                    let node = self.tree.nodes.len();
+                    let is_block = end == End::Opens;
+                    let (words, after) = (statement.words, statement.after);
+                    self.tree.nodes.push(Node { words, source, parent, is_block, after });
+                    let name = self.tree.nodes[node].name();
+                    if is_block && BLOCKS.contains(&name) {
+                        open.push(node);
+                    } else if is_block {
+                        opaque = 1;
+                    } else if name == b"include" {
+                        self.include(node, parent, depth)?;
+                    }
+                }
+            }
+        }
+        if open.is_empty() && opaque == 0 {
+            return Ok(());
+        }
+        let lines = self.tree.sources[source].text.iter().filter(|byte| **byte == b'\n').count();
+        let line = u32::try_from(lines).unwrap_or(u32::MAX);
+        Err(self.unbalanced(source, line, "the file ends where a block is open"))
+    }
+
+    fn unbalanced(&self, source: usize, line: u32, reason: &str) -> Refusal {
+        let by_hand = "nginx -t says the same: correct it first".to_owned();
+        Refusal { file: self.tree.sources[source].path.clone(), line, reason: reason.to_owned(), by_hand }
+    }
+
+    fn include(&mut self, node: usize, parent: Option<usize>, depth: usize) -> Result<(), Refusal> {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        let [word] = self.tree.nodes[node].arguments() else {
+            return Err(self.tree.refusal(node, "an include names one file or pattern", "correct it first"));
+        };
+        let full = self.base.join(std::ffi::OsString::from_vec(word.value.clone()));
+        let paths = if is_pattern(&word.value) {
+            glob(self.files, full.as_os_str().as_bytes())
+                .map_err(|error| self.tree.refusal(node, error.to_string(), "make the directory readable"))?
+        } else {
+            vec![full]
+        };
+        for path in paths {
+            self.included += 1;
+            if depth >= DEEPEST || self.included > MOST || self.tree.nodes.len() > MOST_NODES {
+                let reason = "the files include each other without an end";
+                return Err(self.tree.refusal(node, reason, "remove the include that goes round"));
+            }
+            let source = match self.source(&path, Some(node)) {
+                Ok(source) => source,
+                // Of a part that stands alone it is not known where nginx would look.
+                Err(refusal) if !self.tree.is_whole && self.files.read(&path).is_err() => {
+                    self.tree.missing.push((node, refusal));
+                    continue;
+                }
+                Err(refusal) => return Err(refusal),
+            };
+            self.expand(source, parent, depth + 1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,342 @@
+//! pg_hba.conf: who may log in over TCP from this machine, and whether the same login works on the socket. The socket
+//! itself is postgresql.conf's; a login that moves gets a `local` record of its own, above the one that it would meet.
+
+mod records;
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol};
+
+use self::records::{Meets, Record, records};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::held::held;
+use crate::lines::{self, Line, insert_above, insert_below, refuse};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// Methods that ask for a password, and the one that asks for nothing.
+const METHODS: &[&str] = &["scram-sha-256", "md5", "password", "trust"];
+
+/// pg_hba.conf.
+pub(crate) struct PgHba;
+
+impl Editor for PgHba {
+    fn name(&self) -> &'static str {
+        "pg-hba"
+    }
+
+    fn about(&self) -> &'static str {
+        "pg_hba.conf: logins over the socket"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, _: &[u8]) -> bool {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pg_hba"))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let text = lines::read(file, files)?;
+        Ok(reading(file, files, &records(file, &text)?))
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let text = lines::read(file, files)?;
+        let edits = edits(file, files, &text, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
+    }
+
+    fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload("postgres", "HUP")
+    }
+}
+
+/// The port and the socket of the server, by the postgresql.conf that lies beside the file.
+fn places(file: &Path, files: &dyn Files) -> (u16, Endpoint) {
+    let beside = file.with_file_name("postgresql.conf");
+    let found = super::postgresql::Postgresql.read(&beside, files).unwrap_or_default();
+    let port = found.settings.iter().find_map(|setting| match (&setting.endpoint, setting.endpoint.path()) {
+        (Endpoint::Tcp { port, .. }, _) => Some(*port),
+        (_, Some(path)) => path.extension()?.to_str()?.parse().ok(),
+        _ => None,
+    });
+    let port = port.unwrap_or(5432);
+    let socket = found.settings.into_iter().map(|setting| setting.endpoint).find(|one| one.path().is_some());
+    (port, socket.unwrap_or_else(|| Endpoint::Unix(format!("/var/run/postgresql/.s.PGSQL.{port}").into())))
+}
+
+/// The addresses of this machine that a record is for.
+fn hosts(record: &Record) -> impl Iterator<Item = &'static str> {
+    ["127.0.0.1", "::1"].into_iter().filter(|host| record.loopback(host) == Meets::Yes)
+}
+
+/// The record that a login on the socket meets first; also one that it may meet.
+fn first_local<'a>(records: &'a [Record], database: &str, user: &str) -> Option<(&'a Record, Meets)> {
+    let mut met = records.iter().filter(|record| record.kind == "local");
+    met.find_map(|record| {
+        let meets = record.meets(database, user);
+        (meets != Meets::No).then_some((record, meets))
+    })
+}
+
+/// Whether a password that passes one method passes the other.
+fn passes(local: &Record, method: &str) -> bool {
+    !local.has_options
+        && (local.method == method
+            || local.method == "trust"
+            || (method == "scram-sha-256" && matches!(local.method.as_str(), "md5" | "password"))
+            || (method == "md5" && local.method == "password"))
+}
+
+/// The logins over TCP from this machine, and those of them that work on the socket.
+fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
+    let (port, socket) = places(file, files);
+    let mut reading = Reading::default();
+    for (index, record) in records.iter().enumerate() {
+        let Some(host) = hosts(record).next().filter(|_| record.method != "reject") else { continue };
+        let login = match understood(file, records, index, host) {
+            Ok(login) => login,
+            Err(refusal) => {
+                reading.refused.push(refusal);
+                continue;
+            }
+        };
+        let Some(endpoint) = lines::tcp(host, port) else { continue };
+        let address = record.address.as_deref().unwrap_or_default();
+        let written = format!("{} {} {address}", record.database.written, record.user.written);
+        let tcp = Setting {
+            name: format!("host {written} (line {})", record.line.number),
+            role: Role::Listens,
+            protocol: Protocol::Postgres,
+            endpoint,
+            spelled: format!("{} {written} {}", record.kind, record.method),
+            file: file.to_owned(),
+            line: record.line.number,
+            user: Some(login.1.to_owned()),
+            password: None,
+            database: Some(login.0.to_owned()),
+            backlog: None,
+        };
+        let local = first_local(records, login.0, login.1).filter(|(_, meets)| *meets == Meets::Yes);
+        let unix = local.filter(|(local, _)| passes(local, &record.method)).map(|(local, _)| Setting {
+            name: format!("local {} {}", record.database.written, record.user.written),
+            endpoint: socket.clone(),
+            spelled: format!("local {} {} {}", local.database.written, local.user.written, local.method),
+            line: local.line.number,
+            ..tcp.clone()
+        });
+        reading.settings.push(tcp);
+        reading.settings.extend(unix.filter(|unix| reading.settings.iter().all(|one| one.name != unix.name)));
+    }
+    for record in records.iter().filter(|record| record.kind == "local" && !record.has_options) {
+        let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else { continue };
+        let first = first_local(records, database, user).map(|(first, _)| first.line.number);
+        if first != Some(record.line.number) || !METHODS.contains(&record.method.as_str()) {
+            continue;
+        }
+        let name = format!("local {} {}", record.database.written, record.user.written);
+        if reading.settings.iter().any(|one| one.name == name) {
+            continue;
+        }
+        reading.settings.push(Setting {
+            spelled: format!("{name} {}", record.method),
+            name,
+            role: Role::Listens,
+            protocol: Protocol::Postgres,
+            endpoint: socket.clone(),
+            file: file.to_owned(),
+            line: record.line.number,
+            user: Some(user.to_owned()),
+            password: None,
+            database: Some(database.to_owned()),
+            backlog: None,
+        });
+    }
+    reading
+}
+
+/// The database and the user of a record that is the one its login meets, and can be written for the socket.
+fn understood<'a>(
+    file: &Path,
+    records: &'a [Record],
+    index: usize,
+    host: &str,
+) -> Result<(&'a str, &'a str), Refusal> {
+    let record = &records[index];
+    let stop = |reason: String| {
+        let method =
+            if METHODS.contains(&record.method.as_str()) { record.method.as_str() } else { "scram-sha-256" };
+        let first = records.iter().find(|record| record.kind == "local");
+        let place = first.map_or("at the end".into(), |first| format!("above line {}", first.line.number));
+        let by_hand =
+            format!("{place} write, with the application's own names: local DATABASE USER {method}");
+        Err(refuse(file, record.line.number, reason, by_hand))
+    };
+    let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else {
+        return stop(if record.is_for_all() {
+            "it is for everyone: the same for the socket would end the logins without a password there".into()
+        } else {
+            "it is for several logins, or for those of a group or a file".into()
+        });
+    };
+    if !METHODS.contains(&record.method.as_str()) || record.has_options {
+        return stop(format!(
+            "`{}`, or its options, does not work on a socket as it does here",
+            record.method
+        ));
+    }
+    if let Some(earlier) = records[..index]
+        .iter()
+        .find(|earlier| earlier.meets(database, user) != Meets::No && earlier.loopback(host) != Meets::No)
+    {
+        return stop(format!("line {} may decide about this login before it", earlier.line.number));
+    }
+    if let Some((local, Meets::Yes)) = first_local(records, database, user) {
+        // Programs of the machine may log in by their user's name, which a password would end.
+        let by_name = local.user.name() == Some(user) && matches!(local.method.as_str(), "peer" | "ident");
+        if local.method == "reject" || by_name {
+            return stop(format!(
+                "line {} decides about this login on the socket, on purpose",
+                local.line.number
+            ));
+        }
+    }
+    Ok((database, user))
+}
+
+/// The edits that take a login to the socket, or back.
+fn edits(
+    file: &Path,
+    files: &dyn Files,
+    text: &[u8],
+    setting: &Setting,
+    goal: &Goal,
+) -> Result<Vec<Edit>, Refusal> {
+    let records = records(file, text)?;
+    let stop = |reason: &str, by_hand: &str| Err(refuse(file, setting.line, reason, by_hand));
+    if goal.endpoint == setting.endpoint {
+        return Ok(Vec::new());
+    }
+    let Some(record) = records.iter().find(|record| record.line.number == setting.line) else {
+        return stop("the record is gone", "look at the file again");
+    };
+    let (Some(database), Some(user)) = (setting.database.as_deref(), setting.user.as_deref()) else {
+        return stop("the record is not for one login", "write `local DATABASE USER METHOD`");
+    };
+    let own = record.database.name() == Some(database) && record.user.name() == Some(user);
+    if !own || !METHODS.contains(&record.method.as_str()) {
+        let by_hand = "write a record for this login alone, and one for the other transport";
+        return stop("the record is for several logins: others may use it", by_hand);
+    }
+    let found = reading(file, files, &records);
+    let there = found.settings.iter().any(|one| {
+        let same = one.user == setting.user && one.database == setting.database;
+        same && one.endpoint == goal.endpoint
+    });
+    let (_, socket) = places(file, files);
+    let new = match &goal.endpoint {
+        Endpoint::Tcp { host, .. } if !there => {
+            Some(to_tcp(file, files, text, &records, record, host, &goal.endpoint)?)
+        }
+        Endpoint::Tcp { .. } => None,
+        to if *to != socket => {
+            let by_hand = format!("use {socket}, or change postgresql.conf first");
+            return stop(&format!("the server's socket is {socket}"), &by_hand);
+        }
+        // A record for all may let it in already; without the one for TCP it needs its own.
+        _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
+    };
+    let mut edits: Vec<Edit> = new.into_iter().collect();
+    if !goal.stays {
+        let start = record.line.range.start;
+        edits.push(Edit::new(file, start..start, "# "));
+    }
+    Ok(edits)
+}
+
+/// The record that lets a login in on the socket; none where it has one of its own.
+fn to_unix(
+    file: &Path,
+    text: &[u8],
+    records: &[Record],
+    record: &Record,
+    database: &str,
+    user: &str,
+) -> Option<Edit> {
+    let new = |like: &Line| local(&text[like.range.clone()], record);
+    Some(match first_local(records, database, user) {
+        Some((first, _)) if passes(first, &record.method) && first.user.name() == Some(user) => return None,
+        Some((above, _)) => insert_above(file, text, &above.line, &new(&above.line)),
+        None => match records.iter().rfind(|record| record.kind == "local") {
+            Some(last) => insert_below(file, text, &last.line, &new(&last.line)),
+            None => insert_above(file, text, &record.line, &new(&record.line)),
+        },
+    })
+}
+
+/// The record that lets a login of the socket in over TCP from this machine.
+fn to_tcp(
+    file: &Path,
+    files: &dyn Files,
+    text: &[u8],
+    records: &[Record],
+    record: &Record,
+    host: &str,
+    goal: &Endpoint,
+) -> Result<Edit, Refusal> {
+    let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
+    let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
+    let by_hand =
+        format!("write `host {database} {user} {network} {method}` above the first record that fits");
+    let stop = |reason: &str| Err(refuse(file, record.line.number, reason, by_hand.as_str()));
+    if lines::tcp(host, places(file, files).0).as_ref() != Some(goal) || !matches!(host, "127.0.0.1" | "::1")
+    {
+        return stop("the server is not reached there");
+    }
+    let names = (record.database.name().unwrap_or_default(), record.user.name().unwrap_or_default());
+    let first = records
+        .iter()
+        .find(|one| one.loopback(host) != Meets::No && one.meets(names.0, names.1) != Meets::No);
+    if first.is_some_and(|first| first.method == "reject") {
+        return stop("a record refuses this login over TCP on purpose");
+    }
+    let like = &text[first.unwrap_or(record).line.range.clone()];
+    let new = if like.contains(&b'\t') {
+        format!("host\t{database}\t{user}\t{network}\t{method}")
+    } else if like.starts_with(b"local   ") || like.starts_with(b"host    ") {
+        format!("host    {database:<15} {user:<15} {network:<23} {method}")
+    } else {
+        format!("host {database} {user} {network} {method}")
+    };
+    Ok(match first {
+        Some(above) => insert_above(file, text, &above.line, &new),
+        None => insert_below(file, text, &records.last().unwrap_or(record).line, &new),
+    })
+}
+
+/// A record for the socket, in the columns of another line.
+fn local(like: &[u8], record: &Record) -> String {
+    let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
+    if like.contains(&b'\t') {
+        return format!("local\t{database}\t{user}\t{method}");
+    }
+    if like.starts_with(b"local   ") || like.starts_with(b"host    ") {
+        return format!("local   {database:<15} {user:<15} {:<23} {method}", "");
+    }
+    format!("local {database} {user} {method}")
+}

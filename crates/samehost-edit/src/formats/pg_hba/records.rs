@@ -1,0 +1,302 @@
+//! The records of pg_hba.conf, split as the server does (hba.c): fields between blanks, lists at commas, quotes that
+//! take the meaning from a word. Which record a login meets is decided here; what cannot be decided is said so.
+
+use std::path::Path;
+
+use crate::lines::{Line, lines, refuse, utf8};
+use crate::refusal::Refusal;
+
+/// A word of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: String,
+    /// A quoted word is a plain name, whatever it says.
+    pub(super) quoted: bool,
+}
+
+/// A field: its words, and how it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) words: Vec<Word>,
+    pub(super) written: String,
+}
+
+impl Field {
+    /// The one plain name that it is.
+    pub(super) fn name(&self) -> Option<&str> {
+        let [word] = self.words.as_slice() else { return None };
+        let special = word.text.starts_with(['+', '@', '/'])
+            || ["all", "sameuser", "samerole", "samegroup", "replication"].contains(&word.text.as_str());
+        (word.quoted || !special).then_some(&word.text)
+    }
+
+    fn is(&self, keyword: &str) -> bool {
+        matches!(self.words.as_slice(), [word] if !word.quoted && word.text == keyword)
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) line: Line,
+    /// `local`, `host`, `hostssl`, …
+    pub(super) kind: String,
+    pub(super) database: Field,
+    pub(super) user: Field,
+    /// The address as written, with its mask; none for `local`.
+    pub(super) address: Option<String>,
+    pub(super) method: String,
+    /// Whether options follow the method.
+    pub(super) has_options: bool,
+}
+
+/// Whether a record is the one that a login meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meets {
+    Yes,
+    No,
+    /// That depends on what is not in this file.
+    Unknown,
+}
+
+impl Record {
+    /// Whether a login to a database as a user meets this record, wherever it comes from.
+    pub(super) fn meets(&self, database: &str, user: &str) -> Meets {
+        let database = any(&self.database, |word| match word.text.as_str() {
+            _ if word.quoted => yes(word.text == database),
+            "all" => Meets::Yes,
+            "sameuser" => yes(database == user),
+            "samerole" | "samegroup" => Meets::Unknown,
+            "replication" => Meets::No,
+            text if text.starts_with(['@', '/']) => Meets::Unknown,
+            text => yes(text == database),
+        });
+        let user = any(&self.user, |word| match word.text.as_str() {
+            _ if word.quoted => yes(word.text == user),
+            "all" => Meets::Yes,
+            text if text.starts_with(['@', '/', '+']) => Meets::Unknown,
+            text => yes(text == user),
+        });
+        match (database, user) {
+            (Meets::No, _) | (_, Meets::No) => Meets::No,
+            (Meets::Yes, Meets::Yes) => Meets::Yes,
+            _ => Meets::Unknown,
+        }
+    }
+
+    /// Whether it is for TCP from this machine: to 127.0.0.1 or to ::1.
+    pub(super) fn loopback(&self, host: &str) -> Meets {
+        if self.kind == "local" {
+            return Meets::No;
+        }
+        let address = self.address.as_deref().unwrap_or_default();
+        let v6 = host.contains(':');
+        let found = match address {
+            "all" | "samehost" | "localhost" => Meets::Yes,
+            "samenet" => Meets::Unknown,
+            _ => match address.split_once(['/', ' ']) {
+                Some((network, mask)) if network.contains(':') == v6 => contains(network, mask, host),
+                Some((network, _)) if network.contains([':', '.']) => Meets::No,
+                _ => Meets::Unknown,
+            },
+        };
+        match self.kind.as_str() {
+            "host" => found,
+            _ if found == Meets::No => Meets::No,
+            // It depends on how the client encrypts.
+            _ => Meets::Unknown,
+        }
+    }
+
+    /// Whether it is about every database or every user.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.database.is("all") || self.user.is("all")
+    }
+}
+
+fn yes(yes: bool) -> Meets {
+    if yes { Meets::Yes } else { Meets::No }
+}
+
+fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
+    let found: Vec<Meets> = field.words.iter().map(meets).collect();
+    if found.contains(&Meets::Yes) {
+        Meets::Yes
+    } else if found.contains(&Meets::Unknown) {
+        Meets::Unknown
+    } else {
+        Meets::No
+    }
+}
+
+/// Whether a network has an address in it.
+fn contains(network: &str, mask: &str, host: &str) -> Meets {
+    use std::net::IpAddr;
+    let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
+        return Meets::Unknown;
+    };
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
+        IpAddr::V6(address) => u128::from(address),
+    };
+    let mask = match (mask.parse::<u32>(), mask.parse::<IpAddr>()) {
+        (Ok(length), _) if length <= if network.is_ipv4() { 32 } else { 128 } => {
+            u128::MAX.checked_shl(128 - length).unwrap_or(0)
+        }
+        (_, Ok(address)) if address.is_ipv4() == network.is_ipv4() => bits(address),
+        _ => return Meets::Unknown,
+    };
+    yes(bits(network) & mask == bits(host) & mask)
+}
+
+/// All records of a file.
+pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>, Refusal> {
+    let mut records = Vec::new();
+    for line in lines(text) {
+        let stop = |reason: &str, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+        let content = &text[line.range.clone()];
+        let trimmed = content.trim_ascii_start();
+        let comment = trimmed.is_empty() || trimmed.starts_with(b"#");
+        if content.ends_with(b"\\") {
+            return stop("the record goes on in the next line", "write each record in one line");
+        }
+        if comment {
+            continue;
+        }
+        let Some(content) = utf8(content).filter(|content| !content.contains('\0')) else {
+            return stop("the record is not UTF-8", "write its names in UTF-8");
+        };
+        let Some(fields) = fields(content) else {
+            return stop("its quotes are not closed", "correct this line: the server does not read the file");
+        };
+        let mut rest = fields.into_iter();
+        let kind = rest.next().map(|field| field.written).unwrap_or_default();
+        if kind.starts_with("include") {
+            return stop(
+                "records are included from other files, whose order with these is not followed here",
+                "add `local DATABASE USER METHOD` above the first `local` record that the login would meet",
+            );
+        }
+        if !["local", "host", "hostssl", "hostnossl", "hostgssenc", "hostnogssenc"].contains(&kind.as_str()) {
+            return stop(
+                "it does not begin with local or host",
+                "correct this line: the server does not read the file",
+            );
+        }
+        let (Some(database), Some(user)) = (rest.next(), rest.next()) else {
+            return stop("the record is too short", "correct this line: the server does not read the file");
+        };
+        let mut address = None;
+        let mut next = rest.next();
+        if kind != "local" {
+            let written = next.take().map(|field| bare(&field)).unwrap_or_default();
+            next = rest.next();
+            let is_plain = written.parse::<std::net::IpAddr>().is_ok();
+            address = Some(if is_plain {
+                let mask = next.take().map(|field| bare(&field)).unwrap_or_default();
+                next = rest.next();
+                format!("{written} {mask}")
+            } else {
+                written
+            });
+        }
+        let Some(method) = next.map(|field| bare(&field)) else {
+            return stop("the record has no method", "correct this line: the server does not read the file");
+        };
+        let has_options = rest.next().is_some();
+        records.push(Record { line, kind, database, user, address, method, has_options });
+    }
+    Ok(records)
+}
+
+fn bare(field: &Field) -> String {
+    field.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// The fields of a line; none where a quote is not closed.
+fn fields(line: &str) -> Option<Vec<Field>> {
+    let bytes = line.as_bytes();
+    let is_blank = |byte: u8| matches!(byte, b' ' | b'\t' | b'\r');
+    let mut found: Vec<Field> = Vec::new();
+    let (mut at, mut listing) = (0, false);
+    loop {
+        while at < bytes.len() && is_blank(bytes[at]) {
+            at += 1;
+        }
+        if at == bytes.len() || bytes[at] == b'#' {
+            return Some(found);
+        }
+        let start = at;
+        let (mut text, mut quoted, mut open) = (Vec::new(), false, false);
+        while at < bytes.len() {
+            let byte = bytes[at];
+            if !open && (is_blank(byte) || byte == b',' || byte == b'#') {
+                break;
+            }
+            if byte == b'"' {
+                if open && bytes.get(at + 1) == Some(&b'"') {
+                    text.push(b'"');
+                    at += 1;
+                } else {
+                    open = !open;
+                    quoted |= open && at == start;
+                }
+            } else {
+                text.push(byte);
+            }
+            at += 1;
+        }
+        if open {
+            return None;
+        }
+        let word = Word { text: String::from_utf8_lossy(&text).into_owned(), quoted };
+        let comma = bytes.get(at) == Some(&b',');
+        let written = &line[start..at];
+        match found.last_mut().filter(|_| listing) {
+            Some(field) => {
+                field.written = format!("{},{written}", field.written);
+                field.words.push(word);
+            }
+            None => found.push(Field { words: vec![word], written: written.to_owned() }),
+        }
+        at += usize::from(comma);
+        listing = comma;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(line: &str) -> Record {
+        records(Path::new("f"), line.as_bytes()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn records_are_read_as_the_server_does() {
+        let one = record("host  app, \"shop\" +web,@file 127.0.0.1 255.255.255.255  md5 # x");
+        assert_eq!(one.database.words.len(), 2);
+        assert_eq!((one.method.as_str(), one.address.as_deref()), ("md5", Some("127.0.0.1 255.255.255.255")));
+        assert_eq!(one.meets("app", "x"), Meets::Unknown);
+        assert_eq!(one.meets("other", "x"), Meets::No);
+        assert_eq!(record("local \"all\" all peer").meets("app", "app"), Meets::No);
+        assert_eq!(record("local sameuser all peer").meets("app", "app"), Meets::Yes);
+        assert_eq!(record("local replication all peer").meets("app", "app"), Meets::No);
+        assert!(records(Path::new("f"), b"local \"a all peer").is_err());
+        assert!(records(Path::new("f"), b"include other.conf").is_err());
+    }
+
+    #[test]
+    fn networks_have_addresses() {
+        let meets = |address: &str, host: &str| record(&format!("host a a {address} md5")).loopback(host);
+        assert_eq!(meets("127.0.0.1/32", "127.0.0.1"), Meets::Yes);
+        assert_eq!(meets("127.0.0.0/8", "127.0.0.1"), Meets::Yes);
+        assert_eq!(meets("0.0.0.0/0", "127.0.0.1"), Meets::Yes);
+        assert_eq!(meets("10.0.0.0/8", "127.0.0.1"), Meets::No);
+        assert_eq!(meets("::1/128", "::1"), Meets::Yes);
+        assert_eq!(meets("::1/128", "127.0.0.1"), Meets::No);
+        assert_eq!(meets("127.0.0.1 255.255.255.255", "127.0.0.1"), Meets::Yes);
+        assert_eq!(meets("db.example.com", "127.0.0.1"), Meets::Unknown);
+        assert_eq!(record("hostssl a a 127.0.0.1/32 md5").loopback("127.0.0.1"), Meets::Unknown);
+    }
+}

@@ -1,0 +1,336 @@
+//! PHP-FPM: where its pools listen, and who may connect there. Reads what FPM reads: `[pool]` sections with all that is
+//! included, the last of a key counting.
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
+
+use crate::check::{Check, Program};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+mod ini;
+mod pools;
+mod second;
+
+use pools::{Placed, Pool, Pools};
+
+pub use pools::{RunsAs, runs_as};
+pub use second::second_pool;
+
+/// The editor.
+#[derive(Debug)]
+pub struct PhpFpm;
+
+/// What to write by hand.
+const BY_HAND: &str = "`listen = /run/php/NAME.sock` in the pool's section";
+
+impl Editor for PhpFpm {
+    fn name(&self) -> &'static str {
+        "php-fpm"
+    }
+
+    fn about(&self) -> &'static str {
+        "PHP-FPM: listen of its pools, with owner, group, mode and backlog"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
+        if name.starts_with(b"php-fpm") && name.ends_with(b".conf") {
+            return true;
+        }
+        let folder = path.parent().and_then(Path::file_name).map(std::ffi::OsStr::as_encoded_bytes);
+        let is_pools = matches!(folder, Some(b"pool.d" | b"php-fpm.d" | b"fpm.d"));
+        name.ends_with(b".conf") && (is_pools || has_pool(text))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let pools = Pools::read(file, files)?;
+        let own = Own::of(file, files, &pools);
+        let mut reading = Reading::default();
+        for pool in &pools.pools {
+            let Some(placed) = pool.last("listen") else { continue };
+            if !own.has(&pools, pool) {
+                continue;
+            }
+            match setting(&pools, pool, placed) {
+                Ok(setting) => reading.settings.push(setting),
+                Err(refusal) => reading.refused.push(refusal),
+            }
+        }
+        Ok(reading)
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let pools = Pools::read(file, files)?;
+        let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
+        let found = found.and_then(|pool| Some((pool, pool.last("listen")?)));
+        let Some((pool, placed)) = found else {
+            return Err(Refusal {
+                file: setting.file.clone(),
+                line: setting.line,
+                reason: format!("`{}` is not there any more", setting.name),
+                by_hand: "look at the file again".into(),
+            });
+        };
+        let mut edits = Vec::new();
+        if self::setting(&pools, pool, placed)?.endpoint != goal.endpoint {
+            let spelled = spell(&goal.endpoint).map_err(|reason| pools.refusal(placed, reason, BY_HAND))?;
+            let path = &pools.sources[placed.source].path;
+            edits.push(Edit::new(path, placed.entry.range.clone(), spelled));
+        }
+        edits.extend(access(&pools, pool, placed, goal)?);
+        Ok(edits)
+    }
+
+    fn transition(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Option<Vec<Edit>>, Refusal> {
+        let (path, text) = second_pool(file, files, setting, goal)?;
+        Ok(Some(vec![Edit::new(&path, 0..0, text)]))
+    }
+
+    fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
+        let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
+        let main = std::path::absolute(main).ok()?;
+        // Debian keeps each version in a directory of its own: /etc/php/8.2/fpm.
+        let parts: Vec<_> = main.iter().filter_map(std::ffi::OsStr::to_str).collect();
+        let version = parts.iter().position(|part| *part == "php").and_then(|at| parts.get(at + 1));
+        let preferred = version.map(|version| format!("php-fpm{version}"));
+        let arguments = vec!["-t".into(), "-y".into(), main.to_str()?.to_owned()];
+        let (reads, unknown) = match Pools::read(&main, files) {
+            Ok(pools) => (pools.sources.into_iter().map(|source| source.path).collect(), None),
+            Err(refusal) => (vec![main], Some(format!("{}: {}", refusal.file.display(), refusal.reason))),
+        };
+        Some(Check { program: Program::PhpFpm { preferred }, arguments, reads, unknown })
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Reload("php-fpm", "USR2")
+    }
+}
+
+/// Whether a text has a section with an address and what every pool must have.
+fn has_pool(text: &[u8]) -> bool {
+    let lines = ini::lines(text);
+    let has = |key: &str| lines.iter().any(|line| matches!(line, ini::Line::Entry(entry) if entry.is(key)));
+    has("listen") && has("pm")
+}
+
+/// Which pools belong to the file that is asked about: all of a main file, and those that another one has lines of.
+struct Own(Option<usize>);
+
+impl Own {
+    fn of(file: &Path, files: &dyn Files, pools: &Pools) -> Own {
+        let is_part = pools::main_path(file, files).is_some();
+        Own(pools.sources.iter().position(|source| source.path == file).filter(|_| is_part))
+    }
+
+    fn has(&self, pools: &Pools, pool: &Pool) -> bool {
+        let Some(source) = self.0 else { return true };
+        let path = &pools.sources[source].path;
+        pool.entries.iter().any(|placed| pools.sources[placed.source].path == *path)
+    }
+}
+
+/// What a pool's setting is called.
+fn title(pool: &Pool) -> String {
+    format!("listen of pool {}", pool.name)
+}
+
+fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting, Refusal> {
+    let refused = |reason: String| pools.refusal(placed, reason, BY_HAND);
+    let value = placed.entry.value.clone().map_err(|reason| refused(reason.to_owned()))?;
+    let endpoint = endpoint(&pool.expanded(&value)).map_err(refused)?;
+    let number = |placed: &Placed| placed.entry.value.as_ref().ok()?.parse().ok();
+    Ok(Setting {
+        name: title(pool),
+        role: Role::Listens,
+        protocol: Protocol::FastCgi,
+        endpoint,
+        spelled: value,
+        file: pools.sources[placed.source].path.clone(),
+        line: placed.entry.number,
+        user: None,
+        password: None,
+        database: None,
+        backlog: pool.last("listen.backlog").and_then(number),
+    })
+}
+
+/// What an address means to FPM: with a colon it is TCP, so are digits alone (at every address), and all else a path.
+fn endpoint(value: &str) -> Result<Endpoint, String> {
+    let number = |text: &str| match text.parse() {
+        Ok(port) if port != 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => Err(format!("`{value}` has no port that is one")),
+    };
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(Endpoint::Tcp { host: "::".into(), port: number(value)? });
+    }
+    if let Some((host, port)) = value.rsplit_once(':') {
+        let port = number(port)?;
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        let host = match inner {
+            Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
+            None if host.is_empty() => "::",
+            None if host.bytes().all(named) => host,
+            _ => return Err(format!("`{value}` is no address")),
+        };
+        return Ok(Endpoint::Tcp { host: host.into(), port });
+    }
+    let is_plain = value.bytes().all(|byte| byte > b' ' && byte != 0x7f && byte != b'$');
+    if value.starts_with('/') && is_plain && value.len() <= UNIX_PATH_MAX {
+        return Ok(Endpoint::Unix(value.into()));
+    }
+    Err(format!("`{value}` is no absolute path of at most {UNIX_PATH_MAX} plain characters"))
+}
+
+/// How an endpoint is written.
+fn spell(endpoint: &Endpoint) -> Result<String, String> {
+    let spelled = match endpoint {
+        Endpoint::Unix(path) => {
+            let text = path.to_str().ok_or("a path that is not UTF-8 cannot be written")?;
+            let plain =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(&byte) || byte >= 0x80;
+            if let Some(byte) = text.bytes().find(|byte| !plain(*byte)) {
+                let byte = char::from(byte).escape_default();
+                return Err(format!("a path with `{byte}` means something else to PHP-FPM"));
+            }
+            text.to_owned()
+        }
+        Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+        other => return Err(format!("PHP-FPM cannot listen at {other}")),
+    };
+    // What is written must be read as what was meant.
+    match self::endpoint(&spelled) {
+        Ok(read) if read == *endpoint => Ok(spelled),
+        Ok(read) => Err(format!("PHP-FPM would take `{spelled}` for {read}")),
+        Err(reason) => Err(reason),
+    }
+}
+
+/// The keys and values of what a goal says about access and backlog.
+fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let (Some(access), Endpoint::Unix(_)) = (&goal.access, &goal.endpoint) {
+        lines.extend(access.owner.clone().map(|owner| ("listen.owner", owner)));
+        lines.extend(access.group.clone().map(|group| ("listen.group", group)));
+        lines.push(("listen.mode", format!("{:04o}", access.mode)));
+    }
+    lines.extend(goal.backlog.map(|backlog| ("listen.backlog", backlog.to_string())));
+    lines
+}
+
+/// The edits for access and backlog: in the place of what counts now, or behind `listen` in its style.
+fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+    let mut edits = Vec::new();
+    let mut new = Vec::new();
+    for (key, value) in access_lines(goal) {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+@".contains(&byte);
+        if value.is_empty() || !value.bytes().all(plain) {
+            let reason = format!("`{value}` cannot be written as `{key}`");
+            return Err(pools.refusal(listen, reason, BY_HAND));
+        }
+        let is_ignored = |key: &str, acl: &str, listed: &str| {
+            key == acl && pool.last(listed).is_some_and(|placed| placed.entry.value != Ok(String::new()))
+        };
+        let lists = ["listen.acl_users", "listen.acl_groups"];
+        let owners = ["listen.owner", "listen.group"];
+        let ignored = owners.iter().flat_map(|owner| lists.map(|list| (*owner, list)));
+        if let Some((_, list)) = { ignored }.find(|(owner, list)| is_ignored(key, owner, list)) {
+            let reason = format!("`{list}` is set, which makes PHP-FPM take no notice of `{key}`");
+            return Err(pools.refusal(listen, reason, format!("add `{value}` to `{list}`")));
+        }
+        match pool.last(key) {
+            Some(placed) if placed.entry.value.as_deref() == Ok(value.as_str()) => {}
+            Some(placed) if placed.entry.value.is_ok() => {
+                let path = &pools.sources[placed.source].path;
+                edits.push(Edit::new(path, placed.entry.range.clone(), value));
+            }
+            Some(placed) => {
+                let reason = format!("`{key}` is not understood");
+                return Err(pools.refusal(placed, reason, format!("`{key} = {value}`")));
+            }
+            None => new.push((key, value)),
+        }
+    }
+    if !new.is_empty() {
+        edits.push(behind(pools, listen, &new));
+    }
+    Ok(edits)
+}
+
+/// New lines behind `listen`, indented and spaced as it is.
+fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
+    let source = &pools.sources[listen.source];
+    let (text, line) = (&source.text, &listen.entry.line);
+    let start = text[..line.start].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let written = &text[line.clone()];
+    let equals = written.iter().position(|byte| *byte == b'=').unwrap_or(0);
+    let is_space = |byte: &&u8| byte.is_ascii_whitespace();
+    let before = written[..equals].iter().rev().take_while(is_space).count();
+    let after = written[(equals + 1).min(written.len())..].iter().take_while(is_space).count();
+    let newline: &[u8] = if text[line.end..].starts_with(b"\r\n") { b"\r\n" } else { b"\n" };
+    let end =
+        line.end + text[line.end..].iter().position(|byte| *byte == b'\n').unwrap_or(text.len() - line.end);
+    let end = if text[..end].ends_with(b"\r") && newline == b"\r\n" { end - 1 } else { end };
+    let indentation =
+        text[start..line.start].strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text[start..line.start]);
+    let mut out = Vec::new();
+    for (key, value) in new {
+        out.extend_from_slice(newline);
+        out.extend_from_slice(indentation);
+        out.extend_from_slice(key.as_bytes());
+        // Columns of `=` are not kept up: one space where there are several.
+        out.extend_from_slice(if before > 0 { b" =" } else { b"=" });
+        out.extend_from_slice(if after > 0 { b" " } else { b"" });
+        out.extend_from_slice(value.as_bytes());
+    }
+    Edit::new(&source.path, end..end, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_what_fpm_takes_them_for() {
+        for (text, said) in [
+            ("9000", "tcp:[::]:9000"),
+            (":9000", "tcp:[::]:9000"),
+            ("[::1]:9000", "tcp:[::1]:9000"),
+            ("localhost:9000", "tcp:localhost:9000"),
+            ("/run/php/www.sock", "unix:/run/php/www.sock"),
+        ] {
+            assert_eq!(endpoint(text).unwrap().to_string(), said);
+        }
+        for text in ["", "run/x.sock", "/a b", "/a:b", "127.0.0.1:", "0", "99999", "/a/$x", "[x]:1"] {
+            assert!(endpoint(text).is_err(), "{text}");
+        }
+        for text in ["unix:/a:b", "unix:/a b", "unix:a", "unix:/a$pool", "abstract:a", "tcp:a:0", "unix:/a;b"]
+        {
+            assert!(spell(&text.parse().unwrap()).is_err(), "{text}");
+        }
+        assert_eq!(spell(&"tcp:[::1]:9000".parse().unwrap()).unwrap(), "[::1]:9000");
+    }
+}

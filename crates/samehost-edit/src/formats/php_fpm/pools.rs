@@ -1,0 +1,223 @@
+//! The pools of a PHP-FPM configuration: which lines count for each, the files included in their places.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::ini::{self, Entry, Line};
+use crate::files::Files;
+use crate::glob::{glob, matches};
+use crate::refusal::Refusal;
+
+/// How deep includes may be: FPM's own bound is not higher.
+const DEEPEST: usize = 4;
+
+/// An entry and the file that it stands in.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) source: usize,
+    pub(super) entry: Entry,
+}
+
+/// A pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) name: String,
+    /// In the order in which FPM reads them: the last of a key counts.
+    pub(super) entries: Vec<Placed>,
+}
+
+impl Pool {
+    /// The entry of a key that counts.
+    pub(super) fn last(&self, key: &str) -> Option<&Placed> {
+        self.entries.iter().rev().find(|placed| placed.entry.is(key))
+    }
+
+    /// A value with the pool's name in it.
+    pub(super) fn expanded(&self, value: &str) -> String {
+        value.replace("$pool", &self.name)
+    }
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) text: Vec<u8>,
+}
+
+/// A configuration.
+#[derive(Debug)]
+pub(super) struct Pools {
+    pub(super) sources: Vec<Source>,
+    pub(super) pools: Vec<Pool>,
+    /// The patterns that are included, in full.
+    patterns: Vec<PathBuf>,
+}
+
+impl Pools {
+    /// Reads a configuration; of a pool's file, the one around it where that is known.
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Pools, Refusal> {
+        match main_of(file, files) {
+            Some(pools) => Ok(pools),
+            None => Pools::read_alone(file, files),
+        }
+    }
+
+    fn read_alone(file: &Path, files: &dyn Files) -> Result<Pools, Refusal> {
+        let pools = Pools { sources: Vec::new(), pools: Vec::new(), patterns: Vec::new() };
+        let mut reader = Reader { files, main: file, pools, current: None };
+        reader.file(file, 0)?;
+        Ok(reader.pools)
+    }
+
+    /// Whether FPM reads a file of this path because of an include.
+    pub(super) fn includes(&self, path: &Path) -> bool {
+        self.patterns.iter().any(|pattern| {
+            let name = |path: &Path| path.file_name().map(|name| name.as_bytes().to_vec());
+            let same = pattern.parent() == path.parent();
+            let matching =
+                name(pattern).zip(name(path)).is_some_and(|(pattern, name)| matches(&pattern, &name));
+            same && matching
+        })
+    }
+
+    pub(super) fn refusal(
+        &self,
+        placed: &Placed,
+        reason: impl Into<String>,
+        by_hand: impl Into<String>,
+    ) -> Refusal {
+        Refusal {
+            file: self.sources[placed.source].path.clone(),
+            line: placed.entry.number,
+            reason: reason.into(),
+            by_hand: by_hand.into(),
+        }
+    }
+}
+
+/// As whom the workers of a pool run, as the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsAs {
+    /// The pool's name.
+    pub pool: String,
+    /// The user, by name or number.
+    pub user: String,
+    /// The group, by name or number, where it is not the user's own.
+    pub group: Option<String>,
+    /// Whether they see another root directory (`chroot`).
+    pub has_own_root: bool,
+}
+
+/// As whom the pools of a configuration run; none where it is not understood, or a pool does not say.
+#[must_use]
+pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
+    let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
+    let of = |pool: &Pool| {
+        let value = |key: &str| {
+            let value = pool.last(key)?.entry.value.clone().ok()?;
+            Some(pool.expanded(&value)).filter(|value| !value.is_empty())
+        };
+        let has_own_root = value("chroot").is_some();
+        Some(RunsAs { pool: pool.name.clone(), user: value("user")?, group: value("group"), has_own_root })
+    };
+    pools.pools.iter().filter_map(of).collect()
+}
+
+/// The configuration around a pool's file: that of the php-fpm.conf above which includes it.
+fn main_of(file: &Path, files: &dyn Files) -> Option<Pools> {
+    let above = file.ancestors().skip(1).take(3).map(|directory| directory.join("php-fpm.conf"));
+    above
+        .filter(|main| main != file)
+        .filter_map(|main| Pools::read_alone(&main, files).ok())
+        .find(|pools| pools.sources.iter().any(|source| source.path == file))
+}
+
+/// The php-fpm.conf above a pool's file that includes it.
+pub(super) fn main_path(file: &Path, files: &dyn Files) -> Option<PathBuf> {
+    main_of(file, files)?.sources.into_iter().next().map(|source| source.path)
+}
+
+struct Reader<'a> {
+    files: &'a dyn Files,
+    main: &'a Path,
+    pools: Pools,
+    /// The pool whose section is open. It stays open behind an include, as it does in FPM.
+    current: Option<usize>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &Path, depth: usize) -> Result<(), Refusal> {
+        let refused = |reason: String, by_hand: &str| Refusal {
+            file: path.to_owned(),
+            line: 0,
+            reason,
+            by_hand: by_hand.to_owned(),
+        };
+        if depth > DEEPEST {
+            return Err(refused(
+                "the files include each other without an end".into(),
+                "remove the include that goes round",
+            ));
+        }
+        let text = self
+            .files
+            .read(path)
+            .map_err(|error| refused(error.to_string(), "make the file readable; then try again"))?;
+        let lines = ini::lines(&text);
+        let source = self.pools.sources.len();
+        self.pools.sources.push(Source { path: path.to_owned(), text });
+        for line in lines {
+            match line {
+                Line::Section(name) if name.eq_ignore_ascii_case("global") => self.current = None,
+                Line::Section(name) => self.current = Some(self.pool(&name)),
+                Line::Entry(entry) if entry.is("include") => self.include(source, entry, depth)?,
+                Line::Entry(entry) => {
+                    if let Some(pool) = self.current {
+                        self.pools.pools[pool].entries.push(Placed { source, entry });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pool(&mut self, name: &str) -> usize {
+        if let Some(index) = self.pools.pools.iter().position(|pool| pool.name == name) {
+            return index;
+        }
+        self.pools.pools.push(Pool { name: name.to_owned(), entries: Vec::new() });
+        self.pools.pools.len() - 1
+    }
+
+    fn include(&mut self, source: usize, entry: Entry, depth: usize) -> Result<(), Refusal> {
+        let placed = Placed { source, entry };
+        let refused = |pools: &Pools, reason: String| {
+            pools.refusal(&placed, reason, "write the path of the include in full")
+        };
+        let value = placed.entry.value.clone().map_err(|reason| refused(&self.pools, reason.to_owned()))?;
+        for pattern in self.candidates(&value) {
+            let found = glob(self.files, pattern.as_os_str().as_bytes())
+                .map_err(|error| refused(&self.pools, error.to_string()))?;
+            let found: Vec<PathBuf> =
+                found.into_iter().filter(|path| self.files.read(path).is_ok()).collect();
+            if found.is_empty() && !value.starts_with('/') {
+                continue;
+            }
+            self.pools.patterns.push(pattern);
+            for path in found {
+                self.file(&path, depth + 1)?;
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// A relative include begins at the prefix that PHP was built with (/usr, /usr/local), which is above the file.
+    fn candidates(&self, value: &str) -> Vec<PathBuf> {
+        if value.starts_with('/') {
+            return vec![value.into()];
+        }
+        self.main.ancestors().skip(1).map(|prefix| prefix.join(value)).collect()
+    }
+}

@@ -1,0 +1,91 @@
+//! A second pool for the time of a switch: a file beside the pool's own, with a copy of it that listens elsewhere, so
+//! that its clients can move while both are there. Writes nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::pools::Pools;
+use super::{access_lines, spell};
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::refusal::Refusal;
+use crate::setting::Setting;
+
+/// What is appended to the name of the pool and of its file.
+const SUFFIX: &str = "-samehost";
+
+/// The path and the text of a new file with a copy of a pool that listens where the goal says. All else is as in the
+/// original: `$pool` in a value stands for the original's name there. Only `pm.status_listen` is left out, since two
+/// pools cannot have the same.
+///
+/// # Errors
+/// [`Refusal`], where no include would read the new file, or the pool is not understood.
+pub fn second_pool(
+    file: &Path,
+    files: &dyn Files,
+    setting: &Setting,
+    goal: &Goal,
+) -> Result<(PathBuf, Vec<u8>), Refusal> {
+    let pools = Pools::read(file, files)?;
+    let refused = |reason: String, by_hand: &str| Refusal {
+        file: setting.file.clone(),
+        line: setting.line,
+        reason,
+        by_hand: by_hand.to_owned(),
+    };
+    let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
+    let pool = pool.ok_or_else(|| {
+        refused(format!("`{}` is not there any more", setting.name), "look at the file again")
+    })?;
+    let by_hand = "copy the pool's section under another name, with another `listen`";
+    let spelled = spell(&goal.endpoint).map_err(|reason| refused(reason, by_hand))?;
+    let name = format!("{}{SUFFIX}", pool.name);
+    if pools.pools.iter().any(|other| other.name == name) {
+        return Err(refused(format!("there is a pool `{name}` already"), "remove it, if nothing uses it"));
+    }
+    let path = beside(&pools, &setting.file, files).ok_or_else(|| {
+        refused("no `include` of php-fpm.conf would read a file beside this one".into(), by_hand)
+    })?;
+    let mut text = format!(
+        "; A copy of the pool {}, made by samehost for the time of a switch. It is removed when that is done.\n[{name}]\nlisten = {spelled}\n",
+        pool.name
+    )
+    .into_bytes();
+    let extra = access_lines(goal);
+    for (key, value) in &extra {
+        text.extend_from_slice(format!("{key} = {value}\n").as_bytes());
+    }
+    for placed in &pool.entries {
+        let entry = &placed.entry;
+        let is_replaced = extra.iter().any(|(key, _)| entry.is(key));
+        if entry.is("listen") || entry.is("pm.status_listen") || is_replaced {
+            continue;
+        }
+        let line = &pools.sources[placed.source].text[entry.line.clone()];
+        text.extend_from_slice(&replaced(line, b"$pool", pool.name.as_bytes()));
+        text.push(b'\n');
+    }
+    Ok((path, text))
+}
+
+/// A new file in the directory of a pool's file that FPM would read.
+fn beside(pools: &Pools, file: &Path, files: &dyn Files) -> Option<PathBuf> {
+    let stem = file.file_stem()?.to_str()?;
+    let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
+    let path = file.with_file_name(format!("{stem}{SUFFIX}{extension}"));
+    (pools.includes(&path) && files.read(&path).is_err()).then_some(path)
+}
+
+fn replaced(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        if text[at..].starts_with(what) {
+            out.extend_from_slice(with);
+            at += what.len();
+        } else {
+            out.push(text[at]);
+            at += 1;
+        }
+    }
+    out
+}

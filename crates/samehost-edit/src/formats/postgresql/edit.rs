@@ -1,0 +1,256 @@
+//! The bytes of postgresql.conf that change so that the server listens elsewhere.
+
+use std::path::Path;
+
+use samehost_model::Endpoint;
+
+use super::parameters::{Parameter, parse};
+use super::{Listening, canonical, socket};
+use crate::edit::Edit;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::lines::{
+    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
+};
+use crate::refusal::Refusal;
+use crate::setting::Setting;
+
+/// A configuration that is being edited.
+struct Editing<'a> {
+    file: &'a Path,
+    text: Vec<u8>,
+    listening: &'a Listening,
+    setting: &'a Setting,
+    goal: &'a Goal,
+    edits: Vec<Edit>,
+}
+
+/// The edits that take a setting to its goal.
+pub(super) fn edits(
+    file: &Path,
+    files: &dyn Files,
+    listening: &Listening,
+    setting: &Setting,
+    goal: &Goal,
+) -> Result<Vec<Edit>, Refusal> {
+    let text = lines::read(file, files)?;
+    let mut editing = Editing { file, text, listening, setting, goal, edits: Vec::new() };
+    match &goal.endpoint {
+        Endpoint::Unix(_) => editing.listen_unix()?,
+        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
+        other => {
+            return Err(
+                editing.refuse(format!("the server is not told {other} here"), "choose a socket's path")
+            );
+        }
+    }
+    Ok(editing.edits)
+}
+
+impl Editing<'_> {
+    fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        refuse(&self.setting.file, self.setting.line, reason, by_hand)
+    }
+
+    fn last(&self, name: &str) -> Option<&Parameter> {
+        self.listening.parameters.last(name)
+    }
+
+    fn is_tcp(&self) -> bool {
+        matches!(self.setting.endpoint, Endpoint::Tcp { .. })
+    }
+
+    fn listen_unix(&mut self) -> Result<(), Refusal> {
+        let (goal, port) = (self.goal, self.listening.port);
+        let by_hand = "add the socket's directory to unix_socket_directories";
+        let path = socket_path(&goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
+        let folder = path.strip_suffix(&format!("/.s.PGSQL.{port}")).unwrap_or_default();
+        if folder.is_empty() || !is_plain(folder) {
+            let wanted = socket("/DIRECTORY", port);
+            return Err(self.refuse(
+                format!("the server's socket is always {wanted}, in a directory with a plain name"),
+                format!("choose unix:/run/postgresql/.s.PGSQL.{port}, say, and {by_hand}"),
+            ));
+        }
+        let folder = canonical(folder);
+        let folders = self.folders(&folder)?;
+        if self.is_tcp() || goal.stays {
+            if !folders.contains(&folder) {
+                let list = [folders.as_slice(), std::slice::from_ref(&folder)].concat().join(", ");
+                self.set("unix_socket_directories", &format!("'{list}'"));
+            } else if self.listening.folders.is_none() {
+                self.set("unix_socket_directories", &format!("'{}'", folders.join(", ")));
+            }
+        } else if self.setting.endpoint != goal.endpoint {
+            let own = self.own_folder();
+            let list: Vec<&str> =
+                folders.iter().map(|one| if *one == own { folder.as_str() } else { one.as_str() }).collect();
+            self.set("unix_socket_directories", &format!("'{}'", list.join(", ")));
+        }
+        self.access(&folders, &folder)?;
+        if !goal.stays && self.is_tcp() { self.close() } else { Ok(()) }
+    }
+
+    /// The directories of today; where the file does not say, those that its comment says are built in.
+    fn folders(&self, wanted: &str) -> Result<Vec<String>, Refusal> {
+        if let Some(folders) = &self.listening.folders {
+            return Ok(folders.clone());
+        }
+        let comment = self.comment("unix_socket_directories").map(|(_, value)| value);
+        let folders: Vec<String> =
+            comment.iter().flat_map(|list| list.split(',')).map(|folder| canonical(folder.trim())).collect();
+        if folders.iter().any(|folder| folder == wanted) {
+            return Ok(folders);
+        }
+        Err(refuse(
+            self.file,
+            0,
+            "unix_socket_directories is not set, and what is built into the server is not known here",
+            format!("SHOW unix_socket_directories, and write them and {wanted} into the parameter"),
+        ))
+    }
+
+    fn own_folder(&self) -> String {
+        let path = self.setting.endpoint.path().and_then(Path::parent);
+        path.map_or_else(String::new, |path| path.display().to_string())
+    }
+
+    /// Who may use the sockets: all of them at once.
+    fn access(&mut self, folders: &[String], folder: &str) -> Result<(), Refusal> {
+        let Some(access) = &self.goal.access else { return Ok(()) };
+        let wanted = access.mode & 0o777;
+        let at = self.last("unix_socket_permissions");
+        let present = at.map_or(Some(0o777), |at| mode(&at.value));
+        let Some(present) = present else {
+            let by_hand = format!("write `unix_socket_permissions = {wanted:#05o}`").replace("0o", "0");
+            return Err(self.refuse("unix_socket_permissions is not understood", by_hand));
+        };
+        let others = folders.iter().any(|one| one != folder);
+        let group = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
+        let there = folders.iter().any(|one| one == folder);
+        // A socket that is there and lets them in stays as it is: others use it.
+        let lets_in = access.group.as_deref().is_none_or(|wanted| wanted == group) || present & 0o6 == 0o6;
+        if there && present & wanted == wanted && lets_in {
+            return Ok(());
+        }
+        let others = others || (there && self.listening.folders.is_some());
+        if others && present & !wanted != 0 {
+            return Err(self.refuse(
+                "unix_socket_permissions holds for all sockets: users of the other directories could lose access",
+                format!("keep {present:o}, or write `unix_socket_permissions = 0{wanted:o}`"),
+            ));
+        }
+        if present != wanted {
+            self.set("unix_socket_permissions", &format!("0{wanted:o}"));
+        }
+        let Some(group) = access.group.as_deref() else { return Ok(()) };
+        let present = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
+        if present == group {
+            return Ok(());
+        }
+        if !is_plain(group) || (others && !present.is_empty()) {
+            let reason = "unix_socket_group holds for all sockets, and is another one";
+            return Err(self.refuse(reason, format!("write `unix_socket_group = '{group}'`")));
+        }
+        self.set("unix_socket_group", &format!("'{group}'"));
+        Ok(())
+    }
+
+    /// Closes TCP.
+    fn close(&mut self) -> Result<(), Refusal> {
+        if let Some(open) = self.listening.hosts.iter().find(|host| !is_loopback(host)) {
+            return Err(self.refuse(
+                format!("the server also listens at {open}, where other machines may need it"),
+                "keep TCP open; or, if only this machine uses it, write `listen_addresses = ''`",
+            ));
+        }
+        if !self.listening.hosts.is_empty() {
+            self.set("listen_addresses", "''");
+        }
+        Ok(())
+    }
+
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+        let host = listening_host(host);
+        let by_hand = format!("write `listen_addresses = '{host}'` and `port = {port}`");
+        if self.setting.endpoint == self.goal.endpoint {
+            return Ok(());
+        }
+        if port != self.listening.port {
+            return Err(self.refuse("another port would give the sockets another name", by_hand));
+        }
+        if !is_loopback(&host) {
+            return Err(self.refuse("only an address that other machines do not reach is written", by_hand));
+        }
+        let hosts = &self.listening.hosts;
+        if self.is_tcp() || (!hosts.is_empty() && !hosts.contains(&host)) {
+            let reason = format!("`listen_addresses` has other addresses ({})", hosts.join(", "));
+            return Err(self.refuse(reason, by_hand));
+        }
+        if hosts.is_empty() {
+            let written = if host == "127.0.0.1" { "localhost" } else { host.as_str() };
+            self.set("listen_addresses", &format!("'{written}'"));
+        }
+        if !self.goal.stays {
+            let own = self.own_folder();
+            let kept = self.listening.folders.iter().flatten().filter(|folder| **folder != own);
+            let list = kept.cloned().collect::<Vec<_>>().join(", ");
+            self.set("unix_socket_directories", &format!("'{list}'"));
+        }
+        Ok(())
+    }
+
+    /// Writes a parameter: in place of the one that counts, or as a new line below its comment or a relation.
+    fn set(&mut self, name: &str, written: &str) {
+        if let Some(at) = self.last(name) {
+            let edit = Edit::new(&at.file, at.written.clone(), written);
+            self.edits.push(edit);
+            return;
+        }
+        let new = format!("{name} = {written}");
+        let relations = ["unix_socket_directories", "listen_addresses", "port", "max_connections"];
+        let place = self.comment(name).map(|(line, _)| line).or_else(|| {
+            let own = |name: &&str| self.last(name).filter(|at| at.file == self.file);
+            relations.iter().find_map(own).map(|at| at.line.clone())
+        });
+        self.edits.push(match place {
+            Some(line) => insert_below(self.file, &self.text, &self.explanation(line), &new),
+            None => append(self.file, &self.text, &new),
+        });
+    }
+
+    /// The last line of the comment that goes on below a parameter: `# (change requires restart)`, indented.
+    fn explanation(&self, line: Line) -> Line {
+        let mut last = line;
+        for next in lines(&self.text).into_iter().skip(last.number as usize) {
+            let content = &self.text[next.range.clone()];
+            let indented = content.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+            if !indented || !content.trim_ascii_start().starts_with(b"#") {
+                break;
+            }
+            last = next;
+        }
+        last
+    }
+
+    /// The line that is commented out and would set a name, and what it would say.
+    fn comment(&self, name: &str) -> Option<(Line, String)> {
+        lines(&self.text).into_iter().find_map(|line| {
+            let content = &self.text[line.range.clone()];
+            if content.first() != Some(&b'#') {
+                return None;
+            }
+            let (found, value, _) = parse(&self.text, line.range.start + 1..line.range.end).ok()??;
+            (found == name).then_some((line, value))
+        })
+    }
+}
+
+/// Permissions as the server reads them: octal behind a zero.
+fn mode(value: &str) -> Option<u32> {
+    match value.strip_prefix('0') {
+        Some("") => Some(0),
+        Some(octal) => u32::from_str_radix(octal, 8).ok(),
+        None => value.parse().ok(),
+    }
+}

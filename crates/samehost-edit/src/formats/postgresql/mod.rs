@@ -1,0 +1,231 @@
+//! postgresql.conf: where the server listens. The socket's name has the port in it, its directory stands in
+//! `unix_socket_directories`. What ALTER SYSTEM has set wins over the file, and is left to ALTER SYSTEM.
+
+mod edit;
+mod parameters;
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Protocol};
+
+use self::parameters::{Parameter, Parameters};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::held::held;
+use crate::lines::{self, is_loopback, listening_host, refuse};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// What decides where the server listens.
+const WATCHED: &[&str] = &[
+    "port",
+    "listen_addresses",
+    "unix_socket_directories",
+    "unix_socket_directory",
+    "unix_socket_permissions",
+    "unix_socket_group",
+];
+/// The port where nothing is said.
+const PORT: u16 = 5432;
+
+/// postgresql.conf.
+pub(crate) struct Postgresql;
+
+/// What a configuration says of listening.
+struct Listening {
+    parameters: Parameters,
+    port: u16,
+    /// The addresses, as written; empty where TCP is closed.
+    hosts: Vec<String>,
+    /// The directories of the sockets; none where the file does not say.
+    folders: Option<Vec<String>>,
+}
+
+impl Editor for Postgresql {
+    fn name(&self) -> &'static str {
+        "postgresql"
+    }
+
+    fn about(&self) -> &'static str {
+        "postgresql.conf: where the server listens"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.ends_with(".conf") {
+            return false;
+        }
+        name.starts_with("postgresql.")
+            || lines::lines(text).iter().any(|line| {
+                let line = text[line.range.clone()].trim_ascii();
+                WATCHED[1..].iter().any(|name| {
+                    let rest = line.strip_prefix(name.as_bytes());
+                    rest.is_some_and(|rest| rest.first().is_some_and(|byte| b" \t='".contains(byte)))
+                })
+            })
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        Ok(reading(file, &listening(file, files)?))
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let edits = edit::edits(file, files, &listening(file, files)?, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
+    }
+
+    fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Restart("postgres")
+    }
+}
+
+/// Reads a configuration; refused where anything of it is not understood.
+fn listening(file: &Path, files: &dyn Files) -> Result<Listening, Refusal> {
+    let parameters = Parameters::read(file, files)?;
+    overridden(file, files, &parameters)?;
+    let at = |parameter: &Parameter, reason: &str, by_hand: &str| {
+        Err(refuse(&parameter.file, parameter.line.number, reason, by_hand))
+    };
+    let mut found = Listening { parameters, port: PORT, hosts: vec!["127.0.0.1".into()], folders: None };
+    if let Some(parameter) = found.parameters.last("unix_socket_directory") {
+        return at(parameter, "this parameter ended with version 9.2", "write unix_socket_directories");
+    }
+    if let Some(parameter) = found.parameters.last("port") {
+        let digits = Some(parameter.value.as_str()).filter(|value| !value.starts_with(['0', '+']));
+        match digits.and_then(|digits| digits.parse().ok()) {
+            Some(port) => found.port = port,
+            None => {
+                return at(parameter, "the port is no plain number", "write it in decimal: `port = 5432`");
+            }
+        }
+    }
+    if let Some(parameter) = found.parameters.last("listen_addresses") {
+        let hosts: Vec<&str> = parameter
+            .value
+            .split(',')
+            .map(str::trim)
+            .filter(|_| !parameter.value.trim().is_empty())
+            .collect();
+        let plain = |host: &&str| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
+            *host == "*" || (!host.is_empty() && host.bytes().all(fits))
+        };
+        if !hosts.iter().all(plain) {
+            return at(parameter, "the list of addresses is not understood", "write it without inner quotes");
+        }
+        let host = |host: &&str| if *host == "*" { "0.0.0.0".into() } else { listening_host(host) };
+        found.hosts = hosts.iter().map(host).collect();
+    }
+    if let Some(parameter) = found.parameters.last("unix_socket_directories") {
+        let folders: Vec<&str> = parameter
+            .value
+            .split(',')
+            .map(str::trim)
+            .filter(|_| !parameter.value.trim().is_empty())
+            .collect();
+        let plain = |folder: &&str| folder.starts_with('/') && !folder.contains(['"', '\'', '\\']);
+        if !folders.iter().all(plain) {
+            return at(
+                parameter,
+                "the list of directories has quotes, an abstract name or a relative path",
+                "write each directory from / on, without inner quotes",
+            );
+        }
+        found.folders = Some(folders.iter().map(|folder| canonical(folder)).collect());
+    }
+    Ok(found)
+}
+
+/// A directory without slashes at its end.
+fn canonical(folder: &str) -> String {
+    let trimmed = folder.trim_end_matches('/');
+    if trimmed.is_empty() { "/".into() } else { trimmed.to_owned() }
+}
+
+/// Refuses where postgresql.auto.conf, which the server reads last, says something about listening.
+fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<(), Refusal> {
+    let folder = parameters.last("data_directory").map(|parameter| PathBuf::from(&parameter.value));
+    let folder = folder.or_else(|| file.parent().map(Path::to_owned)).unwrap_or_default();
+    let path = folder.join("postgresql.auto.conf");
+    match files.read(&path) {
+        Err(error)
+            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(());
+        }
+        _ => {}
+    }
+    let set = Parameters::read(&path, files)?;
+    match set.0.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) {
+        Some(parameter) if path != file => Err(refuse(
+            &path,
+            parameter.line.number,
+            format!("ALTER SYSTEM has set `{}`, which wins over {}", parameter.name, file.display()),
+            format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name),
+        )),
+        Some(parameter) => Err(refuse(
+            &path,
+            parameter.line.number,
+            "this file belongs to ALTER SYSTEM",
+            format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The settings.
+fn reading(file: &Path, listening: &Listening) -> Reading {
+    let mut settings = Vec::new();
+    let setting = |name: String, endpoint: Endpoint, names: &[&str]| {
+        let at = names.iter().find_map(|name| listening.parameters.last(name));
+        Setting {
+            name,
+            role: Role::Listens,
+            protocol: Protocol::Postgres,
+            spelled: at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
+            endpoint,
+            file: at.map_or(file, |at| &at.file).to_owned(),
+            line: at.map_or(1, |at| at.line.number),
+            user: None,
+            password: None,
+            database: None,
+            backlog: None,
+        }
+    };
+    let host = listening.hosts.iter().find(|host| is_loopback(host)).or_else(|| listening.hosts.first());
+    if let Some(endpoint) = host.and_then(|host| lines::tcp(host, listening.port)) {
+        settings.push(setting("listen_addresses".into(), endpoint, &["listen_addresses", "port"]));
+    }
+    for (index, folder) in listening.folders.iter().flatten().enumerate() {
+        let name = match index {
+            0 => "unix_socket_directories".to_owned(),
+            _ => format!("unix_socket_directories, {}", index + 1),
+        };
+        let path = socket(folder, listening.port);
+        if let Ok(endpoint @ Endpoint::Unix(_)) = format!("unix:{path}").parse() {
+            settings.push(setting(name, endpoint, &["unix_socket_directories"]));
+        }
+    }
+    Reading { settings, refused: Vec::new() }
+}
+
+/// The socket in a directory.
+fn socket(folder: &str, port: u16) -> String {
+    format!("{}/.s.PGSQL.{port}", folder.trim_end_matches('/'))
+}

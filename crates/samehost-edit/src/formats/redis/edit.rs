@@ -1,0 +1,271 @@
+//! The bytes of redis.conf that change so that the server listens elsewhere.
+
+use std::path::Path;
+
+use samehost_model::Endpoint;
+
+use super::words::{quote, words};
+use super::{Configuration, Directive};
+use crate::edit::Edit;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::lines::{self, Line, append, insert_below, is_loopback, lines, refuse, socket_path, utf8};
+use crate::refusal::Refusal;
+use crate::setting::Setting;
+
+/// Connections that may wait where nothing is said.
+const DEFAULT_BACKLOG: u32 = 511;
+
+/// A configuration that is being edited.
+struct Editing<'a> {
+    file: &'a Path,
+    files: &'a dyn Files,
+    text: Vec<u8>,
+    configuration: &'a Configuration,
+    setting: &'a Setting,
+    goal: &'a Goal,
+    edits: Vec<Edit>,
+}
+
+/// The edits that take a setting to its goal.
+pub(super) fn edits(
+    file: &Path,
+    files: &dyn Files,
+    configuration: &Configuration,
+    setting: &Setting,
+    goal: &Goal,
+) -> Result<Vec<Edit>, Refusal> {
+    let text = lines::read(file, files)?;
+    let mut editing = Editing { file, files, text, configuration, setting, goal, edits: Vec::new() };
+    match &goal.endpoint {
+        Endpoint::Unix(_) => editing.listen_unix()?,
+        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
+        other if *other == setting.endpoint => {}
+        other => {
+            return Err(
+                editing.refuse(format!("the server cannot listen at {other}"), "choose a socket's path")
+            );
+        }
+    }
+    if editing.edits.is_empty() && goal.endpoint == setting.endpoint && goal.backlog.is_none() {
+        return Ok(Vec::new());
+    }
+    editing.backlog()?;
+    Ok(editing.edits)
+}
+
+impl Editing<'_> {
+    fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
+        refuse(&self.setting.file, self.setting.line, reason, by_hand)
+    }
+
+    fn listen_unix(&mut self) -> Result<(), Refusal> {
+        let goal = self.goal;
+        let path = socket_path(&goal.endpoint).map_err(|reason| {
+            self.refuse(reason, "choose a path such as /run/redis/redis.sock, and write `unixsocket PATH`")
+        })?;
+        let perm = goal.access.as_ref().map(|access| format!("{:o}", access.mode & 0o777));
+        let mut place = None;
+        match self.configuration.last("unixsocket") {
+            Some(at) if at.value() == path.as_bytes() => place = Some(at),
+            Some(at) if at.value().is_empty() || (self.setting.name == "unixsocket" && !goal.stays) => {
+                self.replace(at, path)?;
+                place = Some(at);
+            }
+            Some(at) => {
+                let present = String::from_utf8_lossy(at.value()).into_owned();
+                let reason = format!("the server has a socket already, {present}, and can have only one");
+                return Err(refuse(
+                    &at.file,
+                    at.number(),
+                    reason,
+                    format!("use unix:{present}, or write `unixsocket {}` here", quote(path, b"")),
+                ));
+            }
+            None => self.insert(&format!("unixsocket {}", quote(path, b"")), "unixsocket"),
+        }
+        if let Some(perm) = perm {
+            self.permissions(place, &perm)?;
+        }
+        if !goal.stays && self.setting.name != "unixsocket" {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Writes who may use the socket.
+    fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<(), Refusal> {
+        let octal = |value: &[u8]| u32::from_str_radix(utf8(value)?, 8).ok();
+        let covers = |at: &Directive| {
+            let (present, wanted) = (octal(at.value())?, octal(perm.as_bytes())?);
+            // A socket that is there and lets them in stays as it is: others use it.
+            let there = socket.is_some_and(|at| {
+                Some(at.value()) == self.goal.endpoint.path().map(|path| path.as_os_str().as_encoded_bytes())
+            });
+            Some(present == wanted || (there && present & wanted == wanted))
+        };
+        match self.configuration.last("unixsocketperm") {
+            Some(at) if covers(at) == Some(true) => Ok(()),
+            Some(at) => self.replace(at, perm),
+            None => {
+                let new = format!("unixsocketperm {perm}");
+                match socket.filter(|_| self.comment("unixsocketperm").is_none()) {
+                    Some(at) => {
+                        let text = lines::read(&at.file, self.files)?;
+                        self.edits.push(insert_below(&at.file, &text, &at.line, &new));
+                    }
+                    None => self.insert(&new, "unixsocketperm"),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the port.
+    fn close(&mut self) -> Result<(), Refusal> {
+        let configuration = self.configuration;
+        if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
+            return Err(refuse(
+                &tls.file,
+                tls.number(),
+                "the server is also reached with TLS, which is meant for other machines",
+                "keep TCP open; or, if nobody needs TLS, write `port 0` and `tls-port 0`",
+            ));
+        }
+        if let Some(open) = configuration.hosts().iter().find(|host| !is_loopback(host)) {
+            return Err(self.refuse(
+                format!("the server also listens at {open}, where other machines may need it"),
+                "keep TCP open; or, if only this machine uses it, write `port 0`",
+            ));
+        }
+        let others =
+            configuration.last("cluster-enabled").filter(|at| at.value().eq_ignore_ascii_case(b"yes"));
+        let others =
+            others.or_else(|| ["replicaof", "slaveof"].iter().find_map(|name| configuration.last(name)));
+        if let Some(at) = others.filter(|at| !at.value().eq_ignore_ascii_case(b"no")) {
+            let reason = format!("`{}`: other servers reach this one through its port", at.name);
+            return Err(refuse(&at.file, at.number(), reason, "keep TCP open"));
+        }
+        match configuration.last("port") {
+            Some(at) if at.value() == b"0" => Ok(()),
+            Some(at) => self.replace(at, "0"),
+            None => {
+                self.insert("port 0", "port");
+                Ok(())
+            }
+        }
+    }
+
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+        let configuration = self.configuration;
+        let present = configuration.port("port", 6379);
+        let (hosts, same) = (configuration.hosts(), configuration.host() == lines::listening_host(host));
+        if present == port && same && self.setting.endpoint == self.goal.endpoint {
+            return Ok(());
+        }
+        let by_hand = format!("write `bind {host}` and `port {port}`");
+        if port == 0 || !is_loopback(host) {
+            return Err(self.refuse("only an address that other machines do not reach is written", by_hand));
+        }
+        if self.setting.name != "unixsocket" && self.setting.name != "port" {
+            return Err(self.refuse("a port with TLS is not changed", by_hand));
+        }
+        if present > 0 && present != port && self.setting.name == "unixsocket" {
+            return Err(self.refuse(format!("the server has a port already, {present}"), by_hand));
+        }
+        let bind = configuration.last("bind");
+        if bind.is_some() && (!same || hosts.iter().any(|host| !is_loopback(host))) {
+            let reason = format!("`bind` has other addresses ({})", hosts.join(" "));
+            return Err(self.refuse(reason, by_hand));
+        }
+        if bind.is_none() {
+            if present > 0 {
+                return Err(self.refuse("the server listens at every address", by_hand));
+            }
+            self.insert(&format!("bind {host}"), "bind");
+        }
+        match configuration.last("port") {
+            Some(at) if present != port => self.replace(at, &port.to_string())?,
+            None if present != port => self.insert(&format!("port {port}"), "port"),
+            _ => {}
+        }
+        if self.setting.name == "unixsocket" && !self.goal.stays {
+            // Every one of them: an earlier line would count as soon as the last is gone.
+            for name in ["unixsocket", "unixsocketperm"] {
+                for at in configuration.all(name) {
+                    let start = at.line.range.start;
+                    self.edits.push(Edit::new(&at.file, start..start, "# "));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections that may wait, for every listener at once.
+    fn backlog(&mut self) -> Result<(), Refusal> {
+        let Some(wanted) = self.goal.backlog else { return Ok(()) };
+        let at = self.configuration.last("tcp-backlog");
+        let present = at.map_or(Some(DEFAULT_BACKLOG), |at| utf8(at.value())?.parse().ok());
+        match at {
+            _ if present == Some(wanted) => Ok(()),
+            Some(at) => self.replace(at, &wanted.to_string()),
+            None => {
+                self.insert(&format!("tcp-backlog {wanted}"), "tcp-backlog");
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a value in place of another, in its quotes.
+    fn replace(&mut self, at: &Directive, value: &str) -> Result<(), Refusal> {
+        let text = lines::read(&at.file, self.files)?;
+        let Some(word) = at.values.first() else { return Ok(()) };
+        let with = quote(value, text.get(word.range.clone()).unwrap_or_default());
+        self.edits.push(Edit::new(&at.file, word.range.clone(), with));
+        Ok(())
+    }
+
+    /// A new line: below the comment that explains it, or below its nearest relation, or at the end.
+    fn insert(&mut self, new: &str, name: &str) {
+        let relations: &[&str] = match name {
+            "unixsocketperm" => &["unixsocket", "tcp-backlog", "port", "bind"],
+            "port" | "tcp-backlog" => &["bind", "unixsocket"],
+            "bind" => &[],
+            _ => &["tcp-backlog", "port", "bind"],
+        };
+        let directive = |name: &&str| {
+            let at = self.configuration.all(name).filter(|at| at.file == self.file).last();
+            at.map(|at| at.line.clone())
+        };
+        let place = self
+            .comment(name)
+            .or_else(|| relations.iter().find_map(|name| directive(name).or_else(|| self.comment(name))))
+            // A server that had its port closed must be bound before it is opened.
+            .or_else(|| (name == "bind").then(|| directive(&"port")).flatten());
+        self.edits.push(match place {
+            Some(line) => insert_below(self.file, &self.text, &line, new),
+            None => append(self.file, &self.text, new),
+        });
+    }
+
+    /// The last line that is commented out and would set a name.
+    fn comment(&self, name: &str) -> Option<Line> {
+        lines(&self.text).into_iter().rfind(|line| {
+            let content = &self.text[line.range.clone()];
+            let Some(hash) = content.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+                return false;
+            };
+            if content[hash] != b'#' {
+                return false;
+            }
+            let found = words(&self.text, line.range.start + hash + 1..line.range.end).unwrap_or_default();
+            let [first, value] = found.as_slice() else { return false };
+            let fits = match name {
+                "unixsocket" => value.bytes.starts_with(b"/"),
+                "bind" => false,
+                _ => value.bytes.iter().all(u8::is_ascii_digit),
+            };
+            first.bytes.eq_ignore_ascii_case(name.as_bytes()) && fits
+        })
+    }
+}

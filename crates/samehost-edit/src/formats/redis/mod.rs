@@ -1,0 +1,390 @@
+//! redis.conf and valkey.conf: where the server listens, as the server reads it (config.c): names in any case, the last
+//! line wins, an include counts where it stands. Sentinel's configuration is another program's, and is refused.
+
+mod edit;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use self::words::{Word, words};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::held::held;
+use crate::lines::{self, Line, is_loopback, lines, listening_host, refuse, utf8};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// Includes nest no deeper than this, or they go round in a circle.
+const DEEPEST: usize = 16;
+/// The directives that say where the server listens, or who must still find it there.
+const WATCHED: &[&str] = &[
+    "port",
+    "tls-port",
+    "bind",
+    "unixsocket",
+    "unixsocketperm",
+    "tcp-backlog",
+    "requirepass",
+    "cluster-enabled",
+    "replicaof",
+    "slaveof",
+];
+/// Words that begin lines of redis.conf and of little else.
+const TYPICAL: &[&str] = &[
+    "unixsocket",
+    "unixsocketperm",
+    "protected-mode",
+    "tcp-backlog",
+    "maxmemory-policy",
+    "appendonly",
+    "dbfilename",
+    "requirepass",
+];
+
+/// redis.conf and valkey.conf.
+pub(crate) struct Redis;
+
+/// A line that says something.
+#[derive(Clone, Debug)]
+struct Directive {
+    /// In lower case.
+    name: String,
+    values: Vec<Word>,
+    file: PathBuf,
+    line: Line,
+}
+
+impl Directive {
+    fn value(&self) -> &[u8] {
+        self.values.first().map_or(b"", |word| &word.bytes)
+    }
+
+    fn number(&self) -> u32 {
+        self.line.number
+    }
+}
+
+/// What a configuration says, in the order in which the server reads it.
+#[derive(Debug, Default)]
+struct Configuration {
+    directives: Vec<Directive>,
+}
+
+impl Configuration {
+    /// The line of a name that counts.
+    fn last(&self, name: &str) -> Option<&Directive> {
+        self.directives.iter().rfind(|directive| directive.name == name)
+    }
+
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Directive> {
+        self.directives.iter().filter(move |directive| directive.name == name)
+    }
+
+    /// The port of a directive; none where it is not there or closed.
+    fn port(&self, name: &str, default: u16) -> u16 {
+        self.last(name).map_or(Some(default), |directive| port(directive.value())).unwrap_or(0)
+    }
+
+    /// The socket; none where there is none.
+    fn socket(&self) -> Option<&Directive> {
+        self.last("unixsocket").filter(|directive| !directive.value().is_empty())
+    }
+
+    /// The addresses that the server listens on, as written.
+    fn hosts(&self) -> Vec<String> {
+        let Some(bind) = self.last("bind") else { return vec!["0.0.0.0".into()] };
+        let host = |word: &Word| {
+            let text = String::from_utf8_lossy(&word.bytes).into_owned();
+            let text = text.strip_prefix('-').unwrap_or(&text);
+            match text {
+                "*" => "0.0.0.0".into(),
+                "::*" => "::".into(),
+                host => listening_host(host),
+            }
+        };
+        bind.values.iter().map(host).collect()
+    }
+
+    /// The address that stands for all: a loopback one, or one that any address reaches, or the first.
+    fn host(&self) -> String {
+        let hosts = self.hosts();
+        let any = |host: &&String| matches!(host.as_str(), "0.0.0.0" | "::");
+        hosts
+            .iter()
+            .find(|host| is_loopback(host))
+            .or_else(|| hosts.iter().find(any))
+            .or_else(|| hosts.first())
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+impl Editor for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn about(&self) -> &'static str {
+        "redis.conf and valkey.conf: where the server listens"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        if !name.ends_with(".conf") {
+            return false;
+        }
+        let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let named = [name.as_str(), &folder]
+            .iter()
+            .any(|name| name.contains("redis") || name.contains("valkey") || name.contains("sentinel.conf"));
+        let (mut typical, mut foreign) = (0, false);
+        for line in lines(text) {
+            let line = text[line.range.clone()].trim_ascii();
+            foreign |= !line.starts_with(b"#") && (line.starts_with(b"[") || line.ends_with(b"{"));
+            let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_ascii_lowercase();
+            typical += usize::from(TYPICAL.iter().any(|known| known.as_bytes() == word));
+        }
+        !foreign && (named || typical >= 2)
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let configuration = configuration(file, files)?;
+        Ok(reading(file, &configuration))
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let edits = edit::edits(file, files, &configuration(file, files)?, setting, goal)?;
+        held(self, file, files, setting, goal, edits)
+    }
+
+    fn listens_on_both(&self) -> bool {
+        true
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Restart("redis")
+    }
+}
+
+/// The settings of a configuration.
+fn reading(file: &Path, configuration: &Configuration) -> Reading {
+    let mut settings = Vec::new();
+    let backlog =
+        configuration.last("tcp-backlog").and_then(|directive| utf8(directive.value())?.parse().ok());
+    let password = configuration.last("requirepass").and_then(|directive| utf8(directive.value()));
+    let password = password.filter(|password| !password.is_empty()).map(Secret::new);
+    let setting = |name: &str, endpoint, spelled: &[u8], at: Option<&Directive>| Setting {
+        name: name.into(),
+        role: Role::Listens,
+        protocol: Protocol::Redis,
+        endpoint,
+        spelled: String::from_utf8_lossy(spelled).into_owned(),
+        file: at.map_or_else(|| file.to_owned(), |at| at.file.clone()),
+        line: at.map_or(1, Directive::number),
+        user: None,
+        password: password.clone(),
+        database: None,
+        backlog,
+    };
+    let host = configuration.host();
+    for (name, default) in [("port", 6379), ("tls-port", 0)] {
+        let at = configuration.last(name);
+        let port = configuration.port(name, default);
+        let Some(endpoint) = lines::tcp(&host, port).filter(|_| port > 0) else { continue };
+        let endpoint = match endpoint {
+            Endpoint::Tcp { host, port } if name == "tls-port" => Endpoint::TcpTls { host, port },
+            other => other,
+        };
+        let spelled = at.map_or_else(|| port.to_string().into_bytes(), |at| at.value().to_owned());
+        settings.push(setting(name, endpoint, &spelled, at.or_else(|| configuration.last("bind"))));
+    }
+    if let Some(socket) = configuration.socket() {
+        let path = utf8(socket.value()).and_then(|path| format!("unix:{path}").parse().ok());
+        let path = path.filter(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+        if let Some(endpoint) = path {
+            settings.push(setting("unixsocket", endpoint, socket.value(), Some(socket)));
+        }
+    }
+    Reading { settings, refused: Vec::new() }
+}
+
+/// A port as the server parses it: digits without a leading zero.
+fn port(value: &[u8]) -> Option<u16> {
+    let text = utf8(value).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    text.parse().ok().filter(|_| text == "0" || !text.starts_with('0'))
+}
+
+/// Reads a configuration, its includes where they stand.
+fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration, Refusal> {
+    let mut configuration = Configuration::default();
+    collect(file, files, 0, &mut configuration)?;
+    Ok(configuration)
+}
+
+fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuration) -> Result<(), Refusal> {
+    let text = lines::read(file, files)?;
+    for line in lines(&text) {
+        let content = &text[line.range.clone()];
+        let stop = |reason: &str, by_hand: &str| refuse(file, line.number, reason, by_hand);
+        let dies = |reason: &str| stop(reason, "correct this line: the server does not start with it");
+        if content.contains(&0) {
+            return Err(dies("it has a NUL byte, behind which the server does not read"));
+        }
+        if content.trim_ascii_start().starts_with(b"#") {
+            continue;
+        }
+        let Some(mut found) = words(&text, line.range.clone()) else {
+            return Err(dies("its quotes are unbalanced"));
+        };
+        if found.is_empty() {
+            continue;
+        }
+        let name = String::from_utf8_lossy(&found.remove(0).bytes).to_ascii_lowercase();
+        if name.starts_with('\u{feff}') {
+            return Err(dies("it begins with a byte order mark, which the server takes for a directive"));
+        }
+        if name == "sentinel" {
+            return Err(stop(
+                "this is the configuration of Sentinel, which speaks to other machines",
+                "leave it as it is: only a server's redis.conf is switched",
+            ));
+        }
+        if name == "include" {
+            let [pattern] = found.as_slice() else { return Err(dies("include takes one file")) };
+            if depth == DEEPEST {
+                return Err(dies("the includes nest too deep"));
+            }
+            let many = included(file, &line, &pattern.bytes, files)?;
+            let before = into.directives.len();
+            for one in &many {
+                collect(one, files, depth + 1, into)?;
+            }
+            differ(file, &line, &into.directives[before..], &many)?;
+        } else if WATCHED.contains(&name.as_str()) {
+            let directive = Directive { name, values: found, file: file.to_owned(), line: line.clone() };
+            understood(&directive)?;
+            into.directives.push(directive);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a watched line that the server would not start with, or that versions of it understand differently.
+fn understood(directive: &Directive) -> Result<(), Refusal> {
+    let at = |reason: String| {
+        let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
+        Err(refuse(&directive.file, directive.number(), reason, by_hand))
+    };
+    let count = directive.values.len();
+    let wanted = match directive.name.as_str() {
+        "bind" => 1..=16,
+        "replicaof" | "slaveof" => 2..=2,
+        _ => 1..=1,
+    };
+    if !wanted.contains(&count) {
+        return at(format!("`{}` has {count} values (a comment needs a line of its own)", directive.name));
+    }
+    let text = utf8(directive.value());
+    match directive.name.as_str() {
+        "port" | "tls-port" if port(directive.value()).is_none() => {
+            at(format!("`{}` has no port number", directive.name))
+        }
+        "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
+            at("`unixsocketperm` is no octal number".into())
+        }
+        "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
+            at("`tcp-backlog` is no number".into())
+        }
+        "unixsocket" if text.is_none() => at("the path is not UTF-8".into()),
+        "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => Err(refuse(
+            &directive.file,
+            directive.number(),
+            "the socket's path does not begin with /: where it is depends on where the server was started",
+            "write the socket's whole path in this line",
+        )),
+        "bind" if directive.value().is_empty() => Err(refuse(
+            &directive.file,
+            directive.number(),
+            "an empty bind means no address to new versions of the server, and every address to old ones",
+            "write the addresses that are meant, such as `bind 127.0.0.1 -::1`",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The files that an include names, in the order in which the server reads them.
+fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>, Refusal> {
+    let stop = |reason: String, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+    let Some(pattern) = utf8(pattern) else {
+        return stop("the include is not UTF-8".into(), "write the included lines here");
+    };
+    if !pattern.starts_with('/') {
+        let reason = format!("what `include {pattern}` names depends on where the server was started");
+        return stop(reason, "write the included file's whole path in this line");
+    }
+    if !pattern.contains(['*', '?', '[', '\\']) {
+        return Ok(vec![PathBuf::from(pattern)]);
+    }
+    let (folder, last) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+    if folder.contains(['*', '?', '[', '\\']) || last.contains(['[', '\\']) {
+        let reason = format!("the pattern of `include {pattern}` is not understood");
+        return stop(reason, "name the included files one by one");
+    }
+    let entries = files.list(Path::new(if folder.is_empty() { "/" } else { folder })).unwrap_or_default();
+    Ok(entries
+        .into_iter()
+        .filter(|entry| {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy();
+            matches(last.as_bytes(), name.as_bytes()) && (last.starts_with('.') || !name.starts_with('.'))
+        })
+        .collect())
+}
+
+/// Whether a name fits a pattern of `*` and `?`.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some((b'*', rest)), _) => {
+            matches(rest, name) || name.split_first().is_some_and(|(_, behind)| matches(pattern, behind))
+        }
+        (Some((b'?', rest)), Some((_, behind))) => matches(rest, behind),
+        (Some((one, rest)), Some((other, behind))) => one == other && matches(rest, behind),
+        _ => false,
+    }
+}
+
+/// Several files of one pattern are read in the order of the server's locale, which is not known here: they must not
+/// say the same thing twice.
+fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<(), Refusal> {
+    if many.len() < 2 {
+        return Ok(());
+    }
+    let twice = directives.iter().find(|one| {
+        directives.iter().any(|other| {
+            other.name == one.name
+                && other.file != one.file
+                && other.values.iter().map(|word| &word.bytes).ne(one.values.iter().map(|word| &word.bytes))
+        })
+    });
+    let Some(twice) = twice else { return Ok(()) };
+    let reason = format!(
+        "several of the included files set `{}`; which one is read last depends on the server's locale",
+        twice.name
+    );
+    let by_hand = format!("keep `{}` in one of the included files only", twice.name);
+    Err(refuse(file, line.number, reason, by_hand))
+}

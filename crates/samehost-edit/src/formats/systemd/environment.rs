@@ -1,0 +1,219 @@
+//! `Environment=`: the variables that the service gets, which mean what they mean in the `.env` file of the framework
+//! in its working directory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::drop_in;
+use super::unit::{Assignment, Unit, under};
+use super::words::{quoted, words};
+use crate::edit::{Edit, apply};
+use crate::editor::Editor;
+use crate::files::{Files, Overlay};
+use crate::formats::dotenv::{self, Dotenv};
+use crate::goal::Goal;
+use crate::lines::refuse;
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Setting};
+
+/// A variable, and where it is set.
+struct Variable<'a> {
+    name: String,
+    value: String,
+    assignment: &'a Assignment,
+    /// Whether its assignment sets nothing else.
+    is_alone: bool,
+    /// Why its value is not certain.
+    odd: Option<String>,
+}
+
+/// The variables of a unit, as the framework's file would have them.
+pub(super) struct Environment<'a> {
+    unit: &'a Unit,
+    file: &'a Path,
+    all: Vec<Variable<'a>>,
+    /// The file that it would be, and its text: a line for each variable.
+    imagined: PathBuf,
+    text: String,
+    /// The variable of each line.
+    lines: Vec<usize>,
+}
+
+impl<'a> Environment<'a> {
+    pub(super) fn new(unit: &'a Unit, file: &'a Path) -> Self {
+        let mut all: Vec<Variable> = Vec::new();
+        for assignment in unit.list("Service", "Environment") {
+            let Some(words) = words(&assignment.value) else { continue };
+            for word in &words {
+                let Some((name, value)) = word.text.split_once('=') else { continue };
+                all.retain(|other| other.name != name);
+                all.push(Variable {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    assignment,
+                    is_alone: words.len() == 1,
+                    odd: word.dynamic.clone(),
+                });
+            }
+        }
+        let unset: Vec<&str> = unit
+            .list("Service", "UnsetEnvironment")
+            .into_iter()
+            .flat_map(|assignment| assignment.value.split_ascii_whitespace())
+            .collect();
+        all.retain(|one| !unset.contains(&one.name.as_str()));
+        let directory = unit.last("Service", "WorkingDirectory").map_or("/", |one| one.value.as_str());
+        let imagined = under(&unit.root, directory.trim_start_matches('-')).join("systemd.env");
+        let (mut text, mut lines) = (String::new(), Vec::new());
+        for (number, one) in all.iter_mut().enumerate() {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-:@%?&=+,".contains(&byte);
+            if one.odd.is_none() && one.value.contains(['\'', '\\', '\n', '\r']) {
+                one.odd = Some("an unusual character".into());
+            }
+            if one.odd.is_some() {
+                continue;
+            }
+            let quote = if one.value.bytes().all(is_plain) { "" } else { "'" };
+            text += &format!("{}={quote}{}{quote}\n", one.name, one.value);
+            lines.push(number);
+        }
+        Environment { unit, file, all, imagined, text, lines }
+    }
+
+    /// The value of a variable.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.all.iter().any(|one| one.name == name)
+    }
+
+    fn files<'b>(&self, files: &'b dyn Files) -> Overlay<'b> {
+        Overlay::new(files, BTreeMap::from([(self.imagined.clone(), self.text.clone().into_bytes())]))
+    }
+
+    fn at(&self, line: u32) -> Option<&Variable<'a>> {
+        let number = self.lines.get(usize::try_from(line).ok()?.checked_sub(1)?)?;
+        self.all.get(*number)
+    }
+
+    fn refusal(&self, refusal: &Refusal) -> Refusal {
+        let (file, line) = self
+            .at(refusal.line)
+            .map_or((self.file, 0), |one| (one.assignment.file.as_path(), one.assignment.line));
+        let by_hand = format!(
+            "in a drop-in (systemctl edit {}), Environment= with {}",
+            self.unit.name, refusal.by_hand
+        );
+        refuse(file, line, refusal.reason.clone(), by_hand)
+    }
+
+    /// The connections that the variables name.
+    pub(super) fn read(&self, files: &dyn Files) -> Reading {
+        let is_local = |text: &str| ["localhost", "127.", "[::1]"].iter().any(|word| text.contains(word));
+        let mut reading = Reading::default();
+        match Dotenv.read(&self.imagined, &self.files(files)) {
+            Ok(found) => {
+                reading.refused.extend(found.refused.iter().map(|refusal| self.refusal(refusal)));
+                for setting in found.settings {
+                    let Some(one) = self.at(setting.line) else { continue };
+                    let (file, line) = (one.assignment.file.clone(), one.assignment.line);
+                    reading.settings.push(Setting { file, line, ..setting });
+                }
+            }
+            Err(refusal) if self.all.iter().any(|one| is_local(&one.value)) => {
+                reading.refused.push(self.refusal(&refusal));
+            }
+            Err(_) => {}
+        }
+        for one in self.all.iter().filter(|one| is_local(&one.value)) {
+            if let Some(odd) = &one.odd {
+                let reason = format!("{} has {odd} in its value", one.name);
+                let by_hand = format!("Environment={}=… written out, then switch again", one.name);
+                reading.refused.push(refuse(&one.assignment.file, one.assignment.line, reason, by_hand));
+            }
+        }
+        self.environment_files(files, &mut reading);
+        reading
+    }
+
+    /// `EnvironmentFile=` counts before `Environment=`.
+    fn environment_files(&self, files: &dyn Files, reading: &mut Reading) {
+        const GROUPS: &[&str] = &["DB_", "DATABASE_", "REDIS_", "PG", "MEMCACHED_", "MYSQL_", "CELERY_"];
+        for assignment in self.unit.list("Service", "EnvironmentFile") {
+            let (optional, name) = assignment
+                .value
+                .strip_prefix('-')
+                .map_or((false, assignment.value.as_str()), |name| (true, name));
+            let name = name.trim_matches('"');
+            let stop =
+                |reason: String, by_hand: String| refuse(&assignment.file, assignment.line, reason, by_hand);
+            let path = under(&self.unit.root, name);
+            let Ok(text) = files.read(&path) else {
+                if !optional || name.contains(['*', '%', '?']) {
+                    reading.settings.clear();
+                    let reason =
+                        format!("what {name} sets counts before Environment=, and it cannot be read");
+                    reading.refused.push(stop(reason, format!("samehost switch {name}")));
+                }
+                continue;
+            };
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let sets = |group: &str| text.lines().any(|line| line.trim_start().starts_with(group));
+            if GROUPS.iter().any(|group| sets(group)) {
+                reading.settings.clear();
+                let reason = format!("{name} sets variables of connections, which count before Environment=");
+                reading.refused.push(stop(reason, format!("samehost switch {name}")));
+            }
+        }
+    }
+
+    /// The edits that move a connection.
+    pub(super) fn edit(
+        &self,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let there = self.files(files);
+        let edits =
+            Dotenv.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;
+        let odd = || {
+            let by_hand = format!("in a drop-in, Environment={} for {}", setting.name, goal.endpoint);
+            refuse(&setting.file, setting.line, "it cannot be written in a unit", by_hand)
+        };
+        let after = apply(self.text.as_bytes(), &edits.iter().collect::<Vec<_>>()).map_err(|_| odd())?;
+        let after = dotenv::variables(&after).ok_or_else(odd)?;
+        let (mut changed, mut new) = (Vec::new(), Vec::new());
+        for (name, value) in after {
+            let present = self.all.iter().find(|one| one.name == name);
+            if present.is_some_and(|one| one.value == value) {
+                continue;
+            }
+            if value.contains(['$', '\'', '\n']) && present.is_none() {
+                return Err(odd());
+            }
+            if let Some(one) = present.filter(|one| self.unit.is_later(&one.assignment.file)) {
+                let reason = format!(
+                    "this drop-in counts before the one that would be written ({})",
+                    super::unit::OURS
+                );
+                return Err(refuse(
+                    &one.assignment.file,
+                    one.assignment.line,
+                    reason,
+                    format!("set {name} there for {}", goal.endpoint),
+                ));
+            }
+            let said = quoted(&name, &value);
+            let in_place = present
+                .filter(|one| one.is_alone)
+                .and_then(|one| drop_in::in_place(self.unit, one.assignment, &said));
+            match in_place {
+                Some(edit) => changed.push(edit),
+                None => new.push(format!("Environment={said}")),
+            }
+        }
+        if !new.is_empty() {
+            changed.extend(drop_in::add(self.unit, files, "Service", &new));
+        }
+        Ok(changed)
+    }
+}

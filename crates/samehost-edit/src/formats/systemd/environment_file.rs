@@ -1,0 +1,88 @@
+//! The files that a unit's `EnvironmentFile=` names. The system manager reads them as root, so that a file may be root's
+//! alone and still be the application's.
+
+use std::path::{Path, PathBuf};
+
+use super::unit::{DIRECTORIES, Unit, under};
+use crate::files::Files;
+use crate::refusal::Refusal;
+
+/// A file that a unit's `EnvironmentFile=` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvironmentFile {
+    /// Its path, which may be a pattern.
+    pub pattern: PathBuf,
+    /// The file of the unit that names it.
+    pub named_in: PathBuf,
+}
+
+/// Where the file of a unit may be, below a root directory, in the order in which systemd looks.
+#[must_use]
+pub fn places(root: &Path, unit: &str) -> Vec<PathBuf> {
+    let template = template(unit);
+    let names = [Some(unit), template.as_deref()].into_iter().flatten();
+    names.flat_map(|name| DIRECTORIES.iter().map(move |at| root.join(at).join(name))).collect()
+}
+
+/// The files that `EnvironmentFile=` of a unit names, whose own file is at `path`. Those whose path has a specifier that is
+/// not understood are left out.
+///
+/// # Errors
+/// [`Refusal`], when the unit is not understood.
+pub fn environment_files(
+    root: &Path,
+    path: &Path,
+    unit: &str,
+    files: &dyn Files,
+) -> Result<Vec<EnvironmentFile>, Refusal> {
+    let read = Unit::open(path, files)?;
+    let named = read.list("Service", "EnvironmentFile").into_iter().filter_map(|one| {
+        let text = filled(one.value.trim_start_matches('-').trim_matches('"'), unit)?;
+        Some(EnvironmentFile { pattern: under(root, &text), named_in: one.file.clone() })
+    });
+    Ok(named.collect())
+}
+
+/// `app@.service` of `app@shop.service`.
+fn template(unit: &str) -> Option<String> {
+    let (before, after) = unit.split_once('@')?;
+    let (_, kind) = after.rsplit_once('.')?;
+    Some(format!("{before}@.{kind}"))
+}
+
+/// A path with the specifiers of its unit's names in it filled in; none where it has others.
+fn filled(text: &str, unit: &str) -> Option<String> {
+    let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
+    let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
+    let mut out = String::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        out.push_str(match letters.next()? {
+            '%' => "%",
+            'i' => instance,
+            'n' => unit,
+            'N' => stem,
+            'p' => prefix,
+            _ => return None,
+        });
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifiers_of_names_are_filled_in() {
+        let said = |text: &str| filled(text, "app@shop.service");
+        assert_eq!(said("/etc/%p/%i.env").as_deref(), Some("/etc/app/shop.env"));
+        assert_eq!(said("/etc/%n %N %%").as_deref(), Some("/etc/app@shop.service app@shop %"));
+        assert_eq!((said("/home/%u/env"), said("/x%")), (None, None));
+        assert_eq!(template("app@shop.service").as_deref(), Some("app@.service"));
+    }
+}

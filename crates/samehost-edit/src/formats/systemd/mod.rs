@@ -1,0 +1,165 @@
+//! Units of systemd: where a known server's command listens, what `Environment=` tells an application, and where a
+//! socket unit listens. Neither the vendor's file nor the administrator's own is edited: what changes is said by a
+//! drop-in, `/etc/systemd/system/UNIT.d/50-samehost.conf`, and there it is changed again on the way back.
+
+mod command;
+mod drop_in;
+mod environment;
+mod environment_file;
+mod listens;
+mod options;
+mod servers;
+mod socket;
+mod unit;
+mod words;
+
+use std::path::Path;
+
+use samehost_model::Endpoint;
+
+pub use self::environment_file::{EnvironmentFile, environment_files, places};
+
+use self::command::Command;
+use self::environment::Environment;
+use self::socket::Socket;
+use self::unit::Unit;
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::held::held;
+use crate::lines::refuse;
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// Units.
+pub(crate) struct Systemd;
+
+impl Editor for Systemd {
+    fn name(&self) -> &'static str {
+        "systemd"
+    }
+
+    fn about(&self) -> &'static str {
+        "units of systemd: commands of servers, environments of applications, sockets"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let has =
+            |title: &str| text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == title.as_bytes());
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("service") => has("[Service]"),
+            Some("socket") => has("[Socket]"),
+            _ => false,
+        }
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let unit = Unit::open(file, files)?;
+        let mut reading = Reading::default();
+        if is_socket(file) {
+            match Socket::of(&unit, file, files) {
+                Ok(found) => reading.settings.extend(found.map(|found| found.setting)),
+                Err(refusal) => reading.refused.push(refusal),
+            }
+            return Ok(reading);
+        }
+        let environment = Environment::new(&unit, file);
+        match Command::of(&unit, &environment, files) {
+            Ok(found) => reading.settings.extend(found.map(|found| found.setting())),
+            Err(refusal) => reading.refused.push(refusal),
+        }
+        let variables = environment.read(files);
+        reading.settings.extend(variables.settings);
+        reading.refused.extend(variables.refused);
+        Ok(reading)
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        if setting.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        let unit = Unit::open(file, files)?;
+        let edits = if is_socket(file) {
+            let socket = Socket::of(&unit, file, files)?.ok_or_else(|| setting.gone())?;
+            socket.edit(files, goal)?
+        } else {
+            if let Some(refusal) = forbidden(&unit, setting, goal) {
+                return Err(refusal);
+            }
+            let environment = Environment::new(&unit, file);
+            if setting.role == Role::Listens {
+                let command = Command::of(&unit, &environment, files)?.ok_or_else(|| setting.gone())?;
+                command.edit(files, goal)?
+            } else {
+                environment.edit(files, setting, goal)?
+            }
+        };
+        held(self, file, files, setting, goal, edits)
+    }
+
+    // No check: systemd-analyze verify also complains of units that this one only needs.
+
+    fn uptake(&self) -> Uptake {
+        Uptake::RestartUnit
+    }
+}
+
+fn is_socket(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == "socket")
+}
+
+/// What the unit's sandbox does not let the service do.
+fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
+    let Endpoint::Unix(path) = &goal.endpoint else { return None };
+    let stop = |one: &unit::Assignment, reason: &str, by_hand: String| {
+        Some(refuse(&one.file, one.line, reason, by_hand))
+    };
+    if let [.., last] = unit.list("Service", "RestrictAddressFamilies").as_slice() {
+        let all = unit.list("Service", "RestrictAddressFamilies");
+        let words = || all.iter().flat_map(|one| one.value.split_ascii_whitespace());
+        let is_denied = words().next().is_some_and(|word| word.starts_with('~'));
+        if words().any(|word| word.trim_start_matches('~') == "AF_UNIX") == is_denied {
+            let by_hand = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 in a drop-in".into();
+            return stop(last, "it does not let the service use Unix sockets", by_hand);
+        }
+    }
+    for key in ["RootDirectory", "RootImage"] {
+        if let Some(one) = unit.last("Service", key) {
+            let by_hand = format!("name the socket as the service sees it below {key}=");
+            return stop(one, "the service sees another file system", by_hand);
+        }
+    }
+    let is_on = |one: &&unit::Assignment| matches!(one.value.as_str(), "yes" | "true" | "on" | "1");
+    if let Some(one) = unit.last("Service", "PrivateTmp").filter(is_on)
+        && (path.starts_with("/tmp") || path.starts_with("/var/tmp"))
+    {
+        return stop(one, "the service has a /tmp of its own", "choose a path below /run".into());
+    }
+    let strict = unit.last("Service", "ProtectSystem").filter(|one| one.value == "strict")?;
+    let words = |key: &str, place: &str| -> Vec<String> {
+        let all = unit.list("Service", key);
+        let words = all.iter().flat_map(|one| one.value.split_ascii_whitespace());
+        words.map(|word| format!("{place}{}", word.trim_start_matches(['-', '+']))).collect()
+    };
+    let mut writable = words("RuntimeDirectory", "/run/");
+    writable.extend(words("StateDirectory", "/var/lib/"));
+    writable.extend(words("ReadWritePaths", ""));
+    if setting.role == Role::Listens && !writable.iter().any(|place| path.starts_with(place)) {
+        let name = unit.name.split(['.', '@']).next().unwrap_or_default();
+        let by_hand = format!("RuntimeDirectory={name} in a drop-in, and a socket in /run/{name}");
+        return stop(strict, "it does not let the service write there", by_hand);
+    }
+    None
+}

@@ -1,0 +1,206 @@
+//! What the options of a known server's command line say of where it listens, read as the server reads them.
+
+use samehost_model::Endpoint;
+
+use super::servers::{Kind, Say, Server};
+use super::words::Word;
+use crate::languages::url::is_plain_path;
+use crate::lines::{listening_host, tcp};
+
+/// An option on a command line.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) kind: Kind,
+    /// Its words, by number.
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// What stands before the value in the same word: `--bind=`.
+    pub(super) before: String,
+    pub(super) value: String,
+}
+
+/// A known server's command line.
+#[derive(Debug)]
+pub(super) struct Listens {
+    pub(super) server: &'static Server,
+    pub(super) endpoint: Endpoint,
+    pub(super) backlog: Option<u32>,
+    /// The number of the word that is the program.
+    pub(super) program: usize,
+    pub(super) given: Vec<Given>,
+}
+
+impl Server {
+    /// What its options say. Not understood where they say nothing, and neither does the program by itself.
+    pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
+        let given = self.given(words, program)?;
+        let one = |kind: Kind| -> Result<Option<&Given>, String> {
+            let mut found = given.iter().filter(|given| given.kind == kind);
+            match (found.next(), found.next()) {
+                (Some(given), Some(_)) => {
+                    Err(format!("{} says more than once where it listens ({})", self.name(), given.value))
+                }
+                (first, _) => Ok(first),
+            }
+        };
+        let (bind, host, port, socket) =
+            (one(Kind::Bind)?, one(Kind::Host)?, one(Kind::Port)?, one(Kind::Socket)?);
+        one(Kind::Mode)?;
+        let backlog = one(Kind::Backlog)?.map(|given| given.value.parse()).transpose();
+        let backlog = backlog.map_err(|_| "its backlog is no number".to_owned())?;
+        for given in &given {
+            if let Kind::Stop(why) = given.kind
+                && !why.is_empty()
+            {
+                return Err(format!("{why}: {}{}", given.before, given.value));
+            }
+        }
+        if bind.is_none() && given.iter().any(|given| given.kind == Kind::Stop("")) {
+            return Err("its configuration file may say where it listens".into());
+        }
+        let unusual = || format!("where {} listens is said in an unusual way", self.name());
+        let endpoint = if let Some(bind) = bind {
+            if port.is_some() || socket.is_some() {
+                return Err(format!("{} says more than once where it listens", self.name()));
+            }
+            self.bound(&bind.value).ok_or_else(unusual)?
+        } else if let Some(socket) = socket {
+            if self.say == Say::Redis && port.is_none_or(|port| port.value != "0") {
+                return Err("it listens at a port as well as at its socket".into());
+            }
+            Some(socket.value.clone())
+                .filter(|path| is_plain_path(path))
+                .map(|path| Endpoint::Unix(path.into()))
+                .ok_or_else(unusual)?
+        } else {
+            // Puma's -p alone is open to all.
+            let usual = if self.say == Say::Puma { port.and(Some("0.0.0.0")) } else { self.host };
+            let nowhere = || format!("its command does not say where {} listens", self.name());
+            let host = host.map(|given| given.value.as_str()).or(usual).ok_or_else(nowhere)?;
+            let port = match port {
+                Some(given) => given.value.parse().ok(),
+                None => self.port,
+            };
+            let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:*".contains(&byte));
+            let numeric = self.say != Say::Memcached
+                || !host.contains(':')
+                || host.parse::<std::net::Ipv6Addr>().is_ok();
+            port.filter(|port| *port > 0 && plain && numeric)
+                .and_then(|port| tcp(&listening_host(host), port))
+                .ok_or_else(unusual)?
+        };
+        Ok(Listens { server: self, endpoint, backlog, program, given })
+    }
+
+    /// What the value of `--bind` says.
+    fn bound(&self, value: &str) -> Option<Endpoint> {
+        let unix = |path: &str| is_plain_path(path).then(|| Endpoint::Unix(path.into()));
+        if self.say == Say::Puma {
+            if let Some(path) = value.strip_prefix("unix://") {
+                return unix(path.split('?').next()?);
+            }
+        } else if let Some(path) = value.strip_prefix("unix:") {
+            // Gunicorn takes unix:PATH and unix:///PATH.
+            return unix(path.strip_prefix("//").unwrap_or(path));
+        }
+        let place = if self.say == Say::Puma { value.strip_prefix("tcp://")? } else { value };
+        let (host, port) = match place.rsplit_once(':') {
+            Some(parts) => parts,
+            None if self.say == Say::Gunicorn => (place, "8000"),
+            None => return None,
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if bare.is_none() && host.contains(':') {
+            return None;
+        }
+        let host = bare.unwrap_or(host);
+        let host = if host.is_empty() { "0.0.0.0" } else { host };
+        let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
+        let port = port.parse().ok().filter(|port| *port > 0 && plain)?;
+        tcp(&listening_host(host), port)
+    }
+
+    /// The options that matter.
+    fn given(&self, words: &[Word], program: usize) -> Result<Vec<Given>, String> {
+        let mut found = Vec::new();
+        let mut at = program + 1;
+        while let Some(word) = words.get(at) {
+            // `--workers ${WORKERS}` is a value; `$OPTIONS` may be several words.
+            let is_value = |dynamic: &str| {
+                dynamic.starts_with("${")
+                    && words[at - 1].text.starts_with('-')
+                    && !words[at - 1].text.contains('=')
+            };
+            if let Some(dynamic) = &word.dynamic
+                && (word.text == *dynamic && dynamic.starts_with('$') && !is_value(dynamic)
+                    || self.matching(&word.text).is_some())
+            {
+                return Err(format!(
+                    "{dynamic} is only known when systemd starts it, and may say where it listens"
+                ));
+            }
+            let first = at;
+            at += 1;
+            if word.text == "--" {
+                break;
+            }
+            if self.say == Say::Redis && first == program + 1 && !word.text.starts_with('-') {
+                return Err(format!("{} may say where it listens: samehost switch {}", word.text, word.text));
+            }
+            let Some((kind, before, value)) = self.matching(&word.text) else {
+                self.lookalike(&word.text)?;
+                continue;
+            };
+            let (value, last) = match value {
+                Some(value) => (value.to_owned(), first),
+                None if matches!(kind, Kind::Stop(_)) => (String::new(), first),
+                None => {
+                    let next = words.get(at).ok_or("an option's value is missing")?;
+                    if let Some(dynamic) = &next.dynamic {
+                        return Err(format!("{dynamic} is only known when systemd starts it"));
+                    }
+                    at += 1;
+                    if self.say == Say::Redis
+                        && words.get(at).is_some_and(|more| !more.text.starts_with("--"))
+                    {
+                        return Err(format!("{} has several values", word.text));
+                    }
+                    (next.text.clone(), first + 1)
+                }
+            };
+            found.push(Given { kind, first, last, before: before.to_owned(), value });
+        }
+        Ok(found)
+    }
+
+    /// The option that a word is: its kind, what stands before the value, and the value where it is in the same word.
+    fn matching<'a>(&self, text: &'a str) -> Option<(Kind, &'a str, Option<&'a str>)> {
+        self.options.iter().find_map(|(spellings, kind)| {
+            spellings.iter().find_map(|spelling| {
+                let rest = text.strip_prefix(spelling)?;
+                if rest.is_empty() {
+                    return Some((*kind, text, None));
+                }
+                let long = spelling.starts_with("--");
+                let behind = if long { rest.strip_prefix('=')? } else { rest };
+                (long || self.is_joined).then(|| (*kind, &text[..text.len() - behind.len()], Some(behind)))
+            })
+        })
+    }
+
+    /// A word that the program may take for one of those options: a shortened name, or letters in a row.
+    fn lookalike(&self, text: &str) -> Result<(), String> {
+        let name = text.split('=').next().unwrap_or(text);
+        let is_short = |spelling: &&str| spelling.starts_with("--") && spelling.starts_with(name);
+        let mut spellings = self.options.iter().flat_map(|(spellings, _)| spellings.iter());
+        let shortened = self.say != Say::Redis && name.starts_with("--") && spellings.any(is_short);
+        let letters = self.say == Say::Memcached
+            && text.starts_with('-')
+            && !text.starts_with("--")
+            && text.len() > 2
+            && text[1..]
+                .starts_with(['A', 'v', 'V', 'd', 'h', 'i', 'k', 'r', 'M', 'L', 'C', 'S', 'F', 'X', 'W'])
+            && text[1..].contains(['l', 'p', 's', 'a', 'b', 'U']);
+        if shortened || letters { Err(format!("{text} is not understood")) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,316 @@
+//! The files of a unit as systemd reads them: sections, assignments, lines that a backslash continues; and which files
+//! those are, in which order. It knows no setting.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::files::Files;
+use crate::lines::{self, lines, refuse};
+use crate::refusal::Refusal;
+
+/// The drop-in that is written.
+pub(super) const OURS: &str = "50-samehost.conf";
+/// The directory below the root that it is written to.
+const ETC: &str = "etc/systemd/system";
+/// Where units lie below the root: what comes first counts.
+pub(super) const DIRECTORIES: &[&str] = &[
+    "etc/systemd/system.control",
+    "run/systemd/system.control",
+    "run/systemd/transient",
+    "run/systemd/generator.early",
+    ETC,
+    "run/systemd/system",
+    "run/systemd/generator",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+    "run/systemd/generator.late",
+];
+/// What systemd takes for space.
+const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// `Key=value`.
+#[derive(Clone, Debug)]
+pub(super) struct Assignment {
+    pub(super) file: PathBuf,
+    pub(super) section: String,
+    pub(super) key: String,
+    /// The value in one line.
+    pub(super) value: String,
+    pub(super) line: u32,
+    /// Where the value stands, all its lines.
+    pub(super) range: Range<usize>,
+}
+
+/// A unit: its file and its drop-ins, in the order in which they count.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) root: PathBuf,
+    pub(super) name: String,
+    pub(super) all: Vec<Assignment>,
+}
+
+impl Unit {
+    /// Reads a unit with all its drop-ins.
+    pub(super) fn open(file: &Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let root = root(file).ok_or_else(|| {
+            let by_hand = format!("install it as /{ETC}/{name}, then switch that");
+            refuse(file, 0, "it lies where systemd does not read the units of the system", by_hand)
+        })?;
+        let unit = Unit { root, name, all: Vec::new() };
+        unit.counts(file, files)?;
+        let mut all = assignments(file, &lines::read(file, files)?)?;
+        for path in unit.drop_ins(file, files)? {
+            all.extend(assignments(&path, &lines::read(&path, files)?)?);
+        }
+        Ok(Unit { all, ..unit })
+    }
+
+    /// Where the drop-in goes.
+    pub(super) fn ours(&self) -> PathBuf {
+        self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
+    }
+
+    /// The assignments of a key that count: those behind the last empty one.
+    pub(super) fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a Assignment> {
+        let all: Vec<&Assignment> =
+            self.all.iter().filter(|one| one.section == section && one.key == key).collect();
+        let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
+        all[start..].to_vec()
+    }
+
+    /// The value of a key of which the last counts.
+    pub(super) fn last(&self, section: &str, key: &str) -> Option<&Assignment> {
+        self.list(section, key).last().copied()
+    }
+
+    /// Whether a file is a drop-in that comes behind ours, so that it would count before it.
+    pub(super) fn is_later(&self, file: &Path) -> bool {
+        let is_drop_in = file.parent().and_then(Path::extension).is_some_and(|end| end == "d");
+        is_drop_in && file.file_name().is_some_and(|name| name.to_string_lossy().as_ref() > OURS)
+    }
+
+    /// The file of another unit.
+    pub(super) fn find(&self, name: &str, files: &dyn Files) -> Option<PathBuf> {
+        let paths = DIRECTORIES.iter().map(|directory| self.root.join(directory).join(name));
+        paths.into_iter().find(|path| files.read(path).is_ok())
+    }
+
+    /// The socket unit that hands this service its socket.
+    pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
+        let named = self.last("Service", "Sockets").map(|one| one.value.clone());
+        self.find(
+            &named.unwrap_or_else(|| self.name.trim_end_matches("service").to_owned() + "socket"),
+            files,
+        )
+    }
+
+    /// Whether this file is the one of its name that counts.
+    fn counts(&self, file: &Path, files: &dyn Files) -> Result<(), Refusal> {
+        let real = files.real(file);
+        if real.file_name() != file.file_name() {
+            let by_hand = format!("switch {}", real.display());
+            return Err(refuse(file, 0, "it is another name of a unit", by_hand));
+        }
+        match self.find(&self.name, files) {
+            Some(path) if path != file && files.real(&path) != real => {
+                let reason = format!("{} counts in its place", path.display());
+                Err(refuse(file, 0, reason, format!("switch {}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The drop-ins in the order of their names; of the same name, the first found.
+    fn drop_ins(&self, file: &Path, files: &dyn Files) -> Result<Vec<PathBuf>, Refusal> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        let names = self.names();
+        let kind = self.name.rsplit('.').next().unwrap_or_default();
+        let places = DIRECTORIES.iter().flat_map(|place| names.iter().map(move |name| (place, name.clone())));
+        let shared = DIRECTORIES.iter().map(|place| (place, kind.to_owned()));
+        for (place, name) in places.chain(shared) {
+            let directory = self.root.join(place).join(format!("{name}.d"));
+            let entries = match files.list(&directory) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    let by_hand = format!("make {} readable, and try again", directory.display());
+                    let reason = format!("{} cannot be read: {error}", directory.display());
+                    return Err(refuse(file, 0, reason, by_hand));
+                }
+            };
+            for entry in entries.into_iter().filter(|path| path.extension().is_some_and(|end| end == "conf"))
+            {
+                if found.iter().all(|other| other.file_name() != entry.file_name()) {
+                    found.push(entry);
+                }
+            }
+        }
+        found.retain(|path| files.real(path) != Path::new("/dev/null"));
+        found.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
+        self.instances(file, files)?;
+        Ok(found)
+    }
+
+    /// The names whose drop-ins count: its own, those of its prefixes (`a-b-c` has `a-b-` and `a-`), and its template's.
+    fn names(&self) -> Vec<String> {
+        let (stem, kind) = self.name.rsplit_once('.').unwrap_or((&self.name, ""));
+        let (prefix, instance) =
+            stem.split_once('@').map_or((stem, None), |(prefix, instance)| (prefix, Some(instance)));
+        let mut names = vec![self.name.clone()];
+        let at = if instance.is_some() { "@" } else { "" };
+        if instance.is_some_and(|instance| !instance.is_empty()) {
+            names.push(format!("{prefix}@.{kind}"));
+        }
+        let mut rest = prefix.trim_end_matches('-');
+        while let Some((before, _)) = rest.rsplit_once('-') {
+            names.push(format!("{before}-{at}.{kind}"));
+            rest = before;
+        }
+        names
+    }
+
+    /// A template whose instances have drop-ins of their own says nothing certain of them.
+    fn instances(&self, file: &Path, files: &dyn Files) -> Result<(), Refusal> {
+        let Some((prefix, "")) = self.name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('@')) else {
+            return Ok(());
+        };
+        let is_instance = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.ends_with(".d")
+                && name.starts_with(&format!("{prefix}@"))
+                && name != format!("{}.d", self.name)
+        };
+        let mut entries =
+            DIRECTORIES.iter().flat_map(|place| files.list(&self.root.join(place)).unwrap_or_default());
+        match entries.find(is_instance) {
+            Some(path) => {
+                let reason = format!("{} changes one of its instances", path.display());
+                Err(refuse(file, 0, reason, "switch each instance by a drop-in of its own"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The root that a unit lies below.
+fn root(file: &Path) -> Option<PathBuf> {
+    let parent = file.parent()?;
+    let place = DIRECTORIES.iter().find(|place| parent.ends_with(place))?;
+    parent.ancestors().nth(place.split('/').count()).map(Path::to_owned)
+}
+
+/// A path of the service's, below the root that its unit lies below.
+pub(super) fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The assignments of a file.
+pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>, Refusal> {
+    let stop = |line: u32, reason: &str| refuse(file, line, reason, "put that in order, and switch again");
+    let whole =
+        std::str::from_utf8(text).map_err(|_| stop(0, "it is not UTF-8, so that systemd ignores lines"))?;
+    if whole.contains('\0') {
+        return Err(stop(0, "it has a zero byte"));
+    }
+    let mut found = Vec::new();
+    let mut section = String::new();
+    // The logical line in the making: its text, and where it begins and ends.
+    let mut open: Option<(String, u32, Range<usize>)> = None;
+    let physical = lines(text);
+    for (index, line) in physical.iter().enumerate() {
+        let content = &whole[line.range.clone()];
+        let content = if index == 0 { content.strip_prefix('\u{feff}').unwrap_or(content) } else { content };
+        let trimmed = content.trim_start_matches(SPACE);
+        if trimmed.trim_end_matches(SPACE).contains('\r') {
+            return Err(stop(line.number, "it has a carriage return inside of a line"));
+        }
+        if trimmed.starts_with(['#', ';']) {
+            continue;
+        }
+        let start = line.range.end - trimmed.len();
+        let (mut logical, number, mut range) =
+            open.take().unwrap_or_else(|| (String::new(), line.number, start..start));
+        logical.push_str(trimmed);
+        range.end = line.range.end;
+        if is_continued(&logical) {
+            logical.pop();
+            logical.push(' ');
+            open = Some((logical, number, range));
+            continue;
+        }
+        statement(file, whole, (&logical, number, range), &mut section, &mut found)?;
+    }
+    if let Some((logical, number, range)) = open {
+        statement(file, whole, (&logical, number, range), &mut section, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Whether a line ends with a backslash that no other escapes.
+fn is_continued(line: &str) -> bool {
+    line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// One logical line.
+fn statement(
+    file: &Path,
+    text: &str,
+    (logical, line, range): (&str, u32, Range<usize>),
+    section: &mut String,
+    found: &mut Vec<Assignment>,
+) -> Result<(), Refusal> {
+    let logical = logical.trim_matches(SPACE);
+    let stop = |reason: &str| Err(refuse(file, line, reason, "put that in order, and switch again"));
+    if let Some(rest) = logical.strip_prefix('[') {
+        let Some(name) = rest.strip_suffix(']') else { return stop("the name of a section does not end") };
+        name.clone_into(section);
+        return Ok(());
+    }
+    // systemd passes over lines without an equals sign.
+    let Some((key, value)) = logical.split_once('=') else { return Ok(()) };
+    let written = &text[range.clone()];
+    let Some(equals) = written.find('=').filter(|at| !written[..*at].contains('\n')) else {
+        return stop("a name goes over several lines");
+    };
+    let behind = &written[equals + 1..];
+    let start = range.end - behind.trim_start_matches([' ', '\t']).len();
+    let end = range.end - (behind.len() - behind.trim_end_matches(SPACE).len());
+    found.push(Assignment {
+        file: file.to_owned(),
+        section: section.clone(),
+        key: key.trim_matches(SPACE).to_owned(),
+        value: value.trim_matches(SPACE).to_owned(),
+        line,
+        range: start.min(end)..end,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_continued() {
+        let text = b"[Service]\n# c\nExecStart=/bin/a \\\n  -b \\\n; c\n  c  \r\nX=1 \\\\\nY=";
+        let all = assignments(Path::new("f"), text).unwrap();
+        let said: Vec<_> = all.iter().map(|one| (one.key.as_str(), one.value.as_str(), one.line)).collect();
+        assert_eq!(said, [("ExecStart", "/bin/a  -b  c", 3), ("X", "1 \\\\", 7), ("Y", "", 8)]);
+        assert_eq!(&text[all[0].range.clone()], b"/bin/a \\\n  -b \\\n; c\n  c");
+    }
+
+    #[test]
+    fn the_root_is_what_stands_before() {
+        for (file, place) in [
+            ("/usr/lib/systemd/system/a.service", Some("/")),
+            ("/lib/systemd/system/a.service", Some("/")),
+            ("/x/etc/systemd/system/a.service", Some("/x")),
+            ("/srv/app/a.service", None),
+        ] {
+            assert_eq!(root(Path::new(file)), place.map(PathBuf::from), "{file}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Thin's configuration (`thin start -C thin.yml`): one file for a row of servers. With a port they listen at that and
+//! the next ones; with a socket they number its name: thin.0.sock, thin.1.sock. All of them move, or none.
+//!
+//! Thin makes its socket with no mask, so that everybody who reaches it may use it: what a goal says of access is the
+//! directory's to see to.
+
+use std::path::{Path, PathBuf};
+
+use samehost_model::{Endpoint, Protocol};
+
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::erb::Masked;
+use crate::languages::url::{self, is_plain_path};
+use crate::languages::yaml::{self, Document, Kind, Node};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// The editor.
+#[derive(Debug)]
+pub struct ThinYml;
+
+/// Thin's own, where the file says nothing.
+const ADDRESS: &str = "0.0.0.0";
+const PORT: u16 = 3000;
+/// More servers than any file asks for.
+const MOST: u16 = 512;
+
+impl Editor for ThinYml {
+    fn name(&self) -> &'static str {
+        "thin-yml"
+    }
+
+    fn about(&self) -> &'static str {
+        "the configuration of Thin"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &["config/thin.yml", "thin.yml"]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
+        let named = path.components().any(|part| part.as_os_str().to_string_lossy().contains("thin"));
+        let text = String::from_utf8_lossy(text);
+        let key = |name: &str| {
+            text.lines().any(|line| line.trim_start_matches(':').starts_with(&format!("{name}:")))
+        };
+        yaml && (key("port") || key("socket") || key("servers"))
+            && (named || key("max_persistent_conns") || key("rackup"))
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let settings = Thin::open(file, files)?.settings()?;
+        Ok(Reading { settings, refused: Vec::new() })
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let thin = Thin::open(file, files)?;
+        let settings = thin.settings()?;
+        let number = settings.iter().position(|one| one.name == setting.name);
+        let Some((number, now)) = number.and_then(|number| Some((number, settings.get(number)?))) else {
+            return Err(setting.gone());
+        };
+        if now.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        thin.write(number, settings.len(), &goal.endpoint).map_err(|why| {
+            thin.refusal(
+                now.line,
+                why,
+                "socket: /run/thin/thin.sock, below the port: thin.0.sock and so on are made of it",
+            )
+        })
+    }
+
+    fn socket(&self, setting: &Setting, path: &Path) -> PathBuf {
+        match setting.name.strip_prefix("server ") {
+            Some(number) => path.with_extension(format!("{number}.sock")),
+            None => path.to_owned(),
+        }
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::Restart("thin")
+    }
+}
+
+struct Thin<'a> {
+    file: &'a Path,
+    text: String,
+    masked: Masked,
+    document: Document,
+}
+
+impl<'a> Thin<'a> {
+    fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let whole = |line: u32, reason: String| Refusal {
+            file: file.to_owned(),
+            line,
+            reason,
+            by_hand: "socket: /run/thin/thin.sock".into(),
+        };
+        let bytes = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|_| whole(0, "it is not UTF-8".into()))?;
+        if text.starts_with('\u{feff}') {
+            return Err(whole(0, "it begins with a byte order mark".into()));
+        }
+        let masked = Masked::new(&text).map_err(|(line, why)| whole(line, why.into()))?;
+        let document = Document::parse(&masked.text)
+            .map_err(|(line, why)| whole(line, format!("it is not understood as YAML: {why}")))?;
+        if document.root.pairs().is_empty() {
+            return Err(whole(0, "it has no settings".into()));
+        }
+        Ok(Thin { file, text, masked, document })
+    }
+
+    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+    }
+
+    /// The key and the value of a name; Thin takes `:port` for `port`.
+    fn get(&self, name: &str) -> Result<Option<&(Node, Node)>, Refusal> {
+        let is_it =
+            |key: &Node| key.text().is_some_and(|text| text.strip_prefix(':').unwrap_or(text) == name);
+        let mut found = self.document.root.pairs().iter().filter(|(key, _)| is_it(key));
+        match (found.next(), found.next()) {
+            (_, Some((key, _))) => {
+                Err(self.refusal(key.line, &format!("{name} stands in it twice"), &format!("{name}: once")))
+            }
+            (first, None) => Ok(first),
+        }
+    }
+
+    /// The text of a name's value, with its line.
+    fn text(&self, name: &str) -> Result<Option<(&str, u32)>, Refusal> {
+        let Some((_, value)) = self.get(name)? else { return Ok(None) };
+        let refuse =
+            |why: &str| self.refusal(value.line, &format!("{name} {why}"), &format!("{name}: written out"));
+        if self.masked.touches(&value.range) {
+            return Err(refuse("is made by Ruby's code"));
+        }
+        match value.kind {
+            Kind::Scalar { .. } => Ok(value.text().map(|text| (text, value.line))),
+            _ => Err(refuse("is no text")),
+        }
+    }
+
+    fn number(&self, name: &str, usual: u16) -> Result<u16, Refusal> {
+        match self.text(name)? {
+            None => Ok(usual),
+            Some((text, line)) => text.parse().map_err(|_| {
+                self.refusal(line, &format!("{name} is no number"), &format!("{name}: {usual}"))
+            }),
+        }
+    }
+
+    /// Whether there is a row of servers, or one.
+    fn is_row(&self) -> Result<bool, Refusal> {
+        Ok(self.text("servers")?.is_some())
+    }
+
+    fn settings(&self) -> Result<Vec<Setting>, Refusal> {
+        for name in ["only", "swiftiply", "backend", "ssl"] {
+            if let Some((text, line)) = self.text(name)?
+                && text != "false"
+            {
+                let reason = format!("{name} decides where and how it listens");
+                return Err(self.refusal(
+                    line,
+                    &reason,
+                    "socket: /run/thin/thin.sock, where that is not wanted",
+                ));
+            }
+        }
+        let servers = self.number("servers", 1)?;
+        if servers == 0 || servers > MOST {
+            let line = self.text("servers")?.map_or(0, |(_, line)| line);
+            return Err(self.refusal(line, "it has an unusual number of servers", "servers: 1"));
+        }
+        let (row, port) = (self.is_row()?, self.number("port", PORT)?);
+        let (address, socket) = (self.text("address")?, self.text("socket")?);
+        let first = self.get("port")?.or(self.get("address")?).map_or(1, |(key, _)| key.line);
+        (0..servers)
+            .map(|number| {
+                let (endpoint, spelled, line) = match socket {
+                    Some((base, line)) => {
+                        let path = if row { numbered(base, number) } else { base.to_owned() };
+                        let endpoint = is_plain_path(&path).then(|| Endpoint::Unix(path.into()));
+                        (endpoint, format!("socket: {base}"), line)
+                    }
+                    None => {
+                        let host = address.map_or(ADDRESS, |(text, _)| text);
+                        let port = port.checked_add(number);
+                        let endpoint = port.and_then(|port| url::tcp(host, port));
+                        (endpoint, format!("address: {host}, port: {}", port.unwrap_or(0)), first)
+                    }
+                };
+                let endpoint = endpoint.ok_or_else(|| {
+                    let reason = "its address, port or socket is unusual, or the socket's path relative";
+                    self.refusal(line, reason, "socket: /run/thin/thin.sock")
+                })?;
+                Ok(Setting {
+                    name: format!("server {number}"),
+                    role: Role::Listens,
+                    protocol: Protocol::Http,
+                    endpoint,
+                    spelled,
+                    file: self.file.to_owned(),
+                    line,
+                    user: None,
+                    password: None,
+                    database: None,
+                    backlog: None,
+                })
+            })
+            .collect()
+    }
+
+    fn write(&self, number: usize, servers: usize, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+        const ELSEWHERE: &str = "it cannot be changed in its place";
+        let number = u16::try_from(number).map_err(|_| ELSEWHERE)?;
+        let row = servers > 1 || self.is_row().unwrap_or(false);
+        let mut edits = Vec::new();
+        match to {
+            Endpoint::Unix(path) => {
+                let path = path.to_str().filter(|path| is_plain_path(path));
+                let path = path.ok_or("a path with such characters is not written here")?;
+                let base = if row {
+                    unnumbered(path, number)
+                        .ok_or("Thin numbers its sockets: server 0 has to be NAME.0.sock")?
+                } else {
+                    path.to_owned()
+                };
+                edits.push(self.set("socket", &base).ok_or(ELSEWHERE)?);
+            }
+            Endpoint::Tcp { host, port } if url::tcp(host, *port).is_some() => {
+                let first =
+                    port.checked_sub(number).filter(|first| *first > 0).ok_or("Thin numbers its ports")?;
+                if let Ok(Some((key, value))) = self.get("socket") {
+                    edits.push(self.without(key, value).ok_or(ELSEWHERE)?);
+                }
+                let host_now = self.text("address").ok().flatten().map_or(ADDRESS, |(text, _)| text);
+                if host_now != host {
+                    let host = if host.contains(':') { format!("\"{host}\"") } else { host.clone() };
+                    edits.push(self.set("address", &host).ok_or(ELSEWHERE)?);
+                }
+                if self.number("port", PORT).ok() != Some(first) {
+                    let port = self.set("port", &first.to_string()).ok_or(ELSEWHERE)?;
+                    // Two new lines in one place are one edit.
+                    match edits.iter_mut().find(|edit| edit.range == port.range) {
+                        Some(other) => other.with.extend_from_slice(&port.with),
+                        None => edits.push(port),
+                    }
+                }
+            }
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        }
+        Ok(edits)
+    }
+
+    /// An edit that gives a name a value: in its place, or in a new line.
+    fn set(&self, name: &str, value: &str) -> Option<Edit> {
+        if let Some((_, node)) = self.get(name).ok()? {
+            let inside = node.inside()?;
+            let value = if inside == node.range { value } else { value.trim_matches('"') };
+            return Some(Edit::new(self.file, inside, value));
+        }
+        let order = ["port", "address", "servers", "rackup", "chdir", "environment", "pid", "log"];
+        order.iter().find_map(|other| {
+            let (key, node) = self.get(other).ok()??;
+            let line = yaml::line_at(&self.text, key.range.start);
+            let before = self.text.get(line.start..key.range.start)?;
+            let rest = self.text.get(node.range.end..line.end)?.trim_start();
+            let plain = before.bytes().all(|byte| byte == b' ') && (rest.is_empty() || rest.starts_with('#'));
+            let symbol = if key.text()?.starts_with(':') { ":" } else { "" };
+            let with = format!("{}{before}{symbol}{name}: {value}", yaml::newline_at(&self.text, line.end));
+            plain.then(|| Edit::new(self.file, line.end..line.end, with))
+        })
+    }
+
+    /// An edit that takes a line away.
+    fn without(&self, key: &Node, value: &Node) -> Option<Edit> {
+        let line = yaml::line_at(&self.text, key.range.start);
+        let alone = self.text.get(line.start..key.range.start)?.trim().is_empty()
+            && self.text.get(value.range.end..line.end)?.trim().is_empty();
+        let next = self.text[line.end..].find('\n').map(|newline| line.end + newline + 1);
+        // The last line takes the line break before it away.
+        let range = match next {
+            Some(next) => line.start..next,
+            None => yaml::line_at(&self.text, line.start.saturating_sub(1)).end..line.end,
+        };
+        alone.then(|| Edit::new(self.file, range, ""))
+    }
+}
+
+/// A socket's path with the number of its server, as Thin makes it: before the extension.
+fn numbered(base: &str, number: u16) -> String {
+    let name = base.rsplit('/').next().unwrap_or(base);
+    match name.rfind('.').filter(|at| *at > 0 && at + 1 < name.len()) {
+        Some(at) => {
+            let at = base.len() - name.len() + at;
+            format!("{}.{number}{}", &base[..at], &base[at..])
+        }
+        None => format!("{base}.{number}"),
+    }
+}
+
+/// The path of which Thin makes this one for a server.
+fn unnumbered(path: &str, number: u16) -> Option<String> {
+    let word = format!(".{number}");
+    let at = path.rfind(&word)?;
+    let base = format!("{}{}", &path[..at], &path[at + word.len()..]);
+    (numbered(&base, number) == path).then_some(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_before_the_extension() {
+        for (base, path) in [
+            ("/run/thin.sock", "/run/thin.3.sock"),
+            ("/run/thin", "/run/thin.3"),
+            ("/run/a.b/thin", "/run/a.b/thin.3"),
+            ("/run/a.3/thin.sock", "/run/a.3/thin.3.sock"),
+        ] {
+            assert_eq!(numbered(base, 3), path);
+            assert_eq!(unnumbered(path, 3).as_deref(), Some(base));
+        }
+        assert_eq!(unnumbered("/run/thin.sock", 3), None);
+        assert_eq!(unnumbered("/run/thin.4.sock", 3), None);
+    }
+}

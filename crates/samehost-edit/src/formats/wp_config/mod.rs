@@ -1,0 +1,338 @@
+//! WordPress: `DB_HOST` of wp-config.php, in whichever way PHP lets it be defined, and the constants of the plugin Redis
+//! Object Cache. Which definition counts is found by following the file as PHP executes it, until it loads
+//! wp-settings.php.
+
+mod host;
+mod redis;
+
+use std::path::Path;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::check::{Check, Program};
+use crate::edit::Edit;
+use crate::editor::Editor;
+use crate::files::Files;
+use crate::goal::Goal;
+use crate::languages::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
+use crate::refusal::Refusal;
+use crate::setting::{Reading, Role, Setting, Uptake};
+
+/// The constants that matter here.
+const TRACKED: &[&[u8]] = &[
+    b"DB_HOST",
+    b"DB_USER",
+    b"DB_PASSWORD",
+    b"DB_NAME",
+    b"WP_REDIS_SCHEME",
+    b"WP_REDIS_HOST",
+    b"WP_REDIS_PORT",
+    b"WP_REDIS_PATH",
+    b"WP_REDIS_PASSWORD",
+    b"WP_REDIS_DATABASE",
+    b"WP_REDIS_CLIENT",
+    b"WP_REDIS_SERVERS",
+    b"WP_REDIS_CLUSTER",
+    b"WP_REDIS_SHARDS",
+    b"WP_REDIS_SENTINEL",
+];
+
+/// The drop-ins that are known to connect as WordPress itself does.
+const CALM_DROP_INS: &[&[u8]] = &[b"Query Monitor", b"QM_DB", b"W3TC"];
+
+/// The editor.
+pub struct WpConfig;
+
+impl Editor for WpConfig {
+    fn name(&self) -> &'static str {
+        "wp-config"
+    }
+
+    fn about(&self) -> &'static str {
+        "WordPress: DB_HOST and WP_REDIS_* in wp-config.php"
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &["wp-config.php"]
+    }
+
+    fn recognises(&self, path: &Path, text: &[u8]) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name == "wp-config.php" {
+            return true;
+        }
+        // Debian keeps one for each site in /etc/wordpress.
+        let folder = path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "wordpress");
+        let named = name.starts_with("wp-config") || folder && name.starts_with("config-");
+        named && name.ends_with(".php") && text.windows(7).any(|seven| seven == b"DB_HOST")
+    }
+
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+        let outcome = follow(file, files)?;
+        let mut reading = Reading::default();
+        match database(file, files, &outcome) {
+            Ok(Some((setting, _))) => reading.settings.push(setting),
+            Ok(None) => {}
+            Err(refusal) => reading.refused.push(refusal),
+        }
+        match redis::read(&files.real(file), &outcome) {
+            Ok(Some(found)) => reading.settings.push(found.setting(&outcome)),
+            Ok(None) => {}
+            Err(refusal) => reading.refused.push(refusal),
+        }
+        Ok(reading)
+    }
+
+    fn edit(
+        &self,
+        file: &Path,
+        files: &dyn Files,
+        setting: &Setting,
+        goal: &Goal,
+    ) -> Result<Vec<Edit>, Refusal> {
+        let outcome = follow(file, files)?;
+        if setting.name == redis::NAME {
+            let Some(found) = redis::read(&files.real(file), &outcome)? else { return Ok(Vec::new()) };
+            return redis::edit(&found, &outcome, goal);
+        }
+        let Some((now, places)) = database(file, files, &outcome)? else { return Ok(Vec::new()) };
+        if now.endpoint == goal.endpoint {
+            return Ok(Vec::new());
+        }
+        let value = host::spell(&goal.endpoint).map_err(|reason| Refusal {
+            file: now.file.clone(),
+            line: now.line,
+            reason,
+            by_hand: by_hand_for(None),
+        })?;
+        places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
+    }
+
+    fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
+        Some(Check {
+            program: Program::Php,
+            arguments: vec!["-l".into(), file.to_str()?.to_owned()],
+            reads: vec![file.to_owned()],
+            unknown: None,
+        })
+    }
+
+    fn uptake(&self) -> Uptake {
+        Uptake::AtOnce
+    }
+}
+
+/// The literal of a place with another value.
+fn write(place: &Place, name: &str, value: &str) -> Result<Edit, Refusal> {
+    let refuse = |reason: &str| Refusal {
+        file: place.file.clone(),
+        line: place.line,
+        reason: format!("{name}: {reason}"),
+        by_hand: format!("define( '{name}', '{value}' );"),
+    };
+    if place.comment {
+        return Err(refuse("a comment stands inside of the value and would be lost"));
+    }
+    let text = php::encode(place.quoting, value)
+        .ok_or_else(|| refuse("the new value has characters that are not written here"))?;
+    Ok(Edit::new(&place.file, place.range.clone(), text))
+}
+
+fn follow(file: &Path, files: &dyn Files) -> Result<Outcome, Refusal> {
+    // wp-load.php has defined ABSPATH, its own directory, before it includes wp-config.php.
+    let real = files.real(file);
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    let settled =
+        ["wp-settings.php", "wp-load.php"].iter().any(|name| files.read(&folder.join(name)).is_ok());
+    let root = if settled {
+        Value::Text(format!("{}/", folder.display()).into_bytes())
+    } else {
+        Value::Unknown(Trouble::new(&real, 0, "where WordPress lies is not known"))
+    };
+    let setup = Setup {
+        tracked: TRACKED,
+        constants: vec![("ABSPATH", root)],
+        variables: Vec::new(),
+        last: Some("wp-settings.php"),
+    };
+    php::execute(&real, files, setup).map_err(|trouble| refuse(&real, &trouble, "DB_HOST"))
+}
+
+/// `DB_HOST` with every place that says it.
+fn database(
+    file: &Path,
+    files: &dyn Files,
+    outcome: &Outcome,
+) -> Result<Option<(Setting, Vec<Place>)>, Refusal> {
+    let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
+    let host = String::from_utf8(known.text.clone()).ok();
+    let understood = host.as_deref().ok_or("it is no text").and_then(host::understand);
+    let Known { places, text, .. } = known;
+    let place = &places[0];
+    let refusal = |reason: String| Refusal {
+        file: place.file.clone(),
+        line: place.line,
+        reason,
+        by_hand: by_hand_for(None),
+    };
+    let endpoint =
+        understood.map_err(|reason| refusal(format!("DB_HOST is not understood as a server: {reason}")))?;
+    drop_in(file, files, outcome).map_err(refusal)?;
+    let setting = Setting {
+        name: "DB_HOST".into(),
+        role: Role::Connects,
+        protocol: Protocol::Mysql,
+        endpoint,
+        spelled: String::from_utf8_lossy(&text).into_owned(),
+        file: place.file.clone(),
+        line: place.line,
+        user: literal(outcome, "DB_USER"),
+        password: literal(outcome, "DB_PASSWORD").map(Secret::new),
+        database: literal(outcome, "DB_NAME"),
+        backlog: None,
+    };
+    Ok(Some((setting, places)))
+}
+
+/// wp-content/db.php takes the place of WordPress's own database class.
+fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), String> {
+    let real = files.real(file);
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    let content = literal(outcome, "WP_CONTENT_DIR").map(std::path::PathBuf::from);
+    let content = content.unwrap_or_else(|| folder.join("wp-content"));
+    if files.read(&folder.join("db-config.php")).is_ok() {
+        return Err("db-config.php of HyperDB or LudicrousDB says which servers are used".into());
+    }
+    let Ok(text) = files.read(&content.join("db.php")) else { return Ok(()) };
+    let calm = CALM_DROP_INS.iter().any(|name| text.windows(name.len()).any(|part| part == *name));
+    if calm {
+        return Ok(());
+    }
+    Err(format!(
+        "{} decides how WordPress connects, in place of DB_HOST alone",
+        content.join("db.php").display()
+    ))
+}
+
+/// A constant with one value, and the places that say it.
+struct Known {
+    text: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// A constant; none where the file does not define it.
+fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>, Refusal> {
+    let elsewhere = || outcome.state.anything.clone().map(|trouble| refuse(file, &trouble, name));
+    if outcome.state.over {
+        let trouble = Trouble::new(file, 0, "it ends before WordPress is loaded");
+        return Err(refuse(file, &trouble, name));
+    }
+    let Some(Constant { alternatives, undefined }) = outcome.state.constants.get(name.as_bytes()) else {
+        return elsewhere().map_or(Ok(None), Err);
+    };
+    let mut places: Vec<Place> = Vec::new();
+    let mut known: Option<Vec<u8>> = None;
+    for valued in alternatives {
+        let text = match (&valued.value, valued.value.text()) {
+            (Value::Unknown(trouble), _) => return Err(refuse(file, trouble, name)),
+            (_, Some(text)) => text,
+            (_, None) => {
+                let line = mention(outcome, file, name);
+                return Err(refuse(file, &Trouble::new(file, line, "an array is no host"), name));
+            }
+        };
+        let line = valued.place.as_ref().map_or(0, |place| place.line);
+        let said = Trouble::new(valued.place.as_ref().map_or(file, |place| &place.file), line, "");
+        if known.as_ref().is_some_and(|known| *known != text) {
+            let lines: Vec<String> = lines(alternatives);
+            let reason =
+                format!("{name} is defined differently in lines {}, by a condition", lines.join(" and "));
+            return Err(refuse(file, &Trouble { reason, ..said }, name));
+        }
+        known = Some(text);
+        match (&valued.place, &valued.via) {
+            (Some(place), None) => places.push(place.clone()),
+            (Some(place), Some(via)) if php::once(outcome, via) => places.push(place.clone()),
+            (_, via) => {
+                let via = shown(via.as_deref());
+                let reason = format!("{name} is taken from {via}, which may be used for other things too");
+                let line = mention(outcome, file, name);
+                return Err(refuse(file, &Trouble { reason, line, ..said }, name));
+            }
+        }
+    }
+    let Some(text) = known.filter(|_| !places.is_empty()) else {
+        return elsewhere().map_or(Ok(None), Err);
+    };
+    if *undefined {
+        let trouble = Trouble::new(
+            &places[0].file,
+            places[0].line,
+            format!("whether {name} is defined here depends on what cannot be known"),
+        );
+        return Err(refuse(file, &trouble, name));
+    }
+    if let Some(trouble) = php::constant_used(outcome, name) {
+        return Err(refuse(file, &trouble, name));
+    }
+    places.dedup();
+    Ok(Some(Known { text, places }))
+}
+
+fn lines(alternatives: &[php::Valued]) -> Vec<String> {
+    let places = alternatives.iter().filter_map(|valued| valued.place.as_ref());
+    let mut lines: Vec<u32> = places.map(|place| place.line).collect();
+    lines.sort_unstable();
+    lines.iter().map(u32::to_string).collect()
+}
+
+/// A variable or constant by its name; anything longer may hold what nobody should see.
+fn shown(via: Option<&[u8]>) -> String {
+    let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$[]'\"".contains(byte);
+    match via {
+        Some(via) if via.iter().all(name) => String::from_utf8_lossy(via).into_owned(),
+        _ => "an expression".into(),
+    }
+}
+
+/// The first line of a file that names a constant.
+fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
+    let source = outcome.sources.iter().find(|source| source.path == file);
+    source.map_or(0, |source| {
+        let at = source.text.windows(name.len()).position(|part| part == name.as_bytes());
+        at.map_or(0, |at| source.line(at))
+    })
+}
+
+/// The value of a constant that has exactly one.
+fn literal(outcome: &Outcome, name: &str) -> Option<String> {
+    let constant = outcome.state.constants.get(name.as_bytes()).filter(|constant| !constant.undefined)?;
+    let mut texts: Vec<Vec<u8>> =
+        constant.alternatives.iter().map(|valued| valued.value.text()).collect::<Option<_>>()?;
+    texts.dedup();
+    match texts.as_slice() {
+        [text] => String::from_utf8(text.clone()).ok(),
+        _ => None,
+    }
+}
+
+fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
+    let place = if trouble.file.as_os_str().is_empty() { file } else { &trouble.file };
+    let reason = if trouble.reason.contains(name) {
+        trouble.reason.clone()
+    } else {
+        format!("{name} cannot be changed safely: {}", trouble.reason)
+    };
+    let by_hand =
+        if name == "DB_HOST" { by_hand_for(trouble.environment.as_deref()) } else { redis::BY_HAND.into() };
+    Refusal { file: place.to_owned(), line: trouble.line, reason, by_hand }
+}
+
+/// What to write for `DB_HOST`.
+fn by_hand_for(environment: Option<&str>) -> String {
+    let value = host::spell(&Endpoint::Unix(host::DEFAULT_SOCKET.into())).unwrap_or_default();
+    match environment {
+        Some(name) => format!("where the environment variable is set: {name}={value}"),
+        None => format!("where DB_HOST is defined: define( 'DB_HOST', '{value}' );"),
+    }
+}

@@ -1,0 +1,151 @@
+//! A PHP file followed in the order of execution, the files that it includes with it. Where a way forks at something
+//! that cannot be known, both are followed, and what they disagree about is not known afterwards.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::source::Source;
+use super::value::{Constant, State, Trouble, Value, Valued};
+use crate::files::Files;
+
+/// So many files may include each other.
+const MOST_INCLUDES: usize = 64;
+
+/// What is known beforehand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup<'a> {
+    /// Constants that are undefined at first; of any other that is not known here it is unknown.
+    pub(crate) tracked: &'a [&'a [u8]],
+    /// Constants that the including program has defined.
+    pub(crate) constants: Vec<(&'a str, Value)>,
+    /// Variables that the including program has set.
+    pub(crate) variables: Vec<(&'a str, Value)>,
+    /// The file whose inclusion ends what counts: `wp-settings.php`.
+    pub(crate) last: Option<&'a str>,
+}
+
+/// What a file sets.
+pub(crate) struct Outcome {
+    /// What is known at its end, or where the last file is included.
+    pub(crate) state: State,
+    /// The files that were read.
+    pub(crate) sources: Vec<Rc<Source>>,
+}
+
+/// A file that is being followed.
+pub(super) struct Run<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) setup: Setup<'a>,
+    pub(super) sources: Vec<Rc<Source>>,
+    pub(super) state: State,
+    /// What was known where the last file was included.
+    pub(super) loaded: Option<State>,
+    /// What was known at each `return` of the files that are being followed.
+    pub(super) returns: Vec<Vec<State>>,
+    /// Variables that change behind one's back: references, and globals of functions.
+    pub(super) shared: BTreeSet<Vec<u8>>,
+    /// Whether names stand in a namespace.
+    pub(super) namespaced: bool,
+    /// How deep expressions and statements are nested here.
+    pub(super) depth: usize,
+}
+
+/// Follows a file.
+///
+/// # Errors
+/// When it cannot be read or is not understood as PHP.
+pub(crate) fn execute<'a>(file: &Path, files: &'a dyn Files, setup: Setup<'a>) -> Result<Outcome, Trouble> {
+    let mut state = State::default();
+    for (name, value) in &setup.constants {
+        let constant = Constant { alternatives: vec![Valued::plain(value.clone())], undefined: false };
+        state.constants.insert(name.as_bytes().to_vec(), constant);
+    }
+    for (name, value) in &setup.variables {
+        state.variables.insert(name.as_bytes().to_vec(), Valued::plain(value.clone()));
+    }
+    let mut run = Run {
+        files,
+        setup,
+        sources: Vec::new(),
+        state,
+        loaded: None,
+        returns: Vec::new(),
+        shared: BTreeSet::new(),
+        namespaced: false,
+        depth: 0,
+    };
+    let text = files.read(file).map_err(|error| Trouble::new(file, 0, error.to_string()))?;
+    let source = Source::parse(file, text)?;
+    run.follow(source);
+    let trouble = Trouble::new(file, 0, "where this file ends is not known");
+    let state = match run.loaded {
+        Some(loaded) if run.state.over => loaded,
+        Some(loaded) => loaded.meet(run.state, &trouble),
+        None => run.state,
+    };
+    Ok(Outcome { state, sources: run.sources })
+}
+
+/// How a file is included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inclusion {
+    /// `include`
+    Wanted,
+    /// `require`
+    Needed,
+}
+
+impl Run<'_> {
+    fn follow(&mut self, source: Source) {
+        let source = Rc::new(source);
+        self.sources.push(Rc::clone(&source));
+        let namespaced = std::mem::replace(&mut self.namespaced, false);
+        self.returns.push(Vec::new());
+        self.declarations(&source);
+        self.block(&source, source.root());
+        let trouble = source.trouble(source.root(), "this file may return early");
+        for state in self.returns.pop().unwrap_or_default() {
+            let here = std::mem::take(&mut self.state);
+            self.state = here.meet(state, &trouble);
+        }
+        self.namespaced = namespaced;
+    }
+
+    /// Follows an included file. `once` is the rule of include_once.
+    pub(super) fn include(&mut self, path: &Path, inclusion: Inclusion, once: bool, from: Trouble) {
+        let real = self.files.real(path);
+        if once && self.sources.iter().any(|source| source.path == real) {
+            return;
+        }
+        if self.sources.len() >= MOST_INCLUDES {
+            self.state.lose(&Trouble { reason: "too many files include each other".into(), ..from });
+            return;
+        }
+        match self.files.read(&real) {
+            Ok(text) => match Source::parse(&real, text) {
+                Ok(source) => self.follow(source),
+                Err(trouble) => self.state.lose(&trouble),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && inclusion == Inclusion::Wanted => {}
+            Err(error) => {
+                let reason = format!("{} is included here, and cannot be read: {error}", path.display());
+                self.state.lose(&Trouble { reason, ..from });
+            }
+        }
+    }
+
+    /// The path that an include means; a relative one is looked for beside the file that has it.
+    pub(super) fn resolve(&self, source: &Source, path: &[u8]) -> Option<PathBuf> {
+        let path = std::str::from_utf8(path).ok()?;
+        if path.starts_with('/') {
+            return Some(PathBuf::from(path));
+        }
+        // `./x` is below the working directory, which is not known; a scheme is no file.
+        if path.is_empty() || path.starts_with('.') || path.contains("://") {
+            return None;
+        }
+        Some(self.files.real(&source.path).parent()?.join(path))
+    }
+}

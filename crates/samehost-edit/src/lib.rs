@@ -1,0 +1,31 @@
+//! Editors of configurations: which connections a file names, and the file with other endpoints in it, byte-exact outside
+//! of what is changed. What an editor does not understand it refuses. Pure: files are read through [`Files`], and nothing
+//! is written or started here.
+
+mod check;
+mod edit;
+mod editor;
+mod files;
+pub mod formats;
+mod glob;
+mod goal;
+mod held;
+mod languages;
+mod lines;
+mod proposal;
+mod refusal;
+mod registry;
+mod setting;
+mod spelling;
+mod splice;
+
+pub use check::{Check, Program};
+pub use edit::{Edit, EditError, apply};
+pub use editor::Editor;
+pub use files::{Files, Overlay};
+pub use glob::glob;
+pub use goal::{Access, Goal};
+pub use proposal::{Move, Proposal, ProposalError, propose};
+pub use refusal::Refusal;
+pub use registry::{EDITORS, editor, recognise};
+pub use setting::{Reading, Role, Setting, Uptake};

@@ -1,0 +1,173 @@
+//! What editors of line-oriented configurations share: the lines of a text with their places, new lines in the file's
+//! own manner, and the checks of what may be written. It knows no format.
+
+use std::ops::Range;
+use std::path::Path;
+
+use samehost_model::{Endpoint, UNIX_PATH_MAX};
+
+use crate::edit::Edit;
+use crate::files::Files;
+use crate::refusal::Refusal;
+
+/// A line and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// From 1.
+    pub(super) number: u32,
+    /// Its bytes, without the line end.
+    pub(super) range: Range<usize>,
+    /// Where the next line begins.
+    pub(super) next: usize,
+}
+
+/// The lines of a text. A carriage return before the line end belongs to the line end.
+pub(super) fn lines(text: &[u8]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    while start < text.len() {
+        let newline = text[start..].iter().position(|byte| *byte == b'\n').map(|at| start + at);
+        let next = newline.map_or(text.len(), |at| at + 1);
+        let mut end = newline.unwrap_or(text.len());
+        if newline.is_some() && end > start && text[end - 1] == b'\r' {
+            end -= 1;
+        }
+        let number = u32::try_from(lines.len() + 1).unwrap_or(u32::MAX);
+        lines.push(Line { number, range: start..end, next });
+        start = next;
+    }
+    lines
+}
+
+/// How the lines of a text end.
+pub(super) fn line_end(text: &[u8]) -> &'static str {
+    match text.iter().position(|byte| *byte == b'\n') {
+        Some(at) if at > 0 && text[at - 1] == b'\r' => "\r\n",
+        _ => "\n",
+    }
+}
+
+/// A new line below another.
+pub(super) fn insert_below(file: &Path, text: &[u8], line: &Line, new: &str) -> Edit {
+    insert_at(file, text, line.next, new)
+}
+
+/// A new line above another.
+pub(super) fn insert_above(file: &Path, text: &[u8], line: &Line, new: &str) -> Edit {
+    let end = line_end(text);
+    Edit::new(file, line.range.start..line.range.start, format!("{new}{end}"))
+}
+
+/// A new line at the end of a text; one that ends without a line end still does.
+pub(super) fn append(file: &Path, text: &[u8], new: &str) -> Edit {
+    insert_at(file, text, text.len(), new)
+}
+
+fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
+    let end = line_end(text);
+    let with = if at > 0 && text.get(at - 1) != Some(&b'\n') {
+        format!("{end}{new}")
+    } else {
+        format!("{new}{end}")
+    };
+    Edit::new(file, at..at, with)
+}
+
+/// A refusal.
+pub(super) fn refuse(
+    file: &Path,
+    line: u32,
+    reason: impl Into<String>,
+    by_hand: impl Into<String>,
+) -> Refusal {
+    Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
+}
+
+/// A file's bytes, or the refusal that says why it cannot be read.
+pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>, Refusal> {
+    files.read(file).map_err(|error| {
+        let by_hand = format!("make {} readable, and try again", file.display());
+        refuse(file, 0, format!("it cannot be read: {error}"), by_hand)
+    })
+}
+
+/// The path of a Unix socket that a file can hold: absolute, short enough, and without control characters.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, &'static str> {
+    let Endpoint::Unix(path) = endpoint else { return Err("it has no place for such an address") };
+    let Some(path) = path.to_str() else { return Err("the path is not UTF-8") };
+    if !path.starts_with('/') {
+        return Err("the path does not begin with /");
+    }
+    if path.len() > UNIX_PATH_MAX {
+        return Err("the path is longer than a Unix socket's address can be");
+    }
+    if path.chars().any(char::is_control) {
+        return Err("the path has a control character");
+    }
+    Ok(path)
+}
+
+/// Whether a path has only characters that mean nothing special in any configuration.
+pub(super) fn is_plain(path: &str) -> bool {
+    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:".contains(&byte))
+}
+
+/// Whether only this machine reaches an address or host name.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A host as an endpoint has it: `localhost` is 127.0.0.1 to a server that listens.
+pub(super) fn listening_host(host: &str) -> String {
+    if host.eq_ignore_ascii_case("localhost") { "127.0.0.1".into() } else { host.into() }
+}
+
+/// Whether an endpoint can be written at all: a host that would not parse back is no endpoint.
+pub(super) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
+    let endpoint = Endpoint::Tcp { host: host.to_owned(), port };
+    endpoint.to_string().parse().ok().filter(|parsed| *parsed == endpoint)
+}
+
+/// The text of bytes, where they are UTF-8.
+pub(super) fn utf8(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_their_places() {
+        let found = lines(b"a\r\n\nb");
+        let ranges: Vec<_> = found.iter().map(|line| (line.number, line.range.clone(), line.next)).collect();
+        assert_eq!(ranges, [(1, 0..1, 3), (2, 3..3, 4), (3, 4..5, 5)]);
+        assert!(lines(b"").is_empty());
+    }
+
+    #[test]
+    fn new_lines_are_in_the_files_manner() {
+        let file = Path::new("f");
+        let with = |edit: Edit| (edit.range.start, String::from_utf8(edit.with).unwrap());
+        let text = b"a\r\nb";
+        assert_eq!(with(insert_below(file, text, &lines(text)[0], "n")), (3, "n\r\n".into()));
+        assert_eq!(with(insert_below(file, text, &lines(text)[1], "n")), (4, "\r\nn".into()));
+        assert_eq!(with(insert_above(file, text, &lines(text)[1], "n")), (3, "n\r\n".into()));
+        assert_eq!(with(append(file, b"", "n")), (0, "n\n".into()));
+    }
+
+    #[test]
+    fn only_what_can_be_written_is() {
+        let path = |text: &str| socket_path(&text.parse().unwrap()).map(str::to_owned);
+        assert_eq!(path("unix:/run/a b.sock"), Ok("/run/a b.sock".into()));
+        assert!(path("unix:relative").is_err());
+        assert!(path("unix:/a\nb").is_err());
+        assert!(path("abstract:x").is_err());
+        assert!(is_loopback("127.8.0.1") && is_loopback("::1") && !is_loopback("0.0.0.0"));
+        assert!(tcp("::1", 5).is_some() && tcp("a b", 5).is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! A connection that a configuration names, as the program that reads the configuration understands it.
+
+use std::path::PathBuf;
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::refusal::Refusal;
+
+/// Which end of the connection the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It connects to the endpoint.
+    Connects,
+    /// It listens at the endpoint.
+    Listens,
+}
+
+/// A connection that a configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What it is called there, unique in its reading: `DB_HOST`, `upstream app, server 2`, `listen of pool www`.
+    pub name: String,
+    /// Which end the program is.
+    pub role: Role,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Where the program connects to, or listens, as *it* understands what is written (`localhost` is a socket to PHP's
+    /// mysqli, and TCP to Go).
+    pub endpoint: Endpoint,
+    /// The value as it is written, without any password.
+    pub spelled: String,
+    /// The file that it is written in, which may be one that the file asked about includes.
+    pub file: PathBuf,
+    /// Its line there, from 1.
+    pub line: u32,
+    /// The login that belongs to it.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<Secret>,
+    /// The database, by name or number.
+    pub database: Option<String>,
+    /// Connections that may wait, where the configuration says so (listeners only).
+    pub backlog: Option<u32>,
+}
+
+impl Setting {
+    /// The refusal of an edit of what is no longer in the file.
+    pub(crate) fn gone(&self) -> Refusal {
+        Refusal {
+            file: self.file.clone(),
+            line: self.line,
+            reason: "it is not there any more".into(),
+            by_hand: "look at the file, and switch again".into(),
+        }
+    }
+}
+
+/// What an editor understood of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The connections that it names, in the order of the text.
+    pub settings: Vec<Setting>,
+    /// Connections that it names in a way that cannot be changed safely: one refusal each. The rest can be.
+    pub refused: Vec<Refusal>,
+}
+
+impl FromIterator<Result<Setting, Refusal>> for Reading {
+    fn from_iter<T: IntoIterator<Item = Result<Setting, Refusal>>>(found: T) -> Self {
+        let mut reading = Reading::default();
+        for one in found {
+            match one {
+                Ok(setting) => reading.settings.push(setting),
+                Err(refusal) => reading.refused.push(refusal),
+            }
+        }
+        reading
+    }
+}
+
+/// How a program takes a changed configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uptake {
+    /// It reads the file at every request.
+    AtOnce,
+    /// The running service of this kind (a name of scan's registry) rereads it at this signal (`HUP`), without dropping
+    /// connections.
+    Reload(&'static str, &'static str),
+    /// The running service of this kind must be restarted.
+    Restart(&'static str),
+    /// systemd has to read its units again, and to restart the one that the file is of.
+    RestartUnit,
+    /// The application that reads the file must be restarted; which one that is, the file does not say.
+    RestartApplication,
+}

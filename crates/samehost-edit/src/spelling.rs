@@ -1,0 +1,376 @@
+//! How a URL says that a connection goes through a socket: every library has words of its own.
+
+use samehost_model::{Endpoint, Protocol, Secret};
+
+use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
+
+/// One way to write a socket in a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// MySQL: `localhost` and a parameter of this name; a host beside it would be TCP. `localhost` alone is the
+    /// library's own socket.
+    Parameter(&'static str),
+    /// The same, for a library to which `localhost` alone is TCP.
+    ParameterOnly(&'static str),
+    /// PostgreSQL: `?host=/directory`, which takes the place of the URL's host.
+    HostParameter,
+    /// PostgreSQL: `?host=/directory`, and no host in the URL.
+    NoHost,
+    /// PostgreSQL: the directory as the host, percent-encoded.
+    EncodedHost,
+    /// Redis: `unix://login@/path?db=1`.
+    UnixScheme,
+    /// Redis: `unix:///path`; neither a login nor a database can be said.
+    UnixPath,
+    /// Redis: `redis://login@/path/1`.
+    RedisPath,
+    /// Redis: `redis:///path?stream=messages`, of Symfony's Messenger.
+    Messenger,
+    /// Redis: `redis+socket://login@/path?virtual_host=1`, of Celery.
+    Celery,
+    /// memcached: `memcached:///path`.
+    Memcached,
+}
+
+/// What a URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) database: Option<String>,
+}
+
+/// Why a URL is not understood, or cannot say it.
+pub(crate) type Why = &'static str;
+
+const HOST_AND_SOCKET: Why = "it names a host and a socket, and which one counts differs";
+const DEFAULT_SOCKET: Why = "`localhost` without a path is the MySQL library's own socket already";
+const NO_PLACE: Why = "it names no host";
+const TWICE: Why = "a parameter stands in it twice";
+
+fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, Why> {
+    url.parameter(name).map_err(|()| TWICE)
+}
+
+fn socket(path: &str) -> Result<Endpoint, Why> {
+    // A percent sign would have to be decoded by each library's own rules.
+    if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err("its path has unusual characters") }
+}
+
+/// Redis' database 0 is none.
+fn number(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty() && text != "0")
+}
+
+/// A path and the number behind its last slash.
+fn path_and_number(path: &str) -> (&str, Option<String>) {
+    match path.rsplit_once('/') {
+        Some((before, last)) if last.bytes().all(|byte| byte.is_ascii_digit()) => (before, number(last)),
+        _ => (path, None),
+    }
+}
+
+impl Spelling {
+    /// The password in a URL, to the library of this spelling: Symfony's may stand where others have a user.
+    pub(crate) fn password(self, url: &Url) -> Option<Secret> {
+        let is_alone = matches!(self, Spelling::RedisPath | Spelling::Messenger);
+        url.password().or_else(|| url.password_alone().filter(|_| is_alone))
+    }
+
+    /// What the URL says, to the library of this spelling.
+    pub(crate) fn read(self, url: &Url) -> Result<Said, Why> {
+        let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
+        let tcp = || {
+            if url.host.is_empty() || url.host.contains(['%', '$']) {
+                return Err(NO_PLACE);
+            }
+            url.tcp(usual).ok_or("its host or port is unusual")
+        };
+        let said = |endpoint| Ok(Said { endpoint, database: url.database() });
+        match self {
+            Spelling::Parameter(name) | Spelling::ParameterOnly(name) => match parameter(url, name)? {
+                Some("") => Err("its socket is empty"),
+                Some(path) if url.host == "localhost" => said(socket(path)?),
+                Some(_) => Err(HOST_AND_SOCKET),
+                None if url.host == "localhost" && matches!(self, Spelling::Parameter(_)) => {
+                    Err(DEFAULT_SOCKET)
+                }
+                None => said(tcp()?),
+            },
+            Spelling::HostParameter | Spelling::NoHost => match parameter(url, "host")? {
+                Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET),
+                Some(directory) => {
+                    let port = url.port_or(usual).ok_or(NO_PLACE)?;
+                    said(postgres_path(directory, port).ok_or("its directory is unusual")?)
+                }
+                None => said(tcp()?),
+            },
+            Spelling::EncodedHost => {
+                if parameter(url, "host")?.is_some() {
+                    return Err(HOST_AND_SOCKET);
+                }
+                match crate::languages::url::decoded(&url.host).filter(|host| host.starts_with('/')) {
+                    Some(directory) => {
+                        let port = url.port_or(usual).ok_or(NO_PLACE)?;
+                        said(postgres_path(&directory, port).ok_or("its directory is unusual")?)
+                    }
+                    None => said(tcp()?),
+                }
+            }
+            Spelling::UnixScheme | Spelling::UnixPath if url.scheme == "unix" => {
+                if !url.host.is_empty() {
+                    return Err("two slashes and a host: a path begins with a third");
+                }
+                let database = parameter(url, "db")?.and_then(number);
+                Ok(Said { endpoint: socket(&url.path)?, database })
+            }
+            Spelling::Celery if url.scheme == "redis+socket" => {
+                let database = parameter(url, "virtual_host")?.and_then(number);
+                Ok(Said { endpoint: socket(&url.path)?, database })
+            }
+            Spelling::RedisPath if url.host.is_empty() => {
+                let (path, database) = path_and_number(&url.path);
+                Ok(Said { endpoint: socket(path)?, database })
+            }
+            Spelling::Messenger if url.host.is_empty() => {
+                Ok(Said { endpoint: socket(&url.path)?, database: None })
+            }
+            Spelling::Memcached if url.host.is_empty() => {
+                Ok(Said { endpoint: socket(path_and_number(&url.path).0)?, database: None })
+            }
+            Spelling::Messenger | Spelling::Memcached => Ok(Said { endpoint: tcp()?, database: None }),
+            _ => {
+                if url.scheme != "redis" {
+                    return Err("its scheme is not the one that this variable is for");
+                }
+                let database = match parameter(url, "db")? {
+                    Some(db) if url.path.len() <= 1 => number(db),
+                    Some(_) => return Err("it names a database twice"),
+                    None => url.database().as_deref().and_then(number),
+                };
+                if database.as_ref().is_some_and(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
+                    return Err("its database is no number");
+                }
+                Ok(Said { endpoint: tcp()?, database })
+            }
+        }
+    }
+
+    /// The URL with another endpoint in it.
+    pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, Why> {
+        let now = self.read(url)?;
+        if now.endpoint == *to {
+            return Ok(url.clone());
+        }
+        let mut url = url.clone();
+        match to {
+            Endpoint::Unix(path) => {
+                let path = path.to_str().filter(|path| is_plain_path(path));
+                let path = path
+                    .ok_or("a path with such characters would be read differently by different programs")?;
+                self.write_unix(&mut url, path, &now)?;
+            }
+            Endpoint::Tcp { host, port } => self.write_tcp(&mut url, host, *port, &now)?,
+            _ => return Err("only a Unix socket or plain TCP can be written here"),
+        }
+        // What is written must be read as what was asked, by the same rules.
+        let after = self.read(&url)?;
+        let same = after.endpoint == *to && after.database == now.database;
+        if same { Ok(url) } else { Err("it would not say what was asked") }
+    }
+
+    fn write_unix(self, url: &mut Url, path: &str, now: &Said) -> Result<(), Why> {
+        let number = now.database.clone();
+        let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
+        match self {
+            Spelling::Parameter(name) | Spelling::ParameterOnly(name) => {
+                "localhost".clone_into(&mut url.host);
+                url.port = None;
+                url.set_parameter(name, path);
+            }
+            Spelling::HostParameter | Spelling::NoHost | Spelling::EncodedHost => {
+                let (directory, port) = postgres_socket(path).ok_or(
+                    "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
+                )?;
+                if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
+                    url.port = Some(port.to_string());
+                }
+                if self == Spelling::EncodedHost {
+                    url.host = directory.replace('/', "%2F");
+                } else {
+                    url.set_parameter("host", directory);
+                }
+                if self == Spelling::NoHost {
+                    url.host.clear();
+                }
+            }
+            Spelling::UnixScheme | Spelling::UnixPath => {
+                if self == Spelling::UnixPath
+                    && (url.login.is_some() || number.is_some() || url.query.is_some())
+                {
+                    return Err(
+                        "Ruby's library takes neither a password nor a database in the URL of a socket",
+                    );
+                }
+                "unix".clone_into(&mut url.scheme);
+                Self::bare(url, path);
+                if let Some(number) = number {
+                    url.set_parameter("db", &number);
+                }
+            }
+            Spelling::Celery => {
+                "redis+socket".clone_into(&mut url.scheme);
+                Self::bare(url, path);
+                if let Some(number) = number {
+                    url.set_parameter("virtual_host", &number);
+                }
+            }
+            Spelling::RedisPath => {
+                let number = number.map_or_else(String::new, |number| format!("/{number}"));
+                Self::bare(url, &format!("{path}{number}"));
+            }
+            Spelling::Memcached => {
+                if url.path.len() > 1 {
+                    return Err("a weight in the URL of a socket would be taken for a part of its path");
+                }
+                Self::bare(url, path);
+            }
+            Spelling::Messenger => {
+                if url.login.is_some() || url.query.as_ref().is_some_and(|query| query.contains([':', '@'])) {
+                    return Err("Messenger takes no password in the URL of a socket");
+                }
+                if from_tcp {
+                    let names = url.path.clone();
+                    let mut names = names.split('/').filter(|name| !name.is_empty());
+                    for name in ["stream", "group", "consumer"] {
+                        let Some(value) = names.next() else { break };
+                        if parameter(url, name)?.is_some() {
+                            return Err("it names its stream twice");
+                        }
+                        url.set_parameter(name, value);
+                    }
+                }
+                Self::bare(url, path);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Said) -> Result<(), Why> {
+        if crate::languages::url::tcp(host, port).is_none() {
+            return Err("such a host cannot be written here");
+        }
+        let from_socket = matches!(now.endpoint, Endpoint::Unix(_));
+        url.place(host, port);
+        if !from_socket {
+            return Ok(());
+        }
+        match self {
+            Spelling::Parameter(name) | Spelling::ParameterOnly(name) => url.drop_parameter(name),
+            Spelling::HostParameter | Spelling::NoHost => url.drop_parameter("host"),
+            Spelling::EncodedHost => {}
+            Spelling::Messenger => {
+                let mut path = String::new();
+                for name in ["stream", "group", "consumer"] {
+                    let Some(value) = parameter(url, name)?.map(str::to_owned) else { break };
+                    path += &format!("/{value}");
+                    url.drop_parameter(name);
+                }
+                url.path = path;
+            }
+            Spelling::Memcached => url.path.clear(),
+            _ => {
+                "redis".clone_into(&mut url.scheme);
+                url.path = now.database.as_ref().map_or_else(String::new, |number| format!("/{number}"));
+                let name = match self {
+                    Spelling::Celery => "virtual_host",
+                    _ => "db",
+                };
+                url.drop_parameter(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// No host and no port, and this path.
+    fn bare(url: &mut Url, path: &str) {
+        url.host.clear();
+        url.port = None;
+        path.clone_into(&mut url.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There and back.
+    #[track_caller]
+    fn both(spelling: Spelling, tcp: &str, path: &str, unix: &str) {
+        let url = Url::parse(tcp).unwrap();
+        let was = spelling.read(&url).unwrap().endpoint;
+        let there = spelling.write(&url, &Endpoint::Unix(path.into())).unwrap();
+        assert_eq!(there.text(), unix);
+        let back = spelling.write(&there, &was).unwrap();
+        assert_eq!(back.text(), tcp);
+    }
+
+    #[test]
+    fn each_in_its_own_words() {
+        let mysql = "/run/mysqld/mysqld.sock";
+        both(
+            Spelling::Parameter("unix_socket"),
+            "mysql://u:p%40@127.0.0.1:3306/app?charset=utf8mb4",
+            mysql,
+            "mysql://u:p%40@localhost/app?charset=utf8mb4&unix_socket=/run/mysqld/mysqld.sock",
+        );
+        let postgres = "/run/postgresql/.s.PGSQL.5432";
+        both(
+            Spelling::HostParameter,
+            "pgsql://u@127.0.0.1:5432/a",
+            postgres,
+            "pgsql://u@127.0.0.1:5432/a?host=/run/postgresql",
+        );
+        both(
+            Spelling::NoHost,
+            "postgres://u@[::1]:5432/a",
+            postgres,
+            "postgres://u@:5432/a?host=/run/postgresql",
+        );
+        both(
+            Spelling::EncodedHost,
+            "postgres://u@127.0.0.1:5432/a",
+            postgres,
+            "postgres://u@%2Frun%2Fpostgresql:5432/a",
+        );
+        let redis = "/run/redis.sock";
+        both(Spelling::UnixScheme, "redis://:p@127.0.0.1:6379/2", redis, "unix://:p@/run/redis.sock?db=2");
+        both(Spelling::UnixPath, "redis://127.0.0.1:6379", redis, "unix:///run/redis.sock");
+        both(Spelling::RedisPath, "redis://p@127.0.0.1:6379/2", redis, "redis://p@/run/redis.sock/2");
+        both(
+            Spelling::Messenger,
+            "redis://127.0.0.1:6379/m/g?x=1",
+            redis,
+            "redis:///run/redis.sock?x=1&stream=m&group=g",
+        );
+        both(
+            Spelling::Celery,
+            "redis://:p@127.0.0.1:6379/2",
+            redis,
+            "redis+socket://:p@/run/redis.sock?virtual_host=2",
+        );
+        both(Spelling::Memcached, "memcached://127.0.0.1:11211", redis, "memcached:///run/redis.sock");
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused() {
+        let unix = Endpoint::Unix("/run/redis.sock".into());
+        let parsed = |text: &str| Url::parse(text).unwrap();
+        assert!(Spelling::UnixPath.write(&parsed("redis://:p@127.0.0.1/0"), &unix).is_err());
+        assert!(Spelling::HostParameter.write(&parsed("postgres://127.0.0.1/a"), &unix).is_err());
+        let spaced = Endpoint::Unix("/run/a b".into());
+        assert!(Spelling::UnixScheme.write(&parsed("redis://127.0.0.1"), &spaced).is_err());
+        assert!(Spelling::Parameter("socket").read(&parsed("mysql://localhost/a")).is_err());
+        assert!(Spelling::Parameter("socket").read(&parsed("mysql://127.0.0.1/a?socket=/x")).is_err());
+        assert!(Spelling::ParameterOnly("socket").read(&parsed("mysql://localhost/a")).is_ok());
+    }
+}
