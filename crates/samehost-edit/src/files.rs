@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where an editor reads.
+/// Where an editor reads. Files can include each other without an end, and a name can be that of a device: whoever
+/// implements this bounds how much is read, and of which kind of file.
 pub trait Files {
     /// The bytes of a file; symbolic links are followed.
     ///
