@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use samehost_analysis::pairing::pair_arms;
+use samehost_analysis::{Row, decided};
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
-use samehost_stats::pairing::pair_arms;
-use samehost_stats::{FIRST_LOOK, Row, blocks_for_clear, decided, is_confirmed, least_blocks_for};
+use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for};
 
 use crate::BenchError;
 use crate::machine::Watch;

@@ -252,7 +252,7 @@ impl<'a> Stage<'a> {
         {
             failure = self.profile(profiler, &mut report, observer);
         }
-        samehost_stats::analyse(&report).apply(&mut report);
+        samehost_analysis::analyse(&report).apply(&mut report);
         Benched { report, failure }
     }
 }

@@ -1,7 +1,7 @@
 //! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
 
+use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
-use samehost_stats::{Along, Crossover, find_crossovers};
 
 use crate::line::{Span, Tone};
 use crate::number::{

@@ -1,7 +1,7 @@
 //! What changed between two reports: each arm against itself, and the ratio against the ratio.
 
+use samehost_analysis::Changes;
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
-use samehost_stats::Changes;
 
 use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};

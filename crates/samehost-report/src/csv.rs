@@ -4,8 +4,8 @@
 
 use std::io::{self, Write};
 
+use samehost_analysis::pairing::group;
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
-use samehost_stats::pairing::group;
 
 use crate::{sockets, view};
 use samehost_model::printable::clean;

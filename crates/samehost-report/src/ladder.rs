@@ -1,6 +1,6 @@
 //! Ladders in words and tables: how latency grows with the rate, and where it takes off.
 
-use samehost_stats::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
+use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 
 use crate::answer::Paragraph;
 use crate::figures::{Figure, value_cells};

@@ -1,8 +1,8 @@
 //! Latency by quantile: each arm's place on one logarithmic axis, so that one sees whether all of the
 //! distribution moved or only its tail. A picture of pooled requests; verdicts never rest on it.
 
+use samehost_analysis::{HistogramError, quantiles_for_shift};
 use samehost_model::Trial;
-use samehost_stats::{HistogramError, quantiles_for_shift};
 
 use crate::axis::{Axis, Canvas};
 use crate::line::{Line, Span, Tone};

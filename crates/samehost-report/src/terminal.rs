@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
+use samehost_analysis::Changes;
 use samehost_model::Report;
-use samehost_stats::Changes;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::notes::Notes;

@@ -1,8 +1,8 @@
 //! What the renderers for people all ask of a report: its points, which of their parameters vary, its arms'
 //! values. It computes no statistics beyond a median.
 
+use samehost_analysis::pairing::{Group, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
-use samehost_stats::pairing::{Group, group};
 use serde::Serialize;
 
 use samehost_model::printable::clean;

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use crate::interval::Interval;
 use crate::signed_rank::SignedRank;
 use crate::starts::Grouped;
 use crate::stopping::min_blocks_for;
+use crate::student;
 use crate::student::Location;
 use crate::two_sample::RankSum;
-use crate::{Interval, student};
 
 /// Fewer blocks than this are analysed by Student's t. The signed-rank p-value of n blocks is never below 2^(1−n), so
 /// that with few blocks no data whatever could pass Holm's adjustment; from 10 blocks on 25 comparisons can.
@@ -155,7 +156,7 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
         let plain = asked.estimate(log_ratios)?;
         let side = side_of(&plain);
         let moved: Vec<f64> = log_ratios.iter().map(|value| value - side * limit).collect();
-        return Some(plain.held_against(side, asked.estimate(&moved)));
+        return Some(plain.with_shifted(side, asked.estimate(&moved)));
     };
     let at = |shift: f64, confidence: f64| grouped.locate(shift, confidence);
     let located = at(0.0, confidence);
@@ -171,18 +172,20 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
     let narrow = at(0.0, narrow(confidence)).interval.exp();
     let found = Estimate { narrow: Some(narrow), ..plain(located) };
     let side = side_of(&found);
-    Some(found.held_against(side, Some(plain(at(side * limit, confidence)))))
+    Some(found.with_shifted(side, Some(plain(at(side * limit, confidence)))))
 }
 
 /// 1 where the ratio is above 1, −1 where it is below.
-pub(crate) fn side_of(estimate: &Estimate) -> f64 {
+#[must_use]
+pub fn side_of(estimate: &Estimate) -> f64 {
     if estimate.ratio < 1.0 { -1.0 } else { 1.0 }
 }
 
 impl Estimate {
     /// With the p-value of "inside the limit", from the estimate of the values moved by the limit towards 0: 1 where that
     /// no longer lies on its side.
-    pub(crate) fn held_against(self, side: f64, moved: Option<Estimate>) -> Estimate {
+    #[must_use]
+    pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
         let p = |moved: Estimate| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) };
         Estimate { p_inside: self.p.and(moved.and_then(p)), ..self }
     }

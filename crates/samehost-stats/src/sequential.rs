@@ -6,13 +6,9 @@
 //! with it a few blocks, or a few servers, can give large odds. Under "no difference" it exceeds 1 ÷ α at any time with a
 //! chance of at most α (Ville 1939), so 1 ÷ its largest value so far is a p-value at every moment.
 
-use samehost_model::{MetricInfo, Plan, Trial};
-
-use crate::estimate::{Asked, Estimate, Method};
-use crate::family::OF_THE_ANSWER;
-use crate::pairing::pair_arms;
+use crate::estimate::{Asked, Estimate, Method, estimate_pairs};
+use crate::interval::Interval;
 use crate::starts::Grouped;
-use crate::{Interval, estimate_pairs, holm};
 
 /// Fewer blocks decide nothing.
 pub const FIRST_LOOK: usize = 5;
@@ -126,17 +122,6 @@ pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &A
     })
 }
 
-/// A question about a pair of arms.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row<'a> {
-    /// What is asked about.
-    pub metric: &'a MetricInfo,
-    /// Id of the arm that the other is compared with.
-    pub baseline: &'a str,
-    /// Id of the other.
-    pub candidate: &'a str,
-}
-
 /// Effect ÷ scatter of blocks that is to be decided by [`blocks_for_clear`] blocks.
 const CLEAR: f64 = 3.0;
 
@@ -148,34 +133,6 @@ pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
     let odds = |n: u32| log_e(CLEAR * f64::from(n).sqrt(), f64::from(n - 1)).min(most_odds(n as usize));
     let is_enough = |n: &u32| odds(*n) >= wanted;
     (FIRST_LOOK as u32..100).find(is_enough).unwrap_or(100)
-}
-
-/// Which rows are decided, so that they need no more blocks: the odds against "inside the margin" pass Holm's adjustment
-/// over all rows, or the repeated interval lies inside the margin. The rows are the plan's questions and those of other
-/// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
-/// asked after every block; it sees nothing else.
-#[must_use]
-pub fn decided(samples: &[Trial], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
-    let asked =
-        Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
-    let estimates: Vec<Option<Estimate>> = rows
-        .iter()
-        .map(|row| {
-            let pairs = pair_arms(samples, row.metric, row.baseline, row.candidate);
-            let enough = pairs.candidate.len() >= FIRST_LOOK;
-            enough.then(|| estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked))?
-        })
-        .collect();
-    let mut p_values: Vec<f64> =
-        estimates.iter().map(|found| found.and_then(|found| found.p_inside).unwrap_or(1.0)).collect();
-    p_values.extend(std::iter::repeat_n(1.0, plan.others as usize));
-    let part = if plan.asked.is_empty() { OF_THE_ANSWER } else { 1.0 };
-    let alpha = part * (1.0 - plan.confidence);
-    let same = |found: Estimate| {
-        found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + plan.margin) && i.high < 1.0 + plan.margin)
-    };
-    let adjusted = holm::adjust(&p_values);
-    estimates.iter().zip(adjusted).map(|(found, p)| p < alpha || found.is_some_and(same)).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Trials that follow each other resemble each other. Pairing takes that away; where there are no pairs, as
 //! between two reports, the interval must be widened for it.
 
+use crate::estimate::Estimate;
+use crate::interval::Interval;
+use crate::normal;
 use crate::two_sample::RankSum;
-use crate::{Estimate, Interval, normal};
 
 /// No series is taken for more alike than this; the widening is then 4.4-fold.
 const LARGEST: f64 = 0.9;

@@ -3,8 +3,8 @@
 //! It needs no normal distribution, only that the differences scatter evenly about their middle, which the
 //! difference of two trials of one block in random order does. One wild block cannot move it far.
 
-use crate::interval::{doubled_midranks, median_of_sorted, tie_correction};
-use crate::{Interval, normal};
+use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
+use crate::normal;
 
 /// Up to this many values the null distribution is counted exactly; above, it is taken as normal.
 pub const EXACT_UP_TO: usize = 200;

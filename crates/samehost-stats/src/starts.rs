@@ -12,7 +12,8 @@ pub(crate) struct Grouped {
 }
 
 /// How many starts the blocks were measured on; absent where that is not known of every block.
-pub(crate) fn count(starts: &[Option<u32>]) -> Option<u32> {
+#[must_use]
+pub fn count(starts: &[Option<u32>]) -> Option<u32> {
     let mut known: Vec<u32> = starts.iter().copied().collect::<Option<_>>()?;
     known.sort_unstable();
     known.dedup();

@@ -1,10 +1,8 @@
 //! When to stop: at looks fixed in advance, on precision alone, never on significance.
 
-use samehost_model::{Arm, Point, Report};
-
-use crate::pairing::{group, pair_arms};
+use crate::estimate::SIGNED_RANK_FROM;
 use crate::signed_rank::SignedRank;
-use crate::{SIGNED_RANK_FROM, student};
+use crate::student;
 
 /// Blocks after which every order has had its reverse (X, Y, X′, Y′).
 const CYCLE: u32 = 4;
@@ -78,21 +76,6 @@ pub fn is_confirmed(log_ratios: &[f64], looks: &[u32], target: f64, confidence: 
     now <= wanted && before.is_some_and(|before| is_precise(&log_ratios[..before], target, confidence))
 }
 
-/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
-#[must_use]
-pub fn is_settled(report: &Report, point: &Point) -> bool {
-    let Some(metric) = report.head.workload.metrics.first() else { return true };
-    let plan = &report.head.plan;
-    let settled = |baseline: &Arm, candidate: &Arm| {
-        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
-        is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
-    };
-    group(&report.head.arms)
-        .iter()
-        .filter(|group| group.baseline.point == *point)
-        .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +114,7 @@ mod tests {
         for comparisons in 1..=200 {
             let n = least_blocks_for(comparisons);
             let clear: Vec<f64> = (0..n).map(|i| 1.0 + f64::from(i % 3) / 1e6).collect();
-            let p = crate::estimate(&clear, 0.95).unwrap().p.unwrap();
+            let p = crate::estimate::estimate(&clear, 0.95).unwrap().p.unwrap();
             assert!(p * f64::from(comparisons) < 0.05, "{comparisons} comparisons, {n} blocks: p {p}");
         }
     }

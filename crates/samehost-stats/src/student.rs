@@ -1,6 +1,6 @@
 //! Student's t, for fewer blocks than the signed-rank interval needs, and Welch's for two small samples.
 
-use crate::Interval;
+use crate::interval::Interval;
 
 /// Natural logarithm of the gamma function for x > 0: Lanczos' series (1964), coefficients of Godfrey for
 /// g = 7, n = 9; relative error below 1e-13.

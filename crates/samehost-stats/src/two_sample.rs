@@ -1,7 +1,7 @@
 //! Two samples without pairs, as in two reports: Hodges–Lehmann shift and Mann & Whitney's test.
 
-use crate::interval::{doubled_midranks, median_of_sorted, tie_correction};
-use crate::{Interval, normal};
+use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
+use crate::normal;
 
 /// Up to this many values a side the null distribution is counted exactly; above, it is taken as normal.
 pub const EXACT_UP_TO: usize = 50;

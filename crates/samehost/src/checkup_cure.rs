@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use samehost_analysis::compare_arms;
 use samehost_model::scan::Scan;
 use samehost_model::{Report, Transport};
-use samehost_stats::compare_arms;
 
 use crate::checkup_parts::Part;
 use crate::checkup_worth::Worth;

@@ -219,7 +219,7 @@ pub struct BenchOptions {
     pub seed: Option<u64>,
     /// Exit with 1 unless this holds: 'unix/tcp throughput >= 1.05' or 'unix/tcp latency_p50 is faster'
     #[arg(long, value_name = "CLAIM", value_parser = parse_claim, help_heading = "Output")]
-    pub assert: Vec<samehost_stats::Claim>,
+    pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]
     pub output: OutputOptions,
 }
@@ -231,8 +231,8 @@ const LONGEST_SLICE: Duration = Duration::from_secs(1);
 /// Steps of a ladder, each a tenth of the baseline's capacity.
 const LADDER_TENTHS: u32 = 11;
 
-fn parse_claim(text: &str) -> Result<samehost_stats::Claim, String> {
-    text.parse().map_err(|error: samehost_stats::ClaimError| error.to_string())
+fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {
+    text.parse().map_err(|error: samehost_analysis::ClaimError| error.to_string())
 }
 
 fn parse_slicing(text: &str) -> Result<Slicing, String> {

@@ -1,7 +1,7 @@
 //! How long what is open would take: the checkup and `reproduce` give the time that is left to what needs the least.
 
+use samehost_analysis::seconds_to_decide;
 use samehost_model::{Comparison, Report};
-use samehost_stats::seconds_to_decide;
 
 /// Connecting, warming up, borders and starts of servers, on top of what is counted.
 pub const AROUND: f64 = 1.5;

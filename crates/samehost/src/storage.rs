@@ -137,7 +137,7 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
         return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
     }
     // The verdicts are computed again: the trials are what was stored.
-    samehost_stats::analyse(&report).apply(&mut report);
+    samehost_analysis::analyse(&report).apply(&mut report);
     Ok(report)
 }
 

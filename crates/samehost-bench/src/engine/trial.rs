@@ -1,7 +1,7 @@
 //! From what the workers saw to a trial: divisions and percentiles, nothing measured.
 
+use samehost_analysis::summarise;
 use samehost_model::{Code, MachineUse, Slices, Trial, Warning};
-use samehost_stats::summarise;
 
 use super::OpenLoop;
 use super::arrivals::Spacing;

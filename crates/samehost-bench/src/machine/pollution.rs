@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use samehost_analysis::LEAST_SPAN_MS;
 use samehost_model::{Code, MachineUse, Warning};
-use samehost_stats::LEAST_SPAN_MS;
 
 use super::proc;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use inferno::flamegraph::{self, Options};
+use samehost_analysis::us_per_sample;
 use samehost_model::{Profile, Role};
-use samehost_stats::us_per_sample;
 
 use super::escape;
 use crate::view::View;

@@ -1,8 +1,8 @@
 //! Latency by percentile and the shift plot. Both show requests of all trials together; verdicts never rest on
 //! them.
 
+use samehost_analysis::{HistogramError, Shift, quantiles_for_shift};
 use samehost_model::Trial;
-use samehost_stats::{HistogramError, Shift, quantiles_for_shift};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};

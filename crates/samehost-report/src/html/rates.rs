@@ -1,7 +1,7 @@
 //! Ladders: latency against the offered rate, and the rate at which it takes off.
 
+use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
 use samehost_model::Point;
-use samehost_stats::{Knee, Ladder, Step, StepState, find_ladders};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};

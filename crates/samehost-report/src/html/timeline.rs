@@ -1,8 +1,8 @@
 //! Trials over time: every trial in the order in which it was made, so that drift shows, and which trials were
 //! disturbed, set aside or void.
 
+use samehost_analysis::pairing::Group;
 use samehost_model::{MetricInfo, Trial};
-use samehost_stats::pairing::Group;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};

@@ -148,7 +148,7 @@ fn sweeps_and_cpu_show_medians() {
 fn percentiles_and_ladders_are_those_of_the_statistics() {
     let report = scenes::ladder();
     let charts = charts(&report);
-    for ladder in samehost_stats::find_ladders(&report) {
+    for ladder in samehost_analysis::find_ladders(&report) {
         let rates = traces(&charts["r0-rates"], 0);
         let line = rates.iter().find(|trace| trace["name"] == ladder.name.as_str()).unwrap();
         let p99s: Vec<f64> = ladder.steps.iter().filter_map(|step| step.p99_us).collect();
@@ -157,7 +157,7 @@ fn percentiles_and_ladders_are_those_of_the_statistics() {
     let report = scenes::single_point();
     let charts = self::charts(&report);
     let of = |name: &str| report.trials.iter().filter(|s| s.arm == name && !s.control).collect::<Vec<_>>();
-    let shifts = samehost_stats::quantiles_for_shift(&of("tcp"), &of("unix"), &[0.5]).unwrap();
+    let shifts = samehost_analysis::quantiles_for_shift(&of("tcp"), &of("unix"), &[0.5]).unwrap();
     let lines = traces(&charts["r0-percentiles"], 0);
     for (name, value) in [("tcp", shifts[0].baseline_us), ("unix", shifts[0].candidate_us)] {
         let line = lines.iter().find(|trace| trace["name"] == name).unwrap();
@@ -250,7 +250,7 @@ fn profiles_are_drawn_and_their_names_become_no_markup() {
             stacks: vec![stack(function, 300), stack("copy", 100)],
         });
     }
-    samehost_stats::analyse(&report).apply(&mut report);
+    samehost_analysis::analyse(&report).apply(&mut report);
     let drawn = page(&report);
     let flames: Vec<&str> = drawn.split("<svg class=\"flame\"").skip(1).collect();
     assert_eq!(flames.len(), 2);

@@ -7,10 +7,10 @@ use hdrhistogram::Histogram;
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use samehost_analysis::{analyse, summarise};
 use samehost_model::{
     Arm, Head, Host, Latency, MetricInfo, Point, Report, ServerInfo, Transport, Trial, WorkloadInfo,
 };
-use samehost_stats::{analyse, summarise};
 
 /// What an arm would show on a quiet machine.
 #[derive(Clone)]

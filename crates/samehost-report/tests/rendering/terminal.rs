@@ -1,8 +1,8 @@
 //! The terminal: snapshots, and what must hold of every line.
 
+use samehost_analysis::compare;
 use samehost_model::{Code, Comparison, Report, Warning};
 use samehost_report::{Terminal, format_value};
-use samehost_stats::compare;
 use unicode_width::UnicodeWidthStr;
 
 use crate::scenes::{self, SCENES};
@@ -130,7 +130,7 @@ fn changes() {
         latency.p50 = latency.p50.map(|p50| 1.2 * p50);
     }
     new.head.host.kernel = "6.19.0".into();
-    samehost_stats::analyse(&new).apply(&mut new);
+    samehost_analysis::analyse(&new).apply(&mut new);
     let found = compare(&old, &new).unwrap();
     for width in [80, 140] {
         let mut out = Vec::new();

@@ -14,7 +14,7 @@ pub struct ReportOptions {
     pub files: Vec<PathBuf>,
     /// Exit with 1 unless this holds
     #[arg(long, value_name = "CLAIM", value_parser = parse_claim)]
-    pub assert: Vec<samehost_stats::Claim>,
+    pub assert: Vec<samehost_analysis::Claim>,
     #[command(flatten)]
     pub output: OutputOptions,
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use samehost_analysis::Claim;
 use samehost_bench::{BenchError, Benched, Request, Wishes};
 use samehost_model::{
     Code, Outcome, Redactor, Report, Stopping, Transport, Warning, parse_count_list, parse_size_list,
 };
-use samehost_stats::Claim;
 
 use crate::cli::{Bench, BenchOptions};
 use crate::consent::Consent;
@@ -65,7 +65,7 @@ pub fn ending(report: &Report, claims: &[Claim]) -> Ending {
     let mut ending =
         if report.head.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
     for claim in claims {
-        if let Err(refuted) = samehost_stats::check(claim, report) {
+        if let Err(refuted) = samehost_analysis::check(claim, report) {
             output::complain(&refuted.to_string());
             ending = Ending::Finding;
         }

@@ -187,7 +187,7 @@ fn judge_together(legs: &mut [Leg]) {
         .collect();
     let all: usize = legs.iter().map(Leg::asked).sum();
     let mut reports: Vec<&mut Report> = legs.iter_mut().filter_map(|leg| leg.report.as_mut()).collect();
-    samehost_stats::judge_rows(&mut reports, &rows, (all - rows.len().min(all)) as u32);
+    samehost_analysis::judge_rows(&mut reports, &rows, (all - rows.len().min(all)) as u32);
 }
 
 /// The rows of the table, with their labels.

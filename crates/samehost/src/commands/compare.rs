@@ -12,7 +12,7 @@ use crate::{output, storage};
 pub fn compare(options: &CompareOptions) -> anyhow::Result<Ending> {
     let old = storage::read(&options.old)?;
     let new = storage::read(&options.new)?;
-    let changes = samehost_stats::compare(&old, &new).map_err(|error| WrongUse(error.to_string()))?;
+    let changes = samehost_analysis::compare(&old, &new).map_err(|error| WrongUse(error.to_string()))?;
     let mut bytes = Vec::new();
     if let Some(path) = &options.json {
         serde_json::to_writer_pretty(&mut bytes, &changes)?;

@@ -40,7 +40,7 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
     for (index, (_, report)) in results.iter().enumerate() {
         let change = match before[index] {
             None => Change::First,
-            Some(old) => match samehost_stats::compare(&results[old].1, report) {
+            Some(old) => match samehost_analysis::compare(&results[old].1, report) {
                 Ok(changes) => {
                     slower += changes.arms.iter().filter(|c| c.verdict == Verdict::Slower).count();
                     Change::Since(changes)

@@ -1,9 +1,9 @@
 //! A claim held against a report: which figure answers it, and what `samehost-stats` says of that.
 
+use samehost_analysis::{Judged, compare_arms, judge_alone, judge_ratio};
 use samehost_model::{
     Arm, ClaimOutcome, Comparison, Expected, Here, Judgement, MetricInfo, Point, Report, Transport,
 };
-use samehost_stats::{Judged, compare_arms, judge_alone, judge_ratio};
 
 use super::congestion::not_comparable;
 use super::published::{At, Claim, Find};
@@ -252,7 +252,7 @@ pub mod tests {
             ..Head::default()
         });
         report.trials = trials;
-        samehost_stats::analyse(&report).apply(&mut report);
+        samehost_analysis::analyse(&report).apply(&mut report);
         report
     }
 

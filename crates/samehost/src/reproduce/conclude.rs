@@ -41,7 +41,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
         })
         .collect();
     let mut judged: Vec<&mut Report> = reports.iter_mut().map(|(_, report)| report).collect();
-    samehost_stats::judge_rows(&mut judged, &rows, 0);
+    samehost_analysis::judge_rows(&mut judged, &rows, 0);
     let all: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
     experiment.differs.extend(congestion::said(&all));

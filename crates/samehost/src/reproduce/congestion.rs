@@ -85,7 +85,7 @@ mod tests {
         for arm in &mut report.head.arms {
             arm.point.size_bytes = Some(512 << 10);
         }
-        samehost_stats::analyse(&report).apply(&mut report);
+        samehost_analysis::analyse(&report).apply(&mut report);
         report
     }
 

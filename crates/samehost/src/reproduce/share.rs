@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use samehost_analysis::{Judged, judge_value, pairing};
 use samehost_model::{ClaimOutcome, Expected, Here, Report, Stopping, Transport};
-use samehost_stats::{Asked, Judged, estimate, estimate_sequential, judge_value, pairing};
+use samehost_stats::{Asked, estimate, estimate_sequential};
 
 use super::claims::{metric_of, not_measured};
 use super::published::Claim;

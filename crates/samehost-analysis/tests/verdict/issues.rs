@@ -1,7 +1,7 @@
 //! What bars a verdict, and what is only said.
 
+use samehost_analysis::analyse;
 use samehost_model::{Code, Latency, MetricInfo, Placement, Report, Trial, Verdict, Warning};
-use samehost_stats::analyse;
 
 use crate::made::{each, measured};
 

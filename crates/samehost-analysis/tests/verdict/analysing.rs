@@ -1,8 +1,8 @@
 //! Pairing, verdicts, their reasons, controls and evidence.
 
 use proptest::prelude::*;
+use samehost_analysis::{Along, analyse, find_crossovers, judge_rows};
 use samehost_model::{Code, Comparison, Grade, MetricInfo, Point, Report, Transport, Verdict, Warning};
-use samehost_stats::{Along, analyse, find_crossovers, judge_rows};
 
 use crate::made::{arm, control, each, empty, measured, point, trial};
 

@@ -124,6 +124,6 @@ pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
         .filter(|s| s.counts() && ids.contains(&s.arm.as_str()))
         .map(|s| s.seconds)
         .collect();
-    let each = report.head.plan.trial_s.or_else(|| crate::median(&measured))?;
+    let each = report.head.plan.trial_s.or_else(|| samehost_stats::median(&measured))?;
     Some(trials * each)
 }

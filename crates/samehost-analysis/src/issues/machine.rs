@@ -3,7 +3,7 @@
 
 use samehost_model::{Code, Warning};
 
-use crate::doubts::{ArmTrials, Bar, Doubt};
+use crate::issue::{ArmTrials, Invalidates, Issue};
 use crate::wording::reasons;
 
 /// Median steal above this, in percent of all CPUs' time.
@@ -18,7 +18,7 @@ pub const LEAST_SPAN_MS: f64 = 1000.0;
 /// Softirqs that the kernel books to nobody, above this: CPU time per operation misses them.
 const SOFTIRQ_PERCENT: f64 = 1.0;
 
-pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
+pub(crate) fn issue(arms: &[ArmTrials<'_>]) -> Vec<Issue> {
     let steal = worst(arms, are_long_enough, STEAL_PERCENT, |s| s.machine.steal_percent).map(|worst| {
         let message = format!(
             "the hypervisor took {:.1} % of the CPU time (median over the trials of {}): noisy neighbours make the intervals wider",
@@ -36,22 +36,22 @@ pub(crate) fn doubt(arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
         );
         said(Code::ForeignLoad, &worst, message)
     });
-    [steal, doubt_throttling(arms), foreign, doubt_softirqs(arms)].into_iter().flatten().collect()
+    [steal, find_throttling(arms), foreign, find_softirqs(arms)].into_iter().flatten().collect()
 }
 
 /// A kernel that books what softirqs take to no process. The receive path of TCP over loopback is one, and that of Unix
 /// sockets is not: CPU time is then too small over TCP only.
-fn doubt_softirqs(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+fn find_softirqs(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     let worst = worst(arms, |_| true, SOFTIRQ_PERCENT, |s| s.machine.softirq_percent.unwrap_or(0.0))?;
     let message = format!(
         "this kernel books the receive path of TCP to no process (CONFIG_IRQ_TIME_ACCOUNTING; {:.0} % of a CPU, median over the trials of {}): CPU time per operation is too small over TCP and cannot be compared; latency and throughput can, and so can CPU time after a start with `tsc=noirqtime`",
         worst.value, worst.id
     );
-    Some(Doubt { bar: Bar::CpuTime, ..said(Code::Softirq, &worst, message) })
+    Some(Issue { invalidates: Invalidates::CpuTime, ..said(Code::Softirq, &worst, message) })
 }
 
 /// A cgroup quota that ran out in any trial that counts. A median would hide what happens in bursts.
-fn doubt_throttling(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+fn find_throttling(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     let trials: Vec<f64> =
         arms.iter().flat_map(|trials| &trials.counted).map(|s| s.machine.throttled_ms).collect();
     let hit: Vec<f64> = trials.iter().copied().filter(|ms| *ms > 0.0).collect();
@@ -64,7 +64,11 @@ fn doubt_throttling(arms: &[ArmTrials<'_>]) -> Option<Doubt> {
         trials.len(),
         hit.iter().sum::<f64>().max(1.0)
     );
-    Some(Doubt { arm: None, warning: Warning::new(Code::Throttled, "", message), bar: Bar::Nothing })
+    Some(Issue {
+        arm: None,
+        warning: Warning::new(Code::Throttled, "", message),
+        invalidates: Invalidates::Nothing,
+    })
 }
 
 struct Worst {
@@ -97,7 +101,7 @@ fn worst(
     Some(Worst { id: id.to_owned(), value, alone: beyond.len() == 1 && arms.len() > 1 })
 }
 
-fn said(code: Code, worst: &Worst, message: String) -> Doubt {
+fn said(code: Code, worst: &Worst, message: String) -> Issue {
     let subject = if worst.alone { worst.id.as_str() } else { "" };
-    Doubt { arm: None, warning: Warning::new(code, subject, message), bar: Bar::Nothing }
+    Issue { arm: None, warning: Warning::new(code, subject, message), invalidates: Invalidates::Nothing }
 }

@@ -1,8 +1,8 @@
 //! Many questions, one promise: at most one report in twenty calls any difference that is not there.
 
 use samehost_model::{Comparison, MetricInfo, Report};
+use samehost_stats::holm;
 
-use crate::holm;
 use crate::judge::{Terms, blocks_to_decide, judge_again};
 use crate::pairing::{block_seconds, group};
 
@@ -32,7 +32,7 @@ pub(crate) fn together(questions: &[Ps]) -> Vec<Ps> {
 
 /// The answer's questions are a family at 4 %, all others one at 1 %; where every question of the answer is decided, its
 /// 4 % go to the others (gate-keeping: Bretz et al. 2009), and where there are no others the answer has all 5 %.
-/// `can_be_answered` is false for what a doubt bars. The p-values are scaled so that 5 % is the threshold of all.
+/// `can_be_answered` is false for what a issue bars. The p-values are scaled so that 5 % is the threshold of all.
 pub(crate) fn gate(questions: &[(bool, Ps)], alpha: f64, can_be_answered: &[bool]) -> Vec<Ps> {
     let pick = |of_the_answer: bool| -> (Vec<usize>, Vec<Ps>) {
         let these = questions.iter().enumerate().filter(|(_, (is_answer, _))| *is_answer == of_the_answer);

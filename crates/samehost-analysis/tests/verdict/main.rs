@@ -2,7 +2,7 @@
 
 mod analysing;
 mod comparing;
-mod doubting;
 mod independent;
+mod issues;
 mod made;
 mod predicting;

@@ -1,7 +1,7 @@
 //! Two reports against each other.
 
+use samehost_analysis::{CompareError, compare};
 use samehost_model::{Code, Verdict};
-use samehost_stats::{CompareError, compare};
 
 use crate::made::{each, measured};
 

@@ -4,8 +4,8 @@
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_analysis::analyse;
 use samehost_model::{Comparison, Grade, MetricInfo, Report, Trial, Verdict, WorkloadInfo};
-use samehost_stats::analyse;
 
 use crate::noise::{Balance, Machine, Tail};
 use crate::reports::head;

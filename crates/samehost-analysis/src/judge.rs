@@ -1,9 +1,9 @@
 //! From numbers to words: a verdict is earned, and what is short of one is told with the strength of its evidence.
 
 use samehost_model::{Better, Code, Comparison, Grade, MetricInfo, Plan, Verdict, Warning};
+use samehost_stats::{SIGNED_RANK_FROM, normal};
 
 use crate::wording::{change, count, percent, time};
-use crate::{SIGNED_RANK_FROM, normal};
 
 /// More blocks than this are not a piece of advice.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -102,7 +102,7 @@ pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
 }
 
 /// Said of few blocks, whatever the verdict; absent for enough.
-pub(crate) fn doubt_few(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
+pub(crate) fn warn_of_few_blocks(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
     (2..SIGNED_RANK_FROM as u32).contains(&blocks).then(|| {
         let message =
             format!("only {blocks} blocks: the interval is Student's t, which trusts the noise to be normal");
@@ -180,7 +180,7 @@ pub fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
 }
 
 /// Says loudly that the wanted precision was missed; absent where it was reached or there is no interval.
-pub(crate) fn doubt_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
+pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
     let reached = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
     if reached <= precision.ln_1p() {
         return None;

@@ -2,7 +2,7 @@
 
 use samehost_model::{Code, Report, Transport, Trial, Warning};
 
-use crate::doubts::{ArmTrials, Bar, Doubt, shares_core};
+use crate::issue::{ArmTrials, Invalidates, Issue, shares_core};
 use crate::wording::percent;
 
 /// Above this part of its time a client is called saturated.
@@ -16,31 +16,35 @@ pub(crate) const MACHINE_FULL: f64 = 0.75;
 /// Waiting this long does so too, where using and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;
 
-pub(crate) fn doubt(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Doubt> {
-    let mut doubts: Vec<Doubt> = doubt_single_cpu(report, arms).into_iter().collect();
+pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
+    let mut issues: Vec<Issue> = find_single_cpu(report, arms).into_iter().collect();
     // Bulk compares bandwidth instead: there the sender's time is the transport itself, a copy into the kernel.
     let compares_rates = report.head.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
     let mut filled = Vec::new();
     for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
         if compares_rates {
-            doubts.extend(doubt_client(report.head.host.cpus_allowed, trials));
+            issues.extend(find_client(report.head.host.cpus_allowed, trials));
         }
         match machine_filled(report, trials) {
-            Some(used) if doubt_waiting(trials).is_some() => filled.push((trials.arm.id.as_str(), used)),
-            _ => doubts.extend(doubt_waiting(trials)),
+            Some(used) if find_waiting(trials).is_some() => filled.push((trials.arm.id.as_str(), used)),
+            _ => issues.extend(find_waiting(trials)),
         }
     }
-    doubts.extend(say_filled(report, &filled));
-    doubts
+    issues.extend(say_filled(report, &filled));
+    issues
 }
 
 /// One CPU for both, though nobody asked to share a core.
-fn doubt_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Doubt> {
+fn find_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Issue> {
     if report.head.host.cpus_allowed != 1 || arms.iter().all(|trials| shares_core(trials.arm)) {
         return None;
     }
     let message = "client and server had one CPU between them: rates and latencies show the scheduler as much as the transport; give it two CPUs, or ask for --placement same-core if one is what you have";
-    Some(Doubt { arm: None, warning: Warning::new(Code::SharedCpu, "", message), bar: Bar::Time })
+    Some(Issue {
+        arm: None,
+        warning: Warning::new(Code::SharedCpu, "", message),
+        invalidates: Invalidates::Time,
+    })
 }
 
 /// Whether a server that used so many CPUs can have been at its limit. One thread is full at 1, and the
@@ -53,7 +57,7 @@ fn is_server_saturated(utilization: f64, cpus: u32) -> bool {
 }
 
 /// A closed loop whose client never rested: it shows the client's speed.
-fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
+fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
@@ -64,30 +68,30 @@ fn doubt_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Doubt> {
     let id = &trials.arm.id;
     // What stands between the two works for the server's side.
     let server = trials.median(|s| Some(s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)));
-    let (bar, message) = match server {
+    let (invalidates, message) = match server {
         Some(server) if is_server_saturated(server, cpus) => (
-            Bar::Nothing,
+            Invalidates::Nothing,
             format!(
                 "client and server of {id} were both saturated ({} and {server:.2} CPUs): its throughput is what both can do together",
                 percent(client)
             ),
         ),
         Some(server) => (
-            Bar::WorkRate,
+            Invalidates::WorkRate,
             format!(
                 "the client of {id} was busy {} of the time and its server used {server:.2} CPUs: throughput shows the client's limit; use fewer connections or a fixed --rate",
                 percent(client)
             ),
         ),
         None => (
-            Bar::WorkRate,
+            Invalidates::WorkRate,
             format!(
                 "the client of {id} was busy {} of the time (the server's use is unknown): throughput shows the client's limit; use fewer connections or a fixed --rate",
                 percent(client)
             ),
         ),
     };
-    Some(Doubt::about(trials.arm, Code::ClientBound, bar, message))
+    Some(Issue::about(trials.arm, Code::ClientBound, invalidates, message))
 }
 
 /// CPUs that client and server used together, where a closed loop left the machine nothing. There they wait for each
@@ -107,7 +111,7 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
 }
 
 /// Says once where the machine was full.
-fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Doubt> {
+fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
     let (least, most) = (
         filled.iter().map(|(_, used)| *used).reduce(f64::min)?,
         filled.iter().map(|(_, used)| *used).reduce(f64::max)?,
@@ -122,11 +126,15 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Doubt> {
         "client and server together used {least:.2} to {most:.2} of {} CPUs in {named}: those rates and latencies are what both can do on this machine at once; a server with CPUs of its own does more",
         report.head.host.cpus_allowed
     );
-    Some(Doubt { arm: None, warning: Warning::new(Code::MachineFull, "", message), bar: Bar::Nothing })
+    Some(Issue {
+        arm: None,
+        warning: Warning::new(Code::MachineFull, "", message),
+        invalidates: Invalidates::Nothing,
+    })
 }
 
 /// A client that was ready to run and waited for a CPU.
-fn doubt_waiting(trials: &ArmTrials<'_>) -> Option<Doubt> {
+fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
     if shares_core(trials.arm) {
         return None;
     }
@@ -140,5 +148,5 @@ fn doubt_waiting(trials: &ArmTrials<'_>) -> Option<Doubt> {
         trials.arm.id,
         percent(wait)
     );
-    Some(Doubt::about(trials.arm, Code::ClientStarved, Bar::Time, message))
+    Some(Issue::about(trials.arm, Code::ClientStarved, Invalidates::Time, message))
 }

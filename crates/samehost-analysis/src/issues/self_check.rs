@@ -3,11 +3,11 @@
 //! what a quiet machine's noise does is in the interval of every comparison already.
 
 use samehost_model::{Code, MetricInfo, Report, Warning};
+use samehost_stats::{starts, student};
 
-use crate::doubts::{Bar, Doubt};
+use crate::issue::{Invalidates, Issue};
 use crate::pairing::{Side, group, pair};
 use crate::wording::{change, count};
-use crate::{starts, student};
 
 /// A sound measurement fails its self-check with this chance.
 const ALPHA: f64 = 0.01;
@@ -16,7 +16,7 @@ const LEAST_BLOCKS: usize = 5;
 
 /// The self-check of the report's first metric: one test over all points (the smallest p-value × their number), of a
 /// difference beyond the margin. Failing bars the whole report.
-pub(crate) fn doubt(report: &Report) -> Option<Doubt> {
+pub(crate) fn issue(report: &Report) -> Option<Issue> {
     let metric = report.head.workload.metrics.first()?;
     let tried: Vec<(f64, f64, String)> = group(&report.head.arms)
         .iter()
@@ -35,7 +35,7 @@ pub(crate) fn doubt(report: &Report) -> Option<Doubt> {
             count(tried.len() as u64),
             if tried.len() == 1 { "" } else { "s" }
         );
-        Doubt { arm: None, warning: Warning::new(Code::SelfCheck, "", message), bar: Bar::Everything }
+        Issue { arm: None, warning: Warning::new(Code::SelfCheck, "", message), invalidates: Invalidates::Everything }
     })
 }
 
@@ -55,7 +55,7 @@ fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64
 
 /// Says of a report whose blocks were all measured on one process of a server of ours that its luck is not in the
 /// intervals.
-pub(crate) fn doubt_one_process(report: &Report) -> Option<Doubt> {
+pub(crate) fn find_one_process(report: &Report) -> Option<Issue> {
     let groups = group(&report.head.arms);
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
     let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
@@ -68,6 +68,6 @@ pub(crate) fn doubt_one_process(report: &Report) -> Option<Doubt> {
         && starts::count(&of_trials) == Some(1);
     one.then(|| {
         let message = "one start of the server served all blocks: what its luck gives one transport is in no interval; repeat the measurement to see another start's";
-        Doubt { arm: None, warning: Warning::new(Code::OneProcess, "", message), bar: Bar::Nothing }
+        Issue { arm: None, warning: Warning::new(Code::OneProcess, "", message), invalidates: Invalidates::Nothing }
     })
 }

@@ -1,7 +1,7 @@
 //! What a part's gain predicts, on reports made by hand.
 
+use samehost_analysis::analyse;
 use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial};
-use samehost_stats::analyse;
 
 use crate::made::{empty, trial};
 

@@ -2,8 +2,8 @@
 //! explains the rule to a reader.
 
 use samehost_model::{Code, Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
+use samehost_stats::Estimate;
 
-use crate::Estimate;
 use crate::judge::is_inside;
 use crate::wording::{change, percent};
 
@@ -189,8 +189,8 @@ pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Interval;
     use samehost_model::{Point, Warning};
+    use samehost_stats::Interval;
 
     fn found(verdict: Verdict, ratio: f64, low: f64, high: f64, code: Option<Code>) -> Comparison {
         Comparison {
@@ -325,14 +325,14 @@ mod tests {
     fn values_are_held_against_a_range() {
         let of = |low: f64, high: f64| {
             let interval = Some(Interval { low, high });
-            let found = Estimate { interval, ..crate::estimate(&[0.0, 0.1], 0.95).unwrap() };
+            let found = Estimate { interval, ..samehost_stats::estimate(&[0.0, 0.1], 0.95).unwrap() };
             judge_value(3.0, 6.0, &found).judgement
         };
         assert_eq!(of(4.0, 5.0), Judgement::Holds);
         assert_eq!(of(7.0, 9.0), Judgement::DoesNotHold);
         assert_eq!(of(1.0, 2.0), Judgement::DoesNotHold);
         assert_eq!(of(5.0, 7.0), Judgement::CannotTell);
-        let none = Estimate { interval: None, ..crate::estimate(&[0.0, 0.1], 0.95).unwrap() };
+        let none = Estimate { interval: None, ..samehost_stats::estimate(&[0.0, 0.1], 0.95).unwrap() };
         assert_eq!(judge_value(3.0, 6.0, &none).judgement, Judgement::CannotTell);
     }
 }

@@ -2,8 +2,8 @@
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_analysis::{Analysed, analyse, compare};
 use samehost_model::{Code, Report, Verdict};
-use samehost_stats::{Analysed, analyse, compare};
 
 use crate::noise::{Balance, Machine, Tail};
 use crate::reports::measure;
@@ -120,7 +120,7 @@ fn an_unchanged_machine_has_rarely_changed() {
     {
         let reports = simulate(1000, &Machine::of(own, tail, Balance::Later), 1.1, 9_500 + i as u64);
         let changes: Vec<_> = reports.chunks_exact(2).map(|two| compare(&two[0], &two[1]).unwrap()).collect();
-        let percent = |holds: &dyn Fn(&samehost_stats::Changes) -> bool| {
+        let percent = |holds: &dyn Fn(&samehost_analysis::Changes) -> bool| {
             100.0 * changes.iter().filter(|change| holds(change)).count() as f64 / changes.len() as f64
         };
         let changed = |verdict| matches!(verdict, Verdict::Faster | Verdict::Slower);

@@ -3,9 +3,9 @@
 //! question alike.
 
 use samehost_model::{Arm, Bounds, MetricInfo, Part, Prediction, Report};
+use samehost_stats::{Estimate, estimate};
 
 use crate::pairing::{Side, group, values};
-use crate::{Estimate, estimate};
 
 /// Predictions for every part that the workload names, at every point and for every candidate.
 pub(crate) fn predict(report: &Report) -> Vec<Prediction> {

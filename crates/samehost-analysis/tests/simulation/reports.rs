@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
+use samehost_analysis::is_settled;
 use samehost_model::{Arm, Head, Host, Latency, MetricInfo, Point, Report, Transport, Trial, WorkloadInfo};
-use samehost_stats::is_settled;
 
 use crate::noise::Machine;
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use samehost_model::{Arm, Effect, Factor, MetricInfo, Point, Report, Transport};
+use samehost_stats::estimate;
 
-use crate::estimate;
 use crate::pairing::{Side, values};
 
 /// More factors than this are no longer read by anybody.

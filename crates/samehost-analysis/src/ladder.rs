@@ -2,8 +2,7 @@
 //! latency of each takes off.
 
 use samehost_model::{Arm, Point, Report, Trial};
-
-use crate::median;
+use samehost_stats::median;
 
 /// So many rates at one level are a ladder.
 pub const LEAST_RATES: usize = 4;

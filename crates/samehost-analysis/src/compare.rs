@@ -5,13 +5,13 @@
 //! inside each report is safer ground, which is why its change is given besides.
 
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Verdict, Warning};
+use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
 use crate::analyse::{adjust_by_metric, compare_controls, noise_floor};
-use crate::doubts::{Doubt, find_doubts};
-use crate::estimate::side_of;
-use crate::judge::{Terms, doubt_few, judge};
+use crate::issue::Issue;
+use crate::issues::find_issues;
+use crate::judge::{Terms, judge, warn_of_few_blocks};
 use crate::pairing::{Side, group, pair, values};
-use crate::{Estimate, estimate_shift, median, serial};
 
 /// Why two reports cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +92,7 @@ struct Sides<'a> {
     old: &'a Report,
     new: &'a Report,
     controls: [Vec<Control>; 2],
-    doubts: Vec<Doubt>,
+    issues: Vec<Issue>,
 }
 
 /// One comparison before its verdict.
@@ -100,7 +100,7 @@ struct Tried<'a> {
     metric: &'a MetricInfo,
     point: &'a Point,
     label: String,
-    /// The arms whose doubts concern it.
+    /// The arms whose issues concern it.
     ids: Vec<&'a str>,
     estimate: Estimate,
     old_value: f64,
@@ -113,14 +113,14 @@ struct Tried<'a> {
 
 impl<'a> Sides<'a> {
     fn of(old: &'a Report, new: &'a Report) -> Self {
-        let mut doubts = Vec::new();
+        let mut issues = Vec::new();
         for (name, report) in [("first", old), ("second", new)] {
-            doubts.extend(find_doubts(report).into_iter().map(|mut doubt| {
-                doubt.warning.message = format!("{name} report: {}", doubt.warning.message);
-                doubt
+            issues.extend(find_issues(report).into_iter().map(|mut issue| {
+                issue.warning.message = format!("{name} report: {}", issue.warning.message);
+                issue
             }));
         }
-        Sides { old, new, controls: [compare_controls(old), compare_controls(new)], doubts }
+        Sides { old, new, controls: [compare_controls(old), compare_controls(new)], issues }
     }
 
     /// The larger of the two reports' noise floors for an arm's point.
@@ -197,7 +197,7 @@ impl<'a> Sides<'a> {
             point,
             label: label.to_owned(),
             ids,
-            estimate: estimate.held_against(side, of(&moved)),
+            estimate: estimate.with_shifted(side, of(&moved)),
             old_value: median(&before)?.exp(),
             new_value: median(&after)?.exp(),
             limit,
@@ -218,11 +218,13 @@ impl<'a> Sides<'a> {
     }
 
     fn judge(&self, tried: &Tried<'a>, same: Option<f64>, inside: Option<f64>) -> Comparison {
-        let bars = self.doubts.iter().filter(|doubt| tried.ids.iter().any(|id| doubt.bars(id, tried.metric)));
-        let bars: Vec<Warning> = bars.map(|doubt| doubt.warning.clone()).collect();
+        let bars =
+            self.issues.iter().filter(|issue| tried.ids.iter().any(|id| issue.invalidates(id, tried.metric)));
+        let bars: Vec<Warning> = bars.map(|issue| issue.warning.clone()).collect();
         let plan = &self.new.head.plan;
         let terms = Terms { limit: tried.limit, ..Terms::of(plan, None) };
-        let mut warnings: Vec<Warning> = doubt_few(tried.metric, tried.estimate.n).into_iter().collect();
+        let mut warnings: Vec<Warning> =
+            warn_of_few_blocks(tried.metric, tried.estimate.n).into_iter().collect();
         if tried.ids.len() == 1 && tried.widening > 1.25 {
             let message = format!(
                 "successive trials of {} resemble each other: the interval is {:.1} times as wide for it",

@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn a_barred_comparison_proves_nothing() {
-        let bar = Warning::new(Code::ClientBound, "", "the client was the limit");
-        let barred = report(1.3, Verdict::Inconclusive, vec![bar]);
+        let invalidates = Warning::new(Code::ClientBound, "", "the client was the limit");
+        let barred = report(1.3, Verdict::Inconclusive, vec![invalidates]);
         let refuted = check(&"unix/tcp throughput > 1".parse().unwrap(), &barred).unwrap_err();
         assert!(refuted.to_string().contains("the client was the limit"), "{refuted}");
         assert!(holds("unix/tcp throughput is inconclusive", &barred));

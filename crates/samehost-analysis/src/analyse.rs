@@ -5,19 +5,18 @@ use samehost_model::{
     Analysis, Arm, Code, Comparison, ConnectionSettings, Control, Evidence, MetricInfo, Point, Report,
     Stopping, Verdict, Warning, metric_title,
 };
+use samehost_stats::{Asked, Estimate, estimate, estimate_pairs, estimate_sequential, holm, median, starts};
 
-use crate::doubts::{Bar, Doubt, find_doubts};
 use crate::effects::effects;
-use crate::estimate::{Asked, estimate_pairs};
 use crate::family::{Ps, gate, multiplicity};
-use crate::judge::{Terms, doubt_few, doubt_precision, judge};
+use crate::issue::{Invalidates, Issue};
+use crate::issues::find_issues;
+use crate::judge::{Terms, judge, warn_of_few_blocks, warn_of_precision};
 use crate::limits::limits;
 use crate::pairing::{Pairs, Side, block_seconds, group, pair, pair_arms};
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
-use crate::sequential::estimate_sequential;
 use crate::wording::{percent, shape};
-use crate::{Estimate, estimate, holm, median, starts};
 
 /// What a report's trials amount to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +45,7 @@ impl Analysed {
 /// Analyses a report's trials; an earlier analysis in it is not looked at.
 #[must_use]
 pub fn analyse(report: &Report) -> Analysed {
-    let doubts = find_doubts(report);
+    let issues = find_issues(report);
     let controls = compare_controls(report);
     let mut tried: Vec<Tried<'_>> = Vec::new();
     let multiplicity = |metric: &MetricInfo| multiplicity(report, metric);
@@ -57,10 +56,10 @@ pub fn analyse(report: &Report) -> Analysed {
             }));
         }
     }
-    adjust(report, &mut tried, &doubts);
+    adjust(report, &mut tried, &issues);
     let comparisons: Vec<Comparison> =
-        tried.into_iter().map(|tried| tried.conclude(report, &doubts)).collect();
-    let mut warnings: Vec<Warning> = doubts.into_iter().map(|doubt| doubt.warning).collect();
+        tried.into_iter().map(|tried| tried.conclude(report, &issues)).collect();
+    let mut warnings: Vec<Warning> = issues.into_iter().map(|issue| issue.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
     let analysis = Analysis {
         comparisons,
@@ -74,7 +73,7 @@ pub fn analyse(report: &Report) -> Analysed {
     Analysed { analysis, warnings }
 }
 
-/// Two arms of any points, compared as arms of one point are: paired by block, barred by the doubts about either. Nothing
+/// Two arms of any points, compared as arms of one point are: paired by block, barred by the issues about either. Nothing
 /// is adjusted: ask for it only where the question was asked before the measurement.
 #[must_use]
 pub fn compare_arms(
@@ -84,7 +83,7 @@ pub fn compare_arms(
     candidate: &Arm,
 ) -> Option<Comparison> {
     let tried = Tried::of(report, metric, baseline, candidate, 1.0)?;
-    Some(tried.conclude(report, &find_doubts(report)))
+    Some(tried.conclude(report, &find_issues(report)))
 }
 
 /// One comparison before its verdict.
@@ -120,22 +119,23 @@ impl<'a> Tried<'a> {
     }
 
     /// What forbids a verdict.
-    fn bars(&self, doubts: &[Doubt]) -> Vec<Warning> {
-        let either = |doubt: &&Doubt| {
-            doubt.bars(&self.baseline.id, self.metric) || doubt.bars(&self.candidate.id, self.metric)
+    fn invalidates(&self, issues: &[Issue]) -> Vec<Warning> {
+        let either = |issue: &&Issue| {
+            issue.invalidates(&self.baseline.id, self.metric)
+                || issue.invalidates(&self.candidate.id, self.metric)
         };
-        doubts.iter().filter(either).map(|doubt| doubt.warning.clone()).collect()
+        issues.iter().filter(either).map(|issue| issue.warning.clone()).collect()
     }
 
     fn is_of_the_answer(&self, report: &Report) -> bool {
         report.head.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
     }
 
-    fn conclude(self, report: &Report, doubts: &[Doubt]) -> Comparison {
+    fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
         let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
-        let mut warnings: Vec<Warning> = doubt_few(metric, self.estimate.n).into_iter().collect();
-        warnings.extend(self.notes(doubts));
+        let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
+        warnings.extend(self.notes(issues));
         let mut comparison = Comparison {
             point: baseline.point.clone(),
             metric: metric.name.clone(),
@@ -161,15 +161,15 @@ impl<'a> Tried<'a> {
             warnings,
         };
         let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
-        judge(&mut comparison, metric, &terms, &self.bars(doubts));
+        judge(&mut comparison, metric, &terms, &self.invalidates(issues));
         if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
-            comparison.warnings.extend(doubt_precision(&comparison, report.head.plan.precision));
+            comparison.warnings.extend(warn_of_precision(&comparison, report.head.plan.precision));
         }
         comparison
     }
 
     /// What to keep in mind about a comparison, whatever its verdict.
-    fn notes(&self, doubts: &[Doubt]) -> Vec<Warning> {
+    fn notes(&self, issues: &[Issue]) -> Vec<Warning> {
         let mut notes = Vec::new();
         let subject = &self.metric.name;
         if self.baseline.tls != self.candidate.tls {
@@ -178,15 +178,16 @@ impl<'a> Tried<'a> {
                 format!("only {} is encrypted: the ratio includes the cost of encryption", encrypted.id);
             notes.push(Warning::new(Code::TlsDiffers, subject, message));
         }
-        let is_bound = |doubt: &&Doubt| {
-            let id = doubt.arm.as_deref();
-            doubt.bar == Bar::WorkRate && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
+        let is_bound = |issue: &&Issue| {
+            let id = issue.arm.as_deref();
+            issue.invalidates == Invalidates::WorkRate
+                && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
         };
         if subject.starts_with("latency") && self.baseline.point.connections > 1 {
-            notes.extend(doubts.iter().find(is_bound).map(|doubt| {
+            notes.extend(issues.iter().find(is_bound).map(|issue| {
                 let message = format!(
                     "the client of {} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue",
-                    doubt.arm.as_deref().unwrap_or_default()
+                    issue.arm.as_deref().unwrap_or_default()
                 );
                 Warning::new(Code::ClientBound, subject, message)
             }));
@@ -196,10 +197,10 @@ impl<'a> Tried<'a> {
 }
 
 /// Adjusts p-values for all that the report asks: the first metric is its answer.
-fn adjust(report: &Report, tried: &mut [Tried<'_>], doubts: &[Doubt]) {
+fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     let questions: Vec<(bool, Ps)> =
         tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
-    let open: Vec<bool> = tried.iter().map(|one| one.bars(doubts).is_empty()).collect();
+    let open: Vec<bool> = tried.iter().map(|one| one.invalidates(issues).is_empty()).collect();
     let adjusted = gate(&questions, 1.0 - report.head.plan.confidence, &open);
     for (one, ps) in tried.iter_mut().zip(adjusted) {
         one.adjusted = ps;

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use samehost_analysis::analyse;
+use samehost_analysis::pairing::pair_arms;
 use samehost_model::Report;
-use samehost_stats::pairing::pair_arms;
-use samehost_stats::{Asked, analyse, estimate_sequential};
+use samehost_stats::{Asked, estimate_sequential};
 
 use crate::made::{control, empty, trial};
 

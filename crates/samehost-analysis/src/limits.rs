@@ -2,8 +2,8 @@
 
 use samehost_model::{Limit, LimitedBy, Report, Transport};
 
-use crate::doubts::ArmTrials;
-use crate::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
+use crate::issue::ArmTrials;
+use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
 
 /// The limit of each arm that has a proxy and a closed loop.
 pub(crate) fn limits(report: &Report) -> Vec<Limit> {

@@ -1,0 +1,40 @@
+//! From trials to comparisons, issues, verdicts, effects, ladders, predictions and claims.
+//!
+//! Nothing here opens a file, reads a clock or prints. The same trials give the same verdict today and in a year, so a stored
+//! report can be judged again. The numbers behind it are `samehost-stats`; docs/method.md explains every rule to a reader.
+
+mod analyse;
+mod claim;
+mod compare;
+mod crossover;
+mod effects;
+mod family;
+mod histogram;
+mod issue;
+mod issues;
+mod judge;
+mod ladder;
+mod limits;
+pub mod pairing;
+mod prediction;
+mod profiles;
+mod published;
+mod stopping;
+mod wording;
+
+pub use analyse::{Analysed, analyse, compare_arms, compare_controls};
+pub use claim::{Claim, ClaimError, Refuted, check};
+pub use compare::{Changes, CompareError, compare};
+pub use crossover::{Along, Crossover, find_crossovers};
+pub use family::{judge_alone, judge_rows, seconds_to_decide};
+pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};
+pub use issue::{Invalidates, Issue};
+pub use issues::find_issues;
+pub use issues::machine::LEAST_SPAN_MS;
+pub use judge::{Terms, blocks_to_decide, judge, judge_again};
+pub use ladder::{
+    Knee, LEAST_RATES, Ladder, Step, StepState, TAKES_OFF, falls_short, find_knee, find_ladders,
+};
+pub use profiles::us_per_sample;
+pub use published::{Judged, judge_ratio, judge_value};
+pub use stopping::{Row, decided, is_settled};

@@ -1,0 +1,61 @@
+//! Which points and rows of a report need no more blocks.
+
+use samehost_model::{Arm, MetricInfo, Plan, Point, Report, Trial};
+use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm, is_confirmed};
+
+use crate::family::OF_THE_ANSWER;
+use crate::pairing::{group, pair_arms};
+
+/// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
+#[must_use]
+pub fn is_settled(report: &Report, point: &Point) -> bool {
+    let Some(metric) = report.head.workload.metrics.first() else { return true };
+    let plan = &report.head.plan;
+    let settled = |baseline: &Arm, candidate: &Arm| {
+        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
+        is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
+    };
+    group(&report.head.arms)
+        .iter()
+        .filter(|group| group.baseline.point == *point)
+        .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
+}
+
+/// A question about a pair of arms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row<'a> {
+    /// What is asked about.
+    pub metric: &'a MetricInfo,
+    /// Id of the arm that the other is compared with.
+    pub baseline: &'a str,
+    /// Id of the other.
+    pub candidate: &'a str,
+}
+
+/// Which rows are decided, so that they need no more blocks: the odds against "inside the margin" pass Holm's adjustment
+/// over all rows, or the repeated interval lies inside the margin. The rows are the plan's questions and those of other
+/// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
+/// asked after every block; it sees nothing else.
+#[must_use]
+pub fn decided(trials: &[Trial], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
+    let asked =
+        Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
+    let estimates: Vec<Option<Estimate>> = rows
+        .iter()
+        .map(|row| {
+            let pairs = pair_arms(trials, row.metric, row.baseline, row.candidate);
+            let enough = pairs.candidate.len() >= FIRST_LOOK;
+            enough.then(|| estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked))?
+        })
+        .collect();
+    let mut p_values: Vec<f64> =
+        estimates.iter().map(|found| found.and_then(|found| found.p_inside).unwrap_or(1.0)).collect();
+    p_values.extend(std::iter::repeat_n(1.0, plan.others as usize));
+    let part = if plan.asked.is_empty() { OF_THE_ANSWER } else { 1.0 };
+    let alpha = part * (1.0 - plan.confidence);
+    let same = |found: Estimate| {
+        found.interval.is_some_and(|i| i.low > 1.0 / (1.0 + plan.margin) && i.high < 1.0 + plan.margin)
+    };
+    let adjusted = holm::adjust(&p_values);
+    estimates.iter().zip(adjusted).map(|(found, p)| p < alpha || found.is_some_and(same)).collect()
+}
