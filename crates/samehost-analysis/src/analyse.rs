@@ -183,7 +183,7 @@ impl<'a> Tried<'a> {
             issue.invalidates == Invalidates::WorkRate
                 && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
         };
-        if subject.starts_with("latency") && self.baseline.point.connections > 1 {
+        if self.metric.is_latency() && self.baseline.point.connections > 1 {
             notes.extend(issues.iter().find(is_bound).map(|issue| {
                 let message = format!(
                     "the client of {} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue",

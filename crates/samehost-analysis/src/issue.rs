@@ -1,6 +1,6 @@
 //! An issue: a warning about an arm or the whole report, and the verdicts that it invalidates.
 
-use samehost_model::{Arm, Code, MetricInfo, Placement, Report, Trial, Warning};
+use samehost_model::{Arm, Code, Family, MetricInfo, Placement, Report, Trial, Warning};
 use samehost_stats::median;
 
 /// Which verdicts a issue bars.
@@ -42,16 +42,11 @@ impl Issue {
             && match self.invalidates {
                 Invalidates::Nothing => false,
                 Invalidates::WorkRate => metric.is_rate_of_work(),
-                Invalidates::Time => !is_cpu(metric),
-                Invalidates::CpuTime => is_cpu(metric),
+                Invalidates::Time => metric.family() != Family::Cpu,
+                Invalidates::CpuTime => metric.family() == Family::Cpu,
                 Invalidates::Everything => true,
             }
     }
-}
-
-/// Whether a metric is CPU time, which waiting does not change.
-fn is_cpu(metric: &MetricInfo) -> bool {
-    metric.name.contains("cpu")
 }
 
 /// An arm with its trials, controls included: they are the same arm.

@@ -33,7 +33,7 @@ pub use comparison::{Comparison, Control, Grade, Verdict};
 pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
-pub use metric::{Better, MetricInfo, metric_title, split_unit};
+pub use metric::{Better, Family, MetricInfo, metric_title, split_unit};
 pub use prediction::{Bounds, Part, Prediction};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use protocol::Protocol;

@@ -15,6 +15,21 @@ pub enum Better {
     Lower,
 }
 
+/// What a metric is about, from which rules and words follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Something per second.
+    Rate,
+    /// Bytes per second.
+    Bandwidth,
+    /// How long something takes.
+    Time,
+    /// CPU time, which waiting does not change.
+    Cpu,
+    /// Anything else.
+    Other,
+}
+
 /// A metric that a report compares. Built-in names are read from the trial's fields, others from its
 /// `measurements`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,6 +117,24 @@ impl MetricInfo {
             .iter()
             .find(|(name, ..)| *name == self.name)
             .map_or_else(|| trial.measurements.get(&self.name).copied(), |(.., read)| read(trial))
+    }
+
+    /// What it is about. A workload's own metric says so by its unit, CPU time also by its name.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        match self.unit.as_str() {
+            _ if self.name.contains("cpu") => Family::Cpu,
+            "per_s" => Family::Rate,
+            "bytes_per_s" => Family::Bandwidth,
+            "us" | "ms" | "s" => Family::Time,
+            _ => Family::Other,
+        }
+    }
+
+    /// Whether it is a latency of single requests.
+    #[must_use]
+    pub fn is_latency(&self) -> bool {
+        self.name.starts_with("latency")
     }
 
     /// Whether it counts completed requests per time, which a busy client caps. Bandwidth is not meant: in bulk

@@ -1,6 +1,6 @@
 //! What was measured, and how, in a line each.
 
-use samehost_model::{Host, Outcome, Placement, Plan, Point, Stopping, Transport};
+use samehost_model::{Host, MetricInfo, Outcome, Placement, Plan, Point, Stopping, Transport};
 use std::collections::BTreeSet;
 
 use crate::driving;
@@ -53,11 +53,11 @@ fn pair(key: &str, value: &str) -> String {
 
 /// How requests were driven; a stream of bytes has no requests.
 fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String> {
-    let by_request = |name: &str| name.starts_with("latency") || name == "throughput";
+    let by_request = |metric: &MetricInfo| metric.is_latency() || metric.is_rate_of_work();
     match (rates, first.rate_per_s) {
         (Some(rates), _) => Some(format!("open loop at {rates}")),
         (None, Some(_)) => Some(format!("open loop at {}", Parameter::Rate.phrase(first))),
-        (None, None) if view.metrics().iter().any(|metric| by_request(&metric.name)) => {
+        (None, None) if view.metrics().iter().any(by_request) => {
             Some("closed loop".to_owned())
         }
         (None, None) => None,

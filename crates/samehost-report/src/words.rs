@@ -1,30 +1,10 @@
 //! Words for metrics, verdicts and codes. The verdict itself comes from the comparison and never changes here.
 
-use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
+use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
 
 use crate::line::Tone;
 use crate::number::percent_number;
 use samehost_model::printable::clean;
-
-/// What a metric is about, from which its words follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Rate,
-    Bandwidth,
-    Time,
-    Cpu,
-    Other,
-}
-
-fn kind(metric: &MetricInfo) -> Kind {
-    match metric.unit.as_str() {
-        _ if metric.name.contains("cpu") => Kind::Cpu,
-        "per_s" => Kind::Rate,
-        "bytes_per_s" => Kind::Bandwidth,
-        "us" | "ms" | "s" => Kind::Time,
-        _ => Kind::Other,
-    }
-}
 
 /// What sentences begin with, for the metrics of which a verb can be said.
 const SUBJECTS: &[(&str, &str)] = &[
@@ -54,28 +34,28 @@ fn subject(metric: &MetricInfo, open_loop: bool) -> String {
     match SUBJECTS.iter().find(|(known, ..)| *known == metric.name) {
         Some((.., subject)) if open_loop => subject.replace("round trip", "request"),
         Some((.., subject)) => (*subject).to_owned(),
-        None => match kind(metric) {
-            Kind::Rate | Kind::Bandwidth => format!("{}:", title(&metric.name)),
-            Kind::Time => format!("{} takes", title(&metric.name)),
-            Kind::Cpu => format!("{} needs", title(&metric.name)),
-            Kind::Other => format!("{} is", title(&metric.name)),
+        None => match metric.family() {
+            Family::Rate | Family::Bandwidth => format!("{}:", title(&metric.name)),
+            Family::Time => format!("{} takes", title(&metric.name)),
+            Family::Cpu => format!("{} needs", title(&metric.name)),
+            Family::Other => format!("{} is", title(&metric.name)),
         },
     }
 }
 
 /// What there is more or less of: after `31 % less`, and after `3.4 times`.
 fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
-    match kind(metric) {
-        Kind::Rate => {
+    match metric.family() {
+        Family::Rate => {
             ("more operations per second", "fewer operations per second", "as many operations per second")
         }
-        Kind::Bandwidth => ("more bytes per second", "fewer bytes per second", "as many bytes per second"),
-        Kind::Time => ("more time", "less time", "as long"),
-        Kind::Cpu if metric.name.ends_with("_per_op") => {
+        Family::Bandwidth => ("more bytes per second", "fewer bytes per second", "as many bytes per second"),
+        Family::Time => ("more time", "less time", "as long"),
+        Family::Cpu if metric.name.ends_with("_per_op") => {
             ("more CPU per operation", "less CPU per operation", "as much CPU per operation")
         }
-        Kind::Cpu => ("more CPU time", "less CPU time", "as much CPU time"),
-        Kind::Other => ("higher", "lower", "as high"),
+        Family::Cpu => ("more CPU time", "less CPU time", "as much CPU time"),
+        Family::Other => ("higher", "lower", "as high"),
     }
 }
 
@@ -101,11 +81,11 @@ pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
         let (low, high) = (crate::number::format_ratio(low), crate::number::format_ratio(high));
         return if low == high { format!("{low} times") } else { format!("{low}–{high} times") };
     }
-    let fewer = matches!(kind(metric), Kind::Rate | Kind::Bandwidth);
-    let word = match (low >= 1.0, kind(metric)) {
-        (true, Kind::Other) => "higher",
+    let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);
+    let word = match (low >= 1.0, metric.family()) {
+        (true, Family::Other) => "higher",
         (true, _) => "more",
-        (false, Kind::Other) => "lower",
+        (false, Family::Other) => "lower",
         (false, _) if fewer => "fewer",
         (false, _) => "less",
     };
@@ -122,15 +102,15 @@ pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static
         (Verdict::Faster, better) => better == Some(Better::Higher),
         (Verdict::Slower, better) => better == Some(Better::Lower),
     };
-    match metric.map_or(Kind::Other, kind) {
-        Kind::Rate | Kind::Bandwidth if more => "more",
-        Kind::Rate | Kind::Bandwidth => "less",
-        Kind::Time if more => "slower",
-        Kind::Time => "faster",
-        Kind::Cpu if more => "more CPU",
-        Kind::Cpu => "less CPU",
-        Kind::Other if more => "higher",
-        Kind::Other => "lower",
+    match metric.map_or(Family::Other, MetricInfo::family) {
+        Family::Rate | Family::Bandwidth if more => "more",
+        Family::Rate | Family::Bandwidth => "less",
+        Family::Time if more => "slower",
+        Family::Time => "faster",
+        Family::Cpu if more => "more CPU",
+        Family::Cpu => "less CPU",
+        Family::Other if more => "higher",
+        Family::Other => "lower",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sweeps: each metric against connections, size or another swept parameter, a line for each arm with the
 //! interval of its typical trial as a band.
 
-use samehost_model::{Arm, MetricInfo, Point};
+use samehost_model::{Arm, Family, MetricInfo, Point};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::scale;
@@ -16,11 +16,11 @@ type Kind = (&'static str, fn(&MetricInfo) -> bool);
 const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
 
 fn is_rate(metric: &MetricInfo) -> bool {
-    matches!(metric.unit.as_str(), "per_s" | "bytes_per_s")
+    matches!(metric.family(), Family::Rate | Family::Bandwidth)
 }
 
 fn is_time(metric: &MetricInfo) -> bool {
-    matches!(metric.unit.as_str(), "us" | "ms" | "s") && !metric.name.contains("cpu")
+    metric.family() == Family::Time
 }
 
 fn is_other(metric: &MetricInfo) -> bool {
