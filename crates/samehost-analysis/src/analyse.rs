@@ -1,6 +1,7 @@
 //! From trials to comparisons, controls, evidence and warnings. It can be run again on a stored report and
 //! gives the same.
 
+use samehost_model::human::{format_percent, shape};
 use samehost_model::{
     Analysis, Arm, Code, Comparison, ConnectionSettings, Control, Evidence, MetricInfo, Point, Report,
     Stopping, Verdict, Warning, metric_title,
@@ -16,7 +17,6 @@ use crate::limits::limits;
 use crate::pairing::{Pairs, Side, block_seconds, group, pair, pair_arms};
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
-use crate::wording::{percent, shape};
 
 /// What a report's trials amount to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -261,7 +261,7 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
     let missed = widths.iter().filter(|width| **width > report.head.plan.precision.ln_1p()).count();
     let widest = widths.iter().copied().fold(0.0, f64::max);
     (missed > 0).then(|| {
-        let (wanted, reached) = (percent(report.head.plan.precision), percent(widest.exp_m1()));
+        let (wanted, reached) = (format_percent(report.head.plan.precision), format_percent(widest.exp_m1()));
         let title = metric_title(metric);
         let message = match widths.len() {
             1 => format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted"),

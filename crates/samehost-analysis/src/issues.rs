@@ -6,13 +6,13 @@ pub(crate) mod machine;
 pub(crate) mod processor;
 mod self_check;
 
+use samehost_model::human::{change, count, format_percent};
 use samehost_model::{Code, Latency, Report, Trial, Warning};
 use samehost_stats::trend;
 
 use crate::issue::{ArmTrials, Invalidates, Issue};
 use crate::pairing;
-
-use crate::wording::{count, percent, reasons};
+use crate::reasons::reasons;
 
 /// More failed operations than this bar a verdict and are the headline instead.
 const ERROR_RATE: f64 = 0.001;
@@ -64,7 +64,7 @@ fn find_errors(trials: &ArmTrials<'_>) -> Option<Issue> {
         count(failed),
         count(tried),
         trials.arm.id,
-        percent(failed as f64 / tried as f64),
+        format_percent(failed as f64 / tried as f64),
         kinds.join(", ")
     );
     Some(Issue::about(trials.arm, Code::Errors, Invalidates::Everything, message))
@@ -193,7 +193,7 @@ fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
         "{} did {} operations in the second half of its trials than in the first ({}): it had not settled; longer trials (--trial-time) would tell",
         trials.arm.id,
         if ratio > 1.0 { "more" } else { "fewer" },
-        crate::wording::change(ratio)
+        change(ratio)
     );
     Some(Issue::about(trials.arm, Code::Drift, Invalidates::Nothing, message))
 }
@@ -214,7 +214,7 @@ fn find_drift_over_blocks(report: &Report) -> Vec<Issue> {
             "{} of {} drifted by {} from the first block to the last; the ratios stand, for each compares trials of one block, but the absolute values are an average over a change",
             metric.title(),
             group.baseline.id,
-            crate::wording::change(ratio)
+            change(ratio)
         );
         Some(Issue::about(group.baseline, Code::Drift, Invalidates::Nothing, message))
     };

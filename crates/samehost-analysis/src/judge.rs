@@ -1,9 +1,8 @@
 //! From numbers to words: a verdict is earned, and what is short of one is told with the strength of its evidence.
 
+use samehost_model::human::{change, count, format_percent, rough_time};
 use samehost_model::{Better, Code, Comparison, Grade, MetricInfo, Plan, Verdict, Warning};
 use samehost_stats::{SIGNED_RANK_FROM, normal};
-
-use crate::wording::{change, count, percent, time};
 
 /// More blocks than this are not a piece of advice.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -122,7 +121,7 @@ fn explain(comparison: &Comparison, terms: &Terms) -> Warning {
         return about(Code::FewBlocks, message.to_owned());
     };
     let interval = format!("{} to {}", change(low), change(high));
-    let limit = percent(terms.limit);
+    let limit = format_percent(terms.limit);
     let beyond = 1.0 + terms.limit;
     let (code, reason) = if terms.limit > terms.margin && (low > 1.0 || high < 1.0) {
         let reason =
@@ -152,7 +151,7 @@ fn advise(comparison: &Comparison, terms: &Terms) -> String {
     let blocks = format!("about {} more block{}", count(more as u64), if more > 1.0 { "s" } else { "" });
     match terms.block_s {
         Some(seconds) => {
-            format!("{blocks} ({} or more) would decide it if the estimate stays", time(more * seconds))
+            format!("{blocks} ({} or more) would decide it if the estimate stays", rough_time(more * seconds))
         }
         None => format!("{blocks} would decide it if the estimate stays"),
     }
@@ -185,7 +184,10 @@ pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Opti
     if reached <= precision.ln_1p() {
         return None;
     }
-    let message =
-        format!("the interval reached ±{}, ±{} was wanted", percent(reached.exp_m1()), percent(precision));
+    let message = format!(
+        "the interval reached ±{}, ±{} was wanted",
+        format_percent(reached.exp_m1()),
+        format_percent(precision)
+    );
     Some(Warning::new(Code::Imprecise, &comparison.metric, message))
 }

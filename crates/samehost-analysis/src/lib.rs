@@ -19,8 +19,8 @@ pub mod pairing;
 mod prediction;
 mod profiles;
 mod published;
+mod reasons;
 mod stopping;
-mod wording;
 
 pub use analyse::{Analysed, analyse, compare_arms, compare_controls};
 pub use claim::{Claim, ClaimError, Refuted, check};

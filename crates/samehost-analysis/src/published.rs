@@ -1,11 +1,11 @@
 //! A published claim against this machine's interval: it holds, does not hold, or cannot be told. docs/reproduce.md
 //! explains the rule to a reader.
 
+use samehost_model::human::{change, format_percent};
 use samehost_model::{Code, Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
 use samehost_stats::Estimate;
 
 use crate::judge::is_inside;
-use crate::wording::{change, percent};
 
 /// A claim of no difference is about differences that a reader would notice, not about the tool's margin.
 pub const SAME: f64 = 0.05;
@@ -129,7 +129,7 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
 
 /// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside it.
 fn same(found: &Comparison) -> (Judgement, String) {
-    let within = percent(SAME);
+    let within = format_percent(SAME);
     if is_barred(found) {
         return (Judgement::CannotTell, reason(found));
     }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(of(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);
         assert_eq!(of(Verdict::Faster, 1.06, 1.07), Judgement::DoesNotHold);
         let judged = judge_ratio(&Expected::Same, &found(Verdict::Equivalent, 1.0, 0.99, 1.01, None));
-        assert!(judged.why.contains("within ±5.0 %"), "the margin is stated: {}", judged.why);
+        assert!(judged.why.contains("within ±5 %"), "the margin is stated: {}", judged.why);
     }
 
     #[test]

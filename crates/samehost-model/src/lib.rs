@@ -10,6 +10,7 @@ mod connection;
 mod effect;
 mod endpoint;
 mod hidden;
+pub mod human;
 mod metric;
 mod prediction;
 pub mod printable;

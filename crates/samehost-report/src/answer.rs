@@ -1,12 +1,12 @@
 //! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
+use samehost_model::human::{
+    count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
+};
 use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
 
 use crate::line::{Span, Tone};
-use crate::number::{
-    count, format_percent, format_ratio_aligned, format_size, format_together, format_value,
-};
 use crate::view::{self, Parameter, View};
 use crate::{ladder, predictions, words};
 

@@ -1,13 +1,13 @@
 //! What changed between two reports: each arm against itself, and the ratio against the ratio.
 
 use samehost_analysis::Changes;
+use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
 use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Line, Span, Tone, wrap_spans};
 use crate::notes::{self, Notes};
-use crate::number::{format_percent, format_ratio_aligned, format_together};
 use crate::terminal::Page;
 use crate::view::View;
 use crate::{head, words};

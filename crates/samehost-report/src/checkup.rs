@@ -3,12 +3,13 @@
 
 use std::io::{self, Write};
 
+use samehost_model::human::format_value;
 use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
 use crate::checkup_words::{amount, bulk, difference, varies};
 use crate::scan_congestion::broken;
 use crate::text::wrap;
-use crate::{Terminal, format_value, sockets};
+use crate::{Terminal, sockets};
 
 /// A part of the whole that a reader would notice.
 const NOTICEABLE: f64 = 0.05;

@@ -1,10 +1,10 @@
 //! What the numbers rest on: the self-check, the harness's own cost, the generator, evidence, repeats.
 
+use samehost_model::human::{count, format_percent, format_value, percent_number, shape};
 use samehost_model::{Code, Evidence, Trial, Verdict};
 
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{count, format_percent, format_value, percent_number};
 use crate::sockets;
 use crate::view::{View, median};
 use crate::words;
@@ -114,14 +114,6 @@ fn repeats(view: &View<'_>) -> Option<String> {
 /// Whether a warning only counts repeats, and is no doubt.
 pub(crate) fn is_repeats(code: Code, subject: &str) -> bool {
     code == Code::Remeasured && subject.is_empty()
-}
-
-/// A text with its numbers taken out: two sockets' ports and pids are no two findings.
-fn shape(text: &str) -> String {
-    text.split(|c: char| c.is_ascii_digit() || c == '.')
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("#")
 }
 
 /// What kernel and server said of each arm, once for all its points.

@@ -1,8 +1,7 @@
 //! How arms were driven, in words: slices or trials, CPUs, and what kept those awake.
 
+use samehost_model::human::format_seconds;
 use samehost_model::{AwakeBy, Driven, Plan, Undivided};
-
-use crate::number::format_seconds;
 
 /// `slices of 3 ms`, or `slices of 3 ms to 20 ms`; none where nothing was measured in slices, or not everything.
 pub(crate) fn slices(plan: &Plan) -> Option<String> {

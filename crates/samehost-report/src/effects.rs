@@ -1,11 +1,11 @@
 //! What each factor of a matrix does over all the others, and who was the limit of each condition.
 
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Effect, LimitedBy, Report};
 
 use crate::figures::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{format_percent, format_ratio_aligned, format_value};
 use crate::view::{View, median};
 use crate::words;
 

@@ -1,11 +1,11 @@
 //! The tables of a report, as data: for the terminal and for Markdown.
 
+use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 
 use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Span, Tone};
-use crate::number::{format_percent, format_ratio_aligned, format_together, format_value};
 use crate::view::{self, Parameter, View};
 use crate::{effects, ladder, predictions, words};
 

@@ -1,10 +1,10 @@
 //! What was measured, and how, in a line each.
 
+use samehost_model::human::{count, format_seconds};
 use samehost_model::{Host, MetricInfo, Outcome, Placement, Plan, Point, Stopping, Transport};
 use std::collections::BTreeSet;
 
 use crate::driving;
-use crate::number::{count, format_seconds};
 use samehost_model::printable::clean;
 
 use crate::sockets;
@@ -57,9 +57,7 @@ fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String>
     match (rates, first.rate_per_s) {
         (Some(rates), _) => Some(format!("open loop at {rates}")),
         (None, Some(_)) => Some(format!("open loop at {}", Parameter::Rate.phrase(first))),
-        (None, None) if view.metrics().iter().any(by_request) => {
-            Some("closed loop".to_owned())
-        }
+        (None, None) if view.metrics().iter().any(by_request) => Some("closed loop".to_owned()),
         (None, None) => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Warnings grouped by code: what was said of the whole report, and what was said of single comparisons.
 
+use samehost_model::human::shape;
 use samehost_model::{Code, Comparison, Report, Verdict, Warning};
 
 use crate::conditions::is_repeats;
@@ -101,18 +102,6 @@ fn is_told(view: &View<'_>, comparison: &Comparison, warning: &Warning) -> bool 
     let reason = comparison.warnings.first().is_some_and(|first| std::ptr::eq(first, warning));
     let answered = is_first && !decided && reason && !view.is_sweep() && words::cause(warning.code).is_none();
     whole || precision || answered
-}
-
-fn shape(text: &str) -> String {
-    let mut shape = String::with_capacity(text.len());
-    for c in text.chars() {
-        let c = if c.is_ascii_digit() || (matches!(c, '.' | ',') && shape.ends_with('#')) { '#' } else { c };
-        let sign = matches!(c, '+' | '-');
-        if !(sign || c == '#' && shape.ends_with('#')) {
-            shape.push(c);
-        }
-    }
-    shape
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What a part's gain predicts for its whole, held against what was measured: a sentence, and a table.
 
+use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
 use crate::answer::Paragraph;
 use crate::figures::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Span, Tone};
-use crate::number::{format_percent, format_ratio_aligned};
 use crate::view::View;
 use crate::words;
 

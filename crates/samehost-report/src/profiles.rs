@@ -1,11 +1,11 @@
 //! Where CPU time went: a table of the functions that differ most for each point and candidate, and what it rests on.
 
+use samehost_model::human::{count, format_seconds, significant};
 use samehost_model::{Profile, ProfileDifference};
 
 use crate::figures::Figure;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{count, format_seconds, significant};
 use crate::view::View;
 use samehost_model::printable::clean;
 

@@ -3,10 +3,10 @@
 
 use samehost_analysis::{HistogramError, quantiles_for_shift};
 use samehost_model::Trial;
+use samehost_model::human::format_together;
 
 use crate::axis::{Axis, Canvas};
 use crate::line::{Line, Span, Tone};
-use crate::number::format_together;
 use crate::text::{truncate, width};
 use crate::view::{View, trials};
 

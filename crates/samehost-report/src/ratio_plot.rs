@@ -1,10 +1,10 @@
 //! Ratios with their intervals along a sweep, around the line of no difference and its margin.
 
+use samehost_model::human::format_percent;
 use samehost_model::{Better, Comparison, MetricInfo};
 
 use crate::axis::{Axis, Canvas};
 use crate::line::{Line, Span, Tone};
-use crate::number::format_percent;
 use crate::text::{truncate, width};
 use crate::view::View;
 use crate::words;

@@ -3,12 +3,13 @@
 
 use std::io::{self, Write};
 
+use samehost_model::human::format_value;
 use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
 
+use crate::Terminal;
 use crate::line::{Line, Span, Tone, labelled};
 use crate::scan::{count, titled};
 use crate::terminal::Page;
-use crate::{Terminal, format_value};
 
 impl Terminal {
     /// Renders one piece of a scan's advice, and nothing else of it.

@@ -75,11 +75,11 @@ impl Parameter {
     /// Its value at a point, as a cell.
     pub(crate) fn value(&self, point: &Point) -> String {
         match self {
-            Parameter::Connections => crate::number::count(u64::from(point.connections)),
+            Parameter::Connections => samehost_model::human::count(u64::from(point.connections)),
             Parameter::Rate => {
-                point.rate_per_s.map_or_else(|| "closed".to_owned(), crate::number::format_rate)
+                point.rate_per_s.map_or_else(|| "closed".to_owned(), samehost_model::human::format_rate)
             }
-            Parameter::Size => point.size_bytes.map_or_else(String::new, crate::number::format_size),
+            Parameter::Size => point.size_bytes.map_or_else(String::new, samehost_model::human::format_size),
             Parameter::Placement => point.placement.to_string(),
             Parameter::Own(name) => point.parameters.get(name).map_or_else(String::new, |value| clean(value)),
         }

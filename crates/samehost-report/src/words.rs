@@ -1,9 +1,9 @@
 //! Words for metrics, verdicts and codes. The verdict itself comes from the comparison and never changes here.
 
+use samehost_model::human::percent_number;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
 
 use crate::line::Tone;
-use crate::number::percent_number;
 use samehost_model::printable::clean;
 
 /// What sentences begin with, for the metrics of which a verb can be said.
@@ -63,7 +63,7 @@ fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
 pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
     let (more, less, times) = noun(metric);
     if ratio >= 2.0 {
-        return (format!("{} times {times}", crate::number::format_ratio(ratio)), "as");
+        return (format!("{} times {times}", samehost_model::human::format_ratio(ratio)), "as");
     }
     let word = if ratio < 1.0 { less } else { more };
     (format!("{} % {word}", percent_number((ratio - 1.0).abs())), "than")
@@ -78,7 +78,8 @@ pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (St
 /// Two ratios on the same side of 1 as one change: `29–33 % less`, `3.1–3.8 times`.
 pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
     if low * high >= 4.0 {
-        let (low, high) = (crate::number::format_ratio(low), crate::number::format_ratio(high));
+        let (low, high) =
+            (samehost_model::human::format_ratio(low), samehost_model::human::format_ratio(high));
         return if low == high { format!("{low} times") } else { format!("{low}–{high} times") };
     }
     let fewer = matches!(metric.family(), Family::Rate | Family::Bandwidth);

@@ -4,7 +4,7 @@
 use samehost_model::{Code, Warning};
 
 use crate::issue::{ArmTrials, Invalidates, Issue};
-use crate::wording::reasons;
+use crate::reasons::reasons;
 
 /// Median steal above this, in percent of all CPUs' time.
 const STEAL_PERCENT: f64 = 2.0;

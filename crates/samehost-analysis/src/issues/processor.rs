@@ -1,9 +1,9 @@
 //! Doubts about the CPU: was the client the limit, did it wait for a CPU, was there only one?
 
+use samehost_model::human::format_percent;
 use samehost_model::{Code, Report, Transport, Trial, Warning};
 
 use crate::issue::{ArmTrials, Invalidates, Issue, shares_core};
-use crate::wording::percent;
 
 /// Above this part of its time a client is called saturated.
 pub(crate) const SATURATED: f64 = 0.95;
@@ -73,21 +73,21 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
             Invalidates::Nothing,
             format!(
                 "client and server of {id} were both saturated ({} and {server:.2} CPUs): its throughput is what both can do together",
-                percent(client)
+                format_percent(client)
             ),
         ),
         Some(server) => (
             Invalidates::WorkRate,
             format!(
                 "the client of {id} was busy {} of the time and its server used {server:.2} CPUs: throughput shows the client's limit; use fewer connections or a fixed --rate",
-                percent(client)
+                format_percent(client)
             ),
         ),
         None => (
             Invalidates::WorkRate,
             format!(
                 "the client of {id} was busy {} of the time (the server's use is unknown): throughput shows the client's limit; use fewer connections or a fixed --rate",
-                percent(client)
+                format_percent(client)
             ),
         ),
     };
@@ -146,7 +146,7 @@ fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
     let message = format!(
         "the client of {} had to wait for a CPU {} of the time: these figures show the scheduler; use fewer connections, more CPUs, or --placement same-core to share one on purpose",
         trials.arm.id,
-        percent(wait)
+        format_percent(wait)
     );
     Some(Issue::about(trials.arm, Code::ClientStarved, Invalidates::Time, message))
 }

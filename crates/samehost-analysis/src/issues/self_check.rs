@@ -2,12 +2,12 @@
 //! harness or the machine makes differences, and no difference of this report is believed. It never widens an interval:
 //! what a quiet machine's noise does is in the interval of every comparison already.
 
+use samehost_model::human::{change, count};
 use samehost_model::{Code, MetricInfo, Report, Warning};
 use samehost_stats::{starts, student};
 
 use crate::issue::{Invalidates, Issue};
 use crate::pairing::{Side, group, pair};
-use crate::wording::{change, count};
 
 /// A sound measurement fails its self-check with this chance.
 const ALPHA: f64 = 0.01;

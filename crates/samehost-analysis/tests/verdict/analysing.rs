@@ -156,7 +156,7 @@ fn a_large_margin_needs_a_large_difference() {
     report.head.plan.margin = 0.05;
     let found = only(&report);
     assert_eq!(found.verdict, Verdict::Inconclusive);
-    assert!(found.warnings[0].message.contains("smaller than the margin of 5.0 %"), "{:?}", found.warnings);
+    assert!(found.warnings[0].message.contains("smaller than the margin of 5 %"), "{:?}", found.warnings);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What a page says besides the results: the machine, the server, the command, and the method in a paragraph.
 
+use samehost_model::human::{format_percent, format_seconds};
 use samehost_model::{Report, Stopping};
 
-use crate::number::{format_percent, format_seconds};
 use samehost_model::printable::clean;
 
 /// What was measured on, as label and value; what is unknown is left out.

@@ -1,13 +1,13 @@
 //! CPU time per operation: client, what stands between, and server, user and kernel, stacked.
 
 use samehost_model::Trial;
+use samehost_model::human::format_value;
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Series};
 use super::{escape, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::format_value;
 use crate::text::truncate;
 use crate::view::{self, View};
 

@@ -3,13 +3,13 @@
 
 use samehost_analysis::{HistogramError, Shift, quantiles_for_shift};
 use samehost_model::Trial;
+use samehost_model::human::{format_ratio_aligned, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{format_ratio_aligned, format_value};
 use crate::view::{View, trials};
 
 const QUANTILES: [f64; 25] = [

@@ -2,13 +2,13 @@
 
 use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
 use samehost_model::Point;
+use samehost_model::human::{format_percent, format_rate, format_value};
 use serde_json::json;
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::{escape, scale};
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{format_percent, format_rate, format_value};
 use crate::view::{Parameter, View};
 use samehost_model::printable::clean;
 

@@ -1,5 +1,6 @@
 //! The forest plot: each comparison's ratio with its interval, over the margin and what the control excludes.
 
+use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 use serde_json::{Value, json};
 
@@ -8,7 +9,6 @@ use super::{escape, scale};
 use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{format_percent, format_ratio_aligned, format_value};
 use crate::text::truncate;
 use crate::view::{self, View};
 use crate::words;

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use samehost_model::human::format_value;
+
 use super::escape;
-use crate::number::format_value;
 
 /// No two named ticks are nearer to each other, as a part of the axis.
 const NEAREST: f64 = 0.07;

@@ -1,13 +1,13 @@
 //! Sweeps: each metric against connections, size or another swept parameter, a line for each arm with the
 //! interval of its typical trial as a band.
 
+use samehost_model::human::{format_percent, format_value};
 use samehost_model::{Arm, Family, MetricInfo, Point};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::{format_percent, format_value};
 use crate::view::{self, Parameter, View};
 use crate::words;
 

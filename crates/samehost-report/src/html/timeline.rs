@@ -2,6 +2,7 @@
 //! disturbed, set aside or void.
 
 use samehost_analysis::pairing::Group;
+use samehost_model::human::format_value;
 use samehost_model::{MetricInfo, Trial};
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::scale;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
-use crate::number::format_value;
 use crate::view::View;
 use crate::words;
 use samehost_model::printable::clean;

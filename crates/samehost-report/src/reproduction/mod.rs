@@ -5,13 +5,12 @@ mod html;
 mod markdown;
 mod terminal;
 
+use samehost_model::human::{format_seconds, format_value, significant};
 use samehost_model::{ClaimOutcome, EffectSize, Experiment, ExperimentState, Here, Judgement, Reproduction};
 
-use crate::format_value;
 use crate::head;
 use crate::line::{Span, Tone};
 use crate::notes::sentence;
-use crate::number::{format_seconds, significant};
 
 pub use html::reproduction_as_html;
 pub use markdown::reproduction_as_markdown;

@@ -1,8 +1,9 @@
 //! The terminal: snapshots, and what must hold of every line.
 
 use samehost_analysis::compare;
+use samehost_model::human::format_value;
 use samehost_model::{Code, Comparison, Report, Warning};
-use samehost_report::{Terminal, format_value};
+use samehost_report::Terminal;
 use unicode_width::UnicodeWidthStr;
 
 use crate::scenes::{self, SCENES};

@@ -132,12 +132,12 @@ fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let ratio = compare_arms(report, metric, encrypted, plain)?;
     let interval = match (ratio.ci_low, ratio.ci_high) {
         (Some(low), Some(high)) => {
-            let text = samehost_report::format_ratio;
+            let text = samehost_model::human::format_ratio;
             format!(" ({}–{})", text(low), text(high))
         }
         _ => String::new(),
     };
-    Some(format!("against TCP with TLS: {} ×{interval}", samehost_report::format_ratio(ratio.ratio)))
+    Some(format!("against TCP with TLS: {} ×{interval}", samehost_model::human::format_ratio(ratio.ratio)))
 }
 
 /// Every point has to agree: the claim is about all of them. The one that agrees least is shown.

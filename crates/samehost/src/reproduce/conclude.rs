@@ -61,7 +61,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
 /// The rates that percentages became on this machine.
 fn scaled(report: &Report) -> Vec<String> {
     let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
-    let text = |per_s: f64| samehost_report::format_value(per_s, "per_s");
+    let text = |per_s: f64| samehost_model::human::format_value(per_s, "per_s");
     let over_tcp = report.head.arms.iter().filter(|arm| arm.transport == Transport::Tcp);
     over_tcp
         .filter_map(rate)

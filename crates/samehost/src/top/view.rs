@@ -6,8 +6,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
+use samehost_model::human::format_value;
 use samehost_model::printable::clean;
-use samehost_report::{Terminal, format_value, saving_in_short};
+use samehost_report::{Terminal, saving_in_short};
 
 use super::rows::Row;
 use super::state::{Order, State};

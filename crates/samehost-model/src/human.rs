@@ -43,7 +43,7 @@ pub fn format_value(value: f64, unit: &str) -> String {
 /// Values in one common unit, so that they can be held against each other at a glance. Where they lie further
 /// apart than four digits show, each has its own.
 #[must_use]
-pub(crate) fn format_together(values: &[f64], unit: &str) -> Vec<String> {
+pub fn format_together(values: &[f64], unit: &str) -> Vec<String> {
     let Some(steps) = steps(unit) else {
         return values.iter().map(|value| with_unit(*value, 1.0, plain_unit(unit))).collect();
     };
@@ -82,7 +82,8 @@ fn round3(value: f64) -> f64 {
 }
 
 /// Three significant digits, never fewer than those before the point; thousands have commas.
-pub(crate) fn significant(value: f64) -> String {
+#[must_use]
+pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
@@ -104,7 +105,8 @@ pub fn format_ratio(ratio: f64) -> String {
 
 /// A ratio for a column or an interval, where digits must stand under each other: three decimals around 1,
 /// where differences are thousandths, fewer for many times.
-pub(crate) fn format_ratio_aligned(ratio: f64) -> String {
+#[must_use]
+pub fn format_ratio_aligned(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "–".to_owned();
     }
@@ -118,12 +120,14 @@ pub(crate) fn format_ratio_aligned(ratio: f64) -> String {
 }
 
 /// A part of one as a percentage: `0.05 %`, `3.4 %`, `31 %`, `99.6 %`.
-pub(crate) fn format_percent(part: f64) -> String {
+#[must_use]
+pub fn format_percent(part: f64) -> String {
     format!("{} %", percent_number(part))
 }
 
 /// The number of [`format_percent`].
-pub(crate) fn percent_number(part: f64) -> String {
+#[must_use]
+pub fn percent_number(part: f64) -> String {
     let percent = 100.0 * part;
     let size = percent.abs();
     let decimals = match size {
@@ -136,8 +140,24 @@ pub(crate) fn percent_number(part: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
+/// A ratio's distance from 1 as a signed percentage: `+3.4 %`; from twice on as a factor: `×12`.
+#[must_use]
+pub fn change(ratio: f64) -> String {
+    if ratio >= 1.995 {
+        return format!("×{ratio:.*}", usize::from(ratio < 9.95));
+    }
+    let percent = 100.0 * (ratio - 1.0);
+    let decimals = match percent.abs() {
+        p if p < 0.095 => 2,
+        p if p < 9.95 => 1,
+        _ => 0,
+    };
+    format!("{percent:+.decimals$} %")
+}
+
 /// A whole number with commas: `50,000`.
-pub(crate) fn count(number: u64) -> String {
+#[must_use]
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -150,7 +170,8 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A size as people write it: `128 B`, `64 KiB`, `1.5 MiB`.
-pub(crate) fn format_size(bytes: u64) -> String {
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
     let (name, scale) = step_for(bytes as f64, BYTES);
     let value = bytes as f64 / scale;
     if value.fract() == 0.0 {
@@ -162,7 +183,8 @@ pub(crate) fn format_size(bytes: u64) -> String {
 }
 
 /// A rate that was asked for: `24 k/s`, `62.5 k/s`.
-pub(crate) fn format_rate(per_s: f64) -> String {
+#[must_use]
+pub fn format_rate(per_s: f64) -> String {
     let text = format_value(per_s, "per_s");
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
@@ -173,16 +195,43 @@ pub(crate) fn format_rate(per_s: f64) -> String {
 }
 
 /// A length of time in seconds, for a person: `0.5 s`, `1.5 s`, `200 ms`.
-pub(crate) fn format_seconds(seconds: f64) -> String {
+#[must_use]
+pub fn format_seconds(seconds: f64) -> String {
     if seconds < 0.1 {
         return format!("{} ms", trim(1000.0 * seconds));
     }
     format!("{} s", trim(seconds))
 }
 
+/// A length of time, roughly: `40 s`, `3 min`, `2.5 h`.
+#[must_use]
+pub fn rough_time(seconds: f64) -> String {
+    if seconds < 100.0 {
+        format!("{:.0} s", seconds.max(1.0))
+    } else if seconds < 6000.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
+}
+
 fn trim(value: f64) -> String {
     let text = significant(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A text with every number replaced by `#`, signs left out: texts that differ only in numbers have the same shape.
+#[must_use]
+pub fn shape(text: &str) -> String {
+    let mut shape = String::with_capacity(text.len());
+    for c in text.chars() {
+        let c = if c.is_ascii_digit() || (matches!(c, '.' | ',') && shape.ends_with('#')) { '#' } else { c };
+        let sign = matches!(c, '+' | '-');
+        if !(sign || c == '#' && shape.ends_with('#')) {
+            shape.push(c);
+        }
+    }
+    shape
 }
 
 #[cfg(test)]
@@ -235,6 +284,7 @@ mod tests {
         for (ratio, text) in [(1.0028, "1.003"), (0.71, "0.710"), (12.34, "12.3"), (0.00312, "0.0031")] {
             assert_eq!(format_ratio_aligned(ratio), text);
         }
+        assert_eq!([1.0341, 0.5, 2.0, 12.14].map(change), ["+3.4 %", "-50 %", "×2.0", "×12"]);
         for (part, text) in [
             (0.31, "31 %"),
             (0.0204, "2 %"),
@@ -258,5 +308,12 @@ mod tests {
         assert_eq!(format_seconds(0.5), "0.5 s");
         assert_eq!(format_seconds(0.05), "50 ms");
         assert_eq!(format_seconds(2.0), "2 s");
+        assert_eq!([40.2, 240.0, 9000.0].map(rough_time), ["40 s", "4 min", "2.5 h"]);
+    }
+
+    #[test]
+    fn a_shape_has_no_numbers() {
+        assert_eq!(shape("pid 12 used 3.5 %"), "pid # used # %");
+        assert_eq!(shape("-1,200 and +3"), shape("40 and -0.5"));
     }
 }

@@ -1,0 +1,31 @@
+//! Reasons of several trials in one sentence.
+
+use samehost_model::human::{count, shape};
+
+/// Words that differ only in their numbers are the same reason; the first is shown, with how often it came.
+/// At most three reasons, the most frequent first.
+pub(crate) fn reasons<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut found: Vec<(String, &str, u64)> = Vec::new();
+    for text in texts {
+        let shape = shape(text);
+        match found.iter_mut().find(|(known, ..)| *known == shape) {
+            Some((.., times)) => *times += 1,
+            None => found.push((shape, text, 1)),
+        }
+    }
+    found.sort_by_key(|(.., times)| std::cmp::Reverse(*times));
+    let shown: Vec<String> =
+        found.iter().take(3).map(|(_, text, times)| format!("{text} ({}×)", count(*times))).collect();
+    let rest = if found.len() > 3 { format!("; and {} more", found.len() - 3) } else { String::new() };
+    shown.join("; ") + &rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_reasons_are_counted() {
+        assert_eq!(reasons(["steal 3.5 %", "throttled", "steal 12 %"]), "steal 3.5 % (2×); throttled (1×)");
+    }
+}
