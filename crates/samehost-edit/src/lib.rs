@@ -9,7 +9,6 @@ mod files;
 pub mod formats;
 mod glob;
 mod goal;
-mod held;
 mod languages;
 mod lines;
 mod proposal;

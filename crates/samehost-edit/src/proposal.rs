@@ -1,5 +1,5 @@
-//! Files as they would be after some connections moved; made by an editor, and held against what was asked by reading
-//! the result anew: an edit that does not say exactly what was asked is no proposal.
+//! Files as they would be after some connections moved; made by an editor, and verified by reading the result again:
+//! an edit that does not do exactly what was asked is rejected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,6 +9,7 @@ use crate::edit::{Edit, EditError, apply};
 use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::goal::Goal;
+use crate::lines::refuse;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting};
 
@@ -72,34 +73,80 @@ pub fn propose(
     files: &dyn Files,
     moves: &[Move],
 ) -> Result<Vec<Proposal>, ProposalError> {
-    let reading = editor.read(file, files)?;
-    let mut edits: BTreeMap<PathBuf, Vec<Edit>> = BTreeMap::new();
+    let before = editor.read(file, files)?;
+    let mut edits = Vec::new();
     for one in moves {
-        for edit in editor.edit(file, files, &one.setting, &one.goal)? {
-            edits.entry(edit.file.clone()).or_default().push(edit);
-        }
+        edits.extend(editor.edit(file, files, &one.setting, &one.goal)?);
     }
-    let mut proposals = Vec::new();
-    for (path, edits) in edits {
-        let before = match files.read(&path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(ProposalError::Read { file: path, source }),
-        };
-        let after = apply(before.as_deref().unwrap_or_default(), &edits.iter().collect::<Vec<_>>())?;
-        if before.as_ref() != Some(&after) {
-            proposals.push(Proposal { file: path, before, after });
-        }
+    verified(editor, file, files, &before, moves, &edits)
+}
+
+/// The edits that an editor made for one setting, where they do exactly what the goal says: where lines contradict each
+/// other, one more line may not be what counts, and that is for the user to resolve.
+///
+/// # Errors
+/// [`Refusal`], when the edited files would say something else, or would not be understood.
+pub(crate) fn verify_edits(
+    editor: &dyn Editor,
+    file: &Path,
+    files: &dyn Files,
+    setting: &Setting,
+    goal: &Goal,
+    edits: Vec<Edit>,
+) -> Result<Vec<Edit>, Refusal> {
+    let before = editor.read(file, files)?;
+    let moves = [Move { setting: setting.clone(), goal: goal.clone() }];
+    match verified(editor, file, files, &before, &moves, &edits) {
+        Ok(_) => Ok(edits),
+        Err(_) => Err(refuse(
+            &setting.file,
+            setting.line,
+            "other lines or included files override what would be written, or would change with it",
+            format!("make `{}` say {}, and remove the lines that contradict it", setting.name, goal.endpoint),
+        )),
     }
+}
+
+/// The files with these edits, where they say what was asked when they are read again.
+fn verified(
+    editor: &dyn Editor,
+    file: &Path,
+    files: &dyn Files,
+    before: &Reading,
+    moves: &[Move],
+    edits: &[Edit],
+) -> Result<Vec<Proposal>, ProposalError> {
+    let proposals = edited(files, edits)?;
     let changed = proposals.iter().map(|proposal| (proposal.file.clone(), proposal.after.clone())).collect();
-    let result = editor.read(file, &Overlay::new(files, changed))?;
-    hold(editor, file, &reading, &result, moves)?;
+    let after = editor.read(file, &Overlay::new(files, changed))?;
+    compare(editor, file, before, &after, moves)?;
     Ok(proposals)
 }
 
-/// Holds what the edited configuration says against what was asked: every connection that was to move has moved, and
-/// all others are as they were.
-fn hold(
+/// The files that edits change, as they would be.
+fn edited(files: &dyn Files, edits: &[Edit]) -> Result<Vec<Proposal>, ProposalError> {
+    let mut by_file: BTreeMap<&Path, Vec<&Edit>> = BTreeMap::new();
+    for edit in edits {
+        by_file.entry(&edit.file).or_default().push(edit);
+    }
+    let mut proposals = Vec::new();
+    for (path, edits) in by_file {
+        let before = match files.read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(ProposalError::Read { file: path.to_owned(), source }),
+        };
+        let after = apply(before.as_deref().unwrap_or_default(), &edits)?;
+        if before.as_ref() != Some(&after) {
+            proposals.push(Proposal { file: path.to_owned(), before, after });
+        }
+    }
+    Ok(proposals)
+}
+
+/// Compares what the edited configuration says with what was asked: every connection that was to move has moved, and all
+/// others are as they were.
+fn compare(
     editor: &dyn Editor,
     file: &Path,
     before: &Reading,
@@ -107,20 +154,20 @@ fn hold(
     moves: &[Move],
 ) -> Result<(), ProposalError> {
     let both = editor.listens_on_both();
-    let mut expected: Vec<Said> = Vec::new();
+    let mut expected: Vec<Fact> = Vec::new();
     for setting in &before.settings {
         let moved =
             moves.iter().find(|one| one.setting.name == setting.name && one.setting.line == setting.line);
         let holds = if setting.role == Role::Listens { both } else { editor.connects_to_both(setting) };
         let stays = moved.is_none_or(|one| holds && one.goal.stays);
         if stays {
-            expected.push(Said::of(setting));
+            expected.push(Fact::of(setting));
         }
         if let Some(one) = moved {
-            expected.push(Said { endpoint: one.goal.endpoint.to_string(), ..Said::of(setting) });
+            expected.push(Fact { endpoint: one.goal.endpoint.to_string(), ..Fact::of(setting) });
         }
     }
-    let mut found: Vec<Said> = after.settings.iter().map(Said::of).collect();
+    let mut found: Vec<Fact> = after.settings.iter().map(Fact::of).collect();
     let (all, refused) = (found.clone(), before.refused.len() == after.refused.len());
     for list in [&mut expected, &mut found] {
         list.sort();
@@ -129,13 +176,13 @@ fn hold(
     if expected == found && refused {
         return Ok(());
     }
-    let found = all.iter().map(|said| said.endpoint.clone()).collect::<Vec<_>>().join(", ");
+    let found = all.iter().map(|fact| fact.endpoint.clone()).collect::<Vec<_>>().join(", ");
     Err(ProposalError::Differs { file: file.to_owned(), found })
 }
 
 /// What a setting says, without its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct Fact {
     endpoint: String,
     listens: bool,
     protocol: &'static str,
@@ -143,9 +190,9 @@ struct Said {
     database: Option<String>,
 }
 
-impl Said {
+impl Fact {
     fn of(setting: &Setting) -> Self {
-        Said {
+        Fact {
             endpoint: setting.endpoint.to_string(),
             listens: setting.role == Role::Listens,
             protocol: setting.protocol.name(),

@@ -5,23 +5,23 @@ use std::path::Path;
 use crate::editor::Editor;
 use crate::formats;
 
-/// Every editor. The first that recognises a file counts.
+/// Every editor, by name. No two recognise the same file.
 pub const EDITORS: &[&dyn Editor] = &[
-    &formats::redis::Redis,
-    &formats::dotenv::Dotenv,
-    &formats::wp_config::WpConfig,
-    &formats::nginx::Nginx,
-    &formats::my_cnf::MyCnf,
-    &formats::postgresql::Postgresql,
-    &formats::pg_hba::PgHba,
-    &formats::drupal::Drupal,
-    &formats::php_fpm::PhpFpm,
+    &formats::compose::Compose,
     &formats::database_yml::DatabaseYml,
     &formats::django::Django,
-    &formats::thin_yml::ThinYml,
+    &formats::dotenv::Dotenv,
+    &formats::drupal::Drupal,
     &formats::memcached::Memcached,
-    &formats::compose::Compose,
+    &formats::my_cnf::MyCnf,
+    &formats::nginx::Nginx,
+    &formats::pg_hba::PgHba,
+    &formats::php_fpm::PhpFpm,
+    &formats::postgresql::Postgresql,
+    &formats::redis::Redis,
     &formats::systemd::Systemd,
+    &formats::thin_yml::ThinYml,
+    &formats::wp_config::WpConfig,
 ];
 
 /// The editor of a name.
@@ -41,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_explained() {
+    fn names_are_unique_sorted_and_explained() {
         for (index, editor) in EDITORS.iter().enumerate() {
-            assert!(EDITORS[..index].iter().all(|other| other.name() != editor.name()));
+            assert!(EDITORS[..index].iter().all(|other| other.name() < editor.name()));
             assert!(!editor.about().is_empty());
         }
     }

@@ -121,6 +121,24 @@ fn outcome(editor: &dyn samehost_edit::Editor, case: &Case, file: &Path, root: &
 }
 
 #[test]
+fn one_editor_recognises_each_file_of_the_corpus() {
+    let mut wrong = Vec::new();
+    for owner in EDITORS {
+        for case in Case::all(owner.name()) {
+            let root = case.materialise();
+            let file = case.file(root.path());
+            let text = std::fs::read(&file).unwrap();
+            let named = EDITORS.iter().filter(|editor| editor.recognises(&file, &text));
+            let named: Vec<&str> = named.map(|editor| editor.name()).collect();
+            if named != [owner.name()] {
+                wrong.push(format!("{}: {named:?}", case.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn every_editor_has_a_corpus_and_a_proof() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let entries = std::fs::read_dir(folder).into_iter().flatten();

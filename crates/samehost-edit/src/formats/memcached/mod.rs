@@ -12,10 +12,10 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
 };
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -68,7 +68,7 @@ impl Editor for Memcached {
                 return Err(refuse(file, setting.line, reason, "choose a socket's path: -s /PATH"));
             }
         }
-        held(self, file, files, setting, goal, edits)
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     fn uptake(&self) -> Uptake {

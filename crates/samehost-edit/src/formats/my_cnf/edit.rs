@@ -9,8 +9,8 @@ use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networki
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::{self, insert_below, is_loopback, listening_host, refuse, socket_path, utf8};
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Role, Setting};
 
@@ -65,7 +65,7 @@ pub(super) fn edits(
     {
         editing.set("back-log", &backlog.to_string())?;
     }
-    held(editor, file, files, setting, goal, editing.edits)
+    verify_edits(editor, file, files, setting, goal, editing.edits)
 }
 
 impl Editing<'_> {

@@ -12,8 +12,8 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::{self, Line, insert_above, insert_below, refuse};
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -54,7 +54,7 @@ impl Editor for PgHba {
     ) -> Result<Vec<Edit>, Refusal> {
         let text = lines::read(file, files)?;
         let edits = edits(file, files, &text, setting, goal)?;
-        held(self, file, files, setting, goal, edits)
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {

@@ -13,8 +13,8 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::{self, is_loopback, listening_host, refuse};
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -83,7 +83,7 @@ impl Editor for Postgresql {
         goal: &Goal,
     ) -> Result<Vec<Edit>, Refusal> {
         let edits = edit::edits(file, files, &listening(file, files)?, setting, goal)?;
-        held(self, file, files, setting, goal, edits)
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {

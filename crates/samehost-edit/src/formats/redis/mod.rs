@@ -12,9 +12,10 @@ use self::words::{Word, words};
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
+use crate::glob::glob;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::{self, Line, is_loopback, lines, listening_host, refuse, utf8};
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -168,7 +169,7 @@ impl Editor for Redis {
         goal: &Goal,
     ) -> Result<Vec<Edit>, Refusal> {
         let edits = edit::edits(file, files, &configuration(file, files)?, setting, goal)?;
-        held(self, file, files, setting, goal, edits)
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     fn listens_on_both(&self) -> bool {
@@ -344,27 +345,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
         let reason = format!("the pattern of `include {pattern}` is not understood");
         return stop(reason, "name the included files one by one");
     }
-    let entries = files.list(Path::new(if folder.is_empty() { "/" } else { folder })).unwrap_or_default();
-    Ok(entries
-        .into_iter()
-        .filter(|entry| {
-            let name = entry.file_name().unwrap_or_default().to_string_lossy();
-            matches(last.as_bytes(), name.as_bytes()) && (last.starts_with('.') || !name.starts_with('.'))
-        })
-        .collect())
-}
-
-/// Whether a name fits a pattern of `*` and `?`.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => {
-            matches(rest, name) || name.split_first().is_some_and(|(_, behind)| matches(pattern, behind))
-        }
-        (Some((b'?', rest)), Some((_, behind))) => matches(rest, behind),
-        (Some((one, rest)), Some((other, behind))) => one == other && matches(rest, behind),
-        _ => false,
-    }
+    Ok(glob(files, pattern.as_bytes()).unwrap_or_default())
 }
 
 /// Several files of one pattern are read in the order of the server's locale, which is not known here: they must not

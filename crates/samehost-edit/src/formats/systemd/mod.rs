@@ -27,8 +27,8 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::held::held;
 use crate::lines::refuse;
+use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -106,7 +106,7 @@ impl Editor for Systemd {
                 environment.edit(files, setting, goal)?
             }
         };
-        held(self, file, files, setting, goal, edits)
+        verify_edits(self, file, files, setting, goal, edits)
     }
 
     // No check: systemd-analyze verify also complains of units that this one only needs.
