@@ -22,8 +22,8 @@ mod trust;
 mod verify;
 
 pub use advice::{
-    BLOCKERS, Blocker, Identity, UnsafeSocket, Unserved, advise, identity, obstacles, service_at,
-    services_at, socket_of,
+    BLOCKERS, Blocker, DecidedBy, Identity, UnsafeSocket, Unserved, advise, decided_by, identity, obstacles,
+    service_at, services_at, socket_of,
 };
 pub use collect::collect;
 pub use error::ScanError;

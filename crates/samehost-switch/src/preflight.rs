@@ -8,8 +8,9 @@ use std::time::Duration;
 use samehost_login::{As, Credentials, LoginError, LoginErrorKind, View, log_in_as, missing_rights};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
+use samehost_scan::{DecidedBy, decided_by};
 
-use crate::plan::{Applicant, DECIDED_BY_LOGIN, Hop, Plan};
+use crate::plan::{Applicant, Hop, Plan};
 use crate::told::place;
 
 /// How long a server may take to answer.
@@ -35,8 +36,7 @@ impl Plan {
                     let error = &failed.error;
                     let mut obstacle = obstacle(hop, &failed);
                     // What scan saw in the way explains it, and says what to do.
-                    let why =
-                        self.obstacles.iter_mut().filter(|why| DECIDED_BY_LOGIN.contains(&why.code.as_str()));
+                    let why = self.obstacles.iter_mut().filter(|why| is_for_the_login(why));
                     for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
                         why.bars = true;
                         obstacle.remedy.clone_from(&why.remedy);
@@ -47,10 +47,14 @@ impl Plan {
         }
         self.hops = hops;
         if all_in {
-            self.obstacles
-                .retain(|obstacle| obstacle.bars || !DECIDED_BY_LOGIN.contains(&obstacle.code.as_str()));
+            self.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
         }
     }
+}
+
+/// Whether a login has the last word on it.
+fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
+    decided_by(&obstacle.code) == DecidedBy::Login
 }
 
 /// What logins showed, in words, and each by itself.

@@ -34,9 +34,31 @@ use pair::Pair;
 pub struct Blocker {
     /// Its name in JSON and on the screen.
     pub code: &'static str,
+    /// What has the last word on it.
+    pub decided_by: DecidedBy,
     /// What it looks for.
     pub about: &'static str,
     check: fn(&Pair<'_>) -> Option<Finding>,
+}
+
+/// What has the last word on a blocker, when a switch is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// What the scan found.
+    Scan,
+    /// A login as the application's user, whatever modes and addresses look like.
+    Login,
+    /// A page of the application that is asked for: a login is not confined as the application's own processes are.
+    Page,
+    /// The switch itself, which gives the server a socket and the client its path.
+    Switch,
+}
+
+/// What has the last word on an obstacle of this code.
+#[must_use]
+pub fn decided_by(code: &str) -> DecidedBy {
+    let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
+    blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
 
 /// What a blocker found: its weight, what and where, and what to do.
@@ -44,37 +66,87 @@ type Finding = (Weight, String, String);
 
 /// Every blocker, in the order in which people meet them.
 pub const BLOCKERS: &[Blocker] = &[
-    Blocker { code: "server", about: "the service listens on no Unix socket", check: server::check },
-    Blocker { code: "backlog", about: "more connections than may wait at the socket", check: backlog::check },
-    Blocker { code: "permissions", about: "the client may not use the path", check: permissions::check },
-    Blocker { code: "confinement", about: "SELinux or AppArmor confine one end", check: confinement::check },
+    Blocker {
+        code: "server",
+        decided_by: DecidedBy::Switch,
+        about: "the service listens on no Unix socket",
+        check: server::check,
+    },
+    Blocker {
+        code: "backlog",
+        decided_by: DecidedBy::Scan,
+        about: "more connections than may wait at the socket",
+        check: backlog::check,
+    },
+    Blocker {
+        code: "permissions",
+        decided_by: DecidedBy::Login,
+        about: "the client may not use the path",
+        check: permissions::check,
+    },
+    Blocker {
+        code: "confinement",
+        decided_by: DecidedBy::Page,
+        about: "SELinux or AppArmor confine one end",
+        check: confinement::check,
+    },
     Blocker {
         code: "mount-namespace",
+        decided_by: DecidedBy::Login,
         about: "the client cannot see the socket file",
         check: mount_namespace::check,
     },
-    Blocker { code: "localhost", about: "what `localhost` means to this client", check: localhost::check },
-    Blocker { code: "accounts", about: "who the client is over a socket", check: accounts::check },
+    Blocker {
+        code: "localhost",
+        decided_by: DecidedBy::Switch,
+        about: "what `localhost` means to this client",
+        check: localhost::check,
+    },
+    Blocker {
+        code: "accounts",
+        decided_by: DecidedBy::Login,
+        about: "who the client is over a socket",
+        check: accounts::check,
+    },
     Blocker {
         code: "container",
+        decided_by: DecidedBy::Login,
         about: "client and service in different containers",
         check: container::check,
     },
-    Blocker { code: "driver", about: "the client's driver knows no Unix sockets", check: driver::check },
-    Blocker { code: "stale", about: "a socket file that nobody answers", check: stale::check },
+    Blocker {
+        code: "driver",
+        decided_by: DecidedBy::Scan,
+        about: "the client's driver knows no Unix sockets",
+        check: driver::check,
+    },
+    Blocker {
+        code: "stale",
+        decided_by: DecidedBy::Login,
+        about: "a socket file that nobody answers",
+        check: stale::check,
+    },
     Blocker {
         code: "another-socket",
+        decided_by: DecidedBy::Scan,
         about: "the path leads to another socket than the service's",
         check: another_socket::check,
     },
     Blocker {
         code: "client-address",
+        decided_by: DecidedBy::Scan,
         about: "the service no longer sees its client's address",
         check: address_lost::check,
     },
-    Blocker { code: "tls", about: "the connection is encrypted", check: tls::check },
+    Blocker {
+        code: "tls",
+        decided_by: DecidedBy::Scan,
+        about: "the connection is encrypted",
+        check: tls::check,
+    },
     Blocker {
         code: "path-length",
+        decided_by: DecidedBy::Scan,
         about: "the path does not fit a socket's address",
         check: path_length::check,
     },

@@ -8,7 +8,9 @@ use samehost_login::Expected;
 use samehost_model::scan::{Scan, Service, Weight};
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
-use samehost_scan::{Trusted, Unserved, described, expected_of, obstacles, service_at};
+use samehost_scan::{
+    DecidedBy, Trusted, Unserved, decided_by, described, expected_of, obstacles, service_at,
+};
 use samehost_system::accounts;
 
 use super::application::{Applicant, applicants};
@@ -16,10 +18,6 @@ use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port, trusted};
 use super::subject::Subject;
 use super::{Direction, Plan, Read, Wish, server_files};
-
-/// Blockers that a login as the application decides, whatever modes and lines look like.
-pub(crate) const DECIDED_BY_LOGIN: &[&str] =
-    &["permissions", "mount-namespace", "accounts", "container", "stale"];
 
 /// A connection that moves.
 #[derive(Clone, Debug)]
@@ -304,17 +302,16 @@ fn blockers(wish: &Wish, scan: &Scan, hop: &Hop, plan: &mut Plan) {
     let Some(service) = hop.service else { return };
     let pids: Vec<u32> = hop.applicants.iter().filter_map(Applicant::present).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
-        // Its own socket is what this switch gives it.
-        let is_ours = obstacle.code == "server" || obstacle.code == "localhost";
-        let is_decided = DECIDED_BY_LOGIN.contains(&obstacle.code) && obstacle.weight == Weight::Note;
-        if (is_ours && obstacle.weight != Weight::Blocks) || is_decided {
+        let by = decided_by(obstacle.code);
+        let is_ours = by == DecidedBy::Switch && obstacle.weight != Weight::Blocks;
+        let is_note = by == DecidedBy::Login && obstacle.weight == Weight::Note;
+        if is_ours || is_note {
             continue;
         }
-        // A login is not held to what confines the application; a page is served by its own processes.
-        let is_proved = obstacle.code == "confinement" && wish.has_page;
+        let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && wish.has_page);
         let found = SwitchObstacle {
             code: obstacle.code.to_owned(),
-            bars: obstacle.weight != Weight::Note && !DECIDED_BY_LOGIN.contains(&obstacle.code) && !is_proved,
+            bars: obstacle.weight != Weight::Note && !is_left,
             found: obstacle.found,
             remedy: obstacle.remedy,
         };

@@ -30,7 +30,7 @@ use samehost_system::User;
 
 pub(crate) use application::Applicant;
 pub use discover::configurations;
-pub(crate) use hop::{DECIDED_BY_LOGIN, Hop};
+pub(crate) use hop::Hop;
 pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
