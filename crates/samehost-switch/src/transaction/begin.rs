@@ -4,20 +4,34 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::directory::Held;
-use super::entry::State;
-use super::error::at;
-use super::examine::{self, refused};
-use super::journal::{Begun, Journal, Kept};
+use super::active::Transaction;
+use super::error::{TransactionError, at, refused};
+use super::examine::{self};
+use super::intent::Intent;
+use super::journal::Journal;
+use super::locked_directories::Held;
 use super::metadata::{Permissions, Times};
 use super::plan::{self, Step};
+use super::prepared_name;
+use super::record::{Begun, Kept};
+use super::state::State;
 use super::store::{Store, random};
 use super::version::Found;
-use super::writer::{self, Direction, Writer};
-use super::{Intent, Transaction, TransactionError};
+use super::writer::{Direction, Writer};
 
-/// See [`Transaction::begin`].
-pub(super) fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
+impl Transaction {
+    /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
+    /// prepares every version beside its file, so that a full disk or a missing right is met here. No file of the
+    /// user's has been touched when this returned.
+    ///
+    /// # Errors
+    /// [`TransactionError`]; nothing is left behind.
+    pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
+        begin(store, intent)
+    }
+}
+
+fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
     let steps = plan::steps(intent)?;
     let held = Held::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
     uninterrupted(store, &held, &steps)?;
@@ -115,8 +129,8 @@ fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), Trans
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(directory) = held.of(path) else { continue };
-        let left = directory.names(&writer::beginning(name)).map_err(at(path, "look beside it"))?;
-        if let Some((id, left)) = left.iter().find_map(|left| Some((writer::id_of(left)?, left))) {
+        let left = directory.names(&prepared_name::beginning(name)).map_err(at(path, "look beside it"))?;
+        if let Some((id, left)) = left.iter().find_map(|left| Some((prepared_name::id_of(left)?, left))) {
             let hint = format!(
                 "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
                 path.with_file_name(left).display()

@@ -1,8 +1,8 @@
 //! Confirms a switch that would be put back otherwise. Touches its journal only.
 
-use super::TransactionError;
-use super::entry::State;
-use super::journal::Record;
+use super::error::TransactionError;
+use super::record::Record;
+use super::state::State;
 use super::store::{Opened, Store};
 
 /// Confirms a switch, so that it stays in force. `by` says who or what did, for the journal. One that is in force for

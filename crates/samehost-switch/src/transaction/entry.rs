@@ -1,45 +1,9 @@
 //! A switch as the store knows it: how far it is, and what it is about.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use super::journal::{Begun, History};
-
-/// How far a switch is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// In force.
-    Committed,
-    /// In force, and put back unless it is confirmed in time.
-    Awaiting,
-    /// Put back, because something disagreed.
-    RolledBack,
-    /// Put back later, because it was asked for.
-    Undone,
-    /// Interrupted: `recover` ends it.
-    Unfinished,
-    /// At work now.
-    Running,
-    /// Its journal cannot be read.
-    Damaged,
-    /// Its journal was written by a later version.
-    Newer,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            State::Committed => "committed",
-            State::Awaiting => "awaiting confirmation",
-            State::RolledBack => "rolled back",
-            State::Undone => "undone",
-            State::Unfinished => "unfinished",
-            State::Running => "running",
-            State::Damaged => "damaged",
-            State::Newer => "newer",
-        })
-    }
-}
+use super::record::{Begun, History};
+use super::state::State;
 
 /// A switch, as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::entry::State;
+use super::state::State;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -160,4 +160,9 @@ pub(super) fn hint(error: &io::Error) -> &'static str {
         Some(Errno::IO) => "; the disk fails: see dmesg",
         _ => "",
     }
+}
+
+/// A refusal: what, why, and what to try.
+pub(super) fn refused(path: &Path, reason: &str, hint: &str) -> TransactionError {
+    TransactionError::Refused { path: path.to_owned(), reason: reason.into(), hint: hint.into() }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, stat, statx};
 
-use super::TransactionError;
+use super::error::{TransactionError, refused};
 use super::version::Regular;
 
 /// What statfs calls overlayfs.
@@ -100,9 +100,4 @@ fn flag(directory: BorrowedFd<'_>, name: &OsStr) -> Option<(&'static str, &'stat
     } else {
         None
     }
-}
-
-/// A refusal: what, why, and what to try.
-pub(super) fn refused(path: &Path, reason: &str, hint: &str) -> TransactionError {
-    TransactionError::Refused { path: path.to_owned(), reason: reason.into(), hint: hint.into() }
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::directory::Directory;
-use super::error::at;
-use super::journal::{Begun, History, Record};
+use super::error::{TransactionError, at};
+use super::intent::{FileChange, Stage};
 use super::put_back::Left;
+use super::record::{Begun, History, Record};
 use super::store::{Seen, Store};
+use super::undo;
 use super::version::{Digest, Found};
-use super::{FileChange, Stage, TransactionError, undo, writer};
+use super::writer;
 
 /// What would become of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Forgets switches that have ended: their journals and their backups go, and with them the way back. What was backed up
 //! is removed and not overwritten: a disk may keep it for a while.
 
-use super::entry::State;
-use super::journal::Record;
+use super::error::TransactionError;
+use super::record::Record;
+use super::state::State;
 use super::store::{Opened, Store};
-use super::{TransactionError, undo};
+use super::undo;
 
 /// Forgets a switch that has ended.
 ///

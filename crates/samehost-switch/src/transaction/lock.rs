@@ -20,9 +20,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::directory::Directory;
-use super::error::{Holder, at};
+use super::error::{Holder, TransactionError, at};
+use super::prepared_name;
 use super::store::Store;
-use super::{TransactionError, system, writer};
+use super::system;
 
 /// Where lock files are, below a directory in which nobody else may make any.
 const FOLDER: &str = "samehost";
@@ -88,7 +89,7 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
     let program = process.and_then(|process| fs::read_to_string(format!("/proc/{process}/comm")).ok());
     let id = process
         .and_then(|process| store.run_by(process))
-        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| writer::id_of(name)));
+        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| prepared_name::id_of(name)));
     let holder = Holder { id, process, program: program.map(|name| name.trim().to_owned()) };
     TransactionError::Busy { path: path.to_owned(), holder }
 }

@@ -1,14 +1,42 @@
-//! A transaction over users' files: checked, backed up and journalled before the first of them is touched; written
-//! whole or not at all; put back exactly. Knows no formats and runs no programs: reloads are the caller's, by callback.
+//! A transaction over users' files: checked, backed up and journalled before the first of them is touched; each written
+//! whole or not at all; put back exactly. It knows no formats and runs no programs: the caller reloads, by callback.
+//!
+//! A switch is in one of three states, and its journal, of which each record is on the disk before what it announces is
+//! done, says in which. While it is *in progress*, its files may be of either side. Every version that it may need, new
+//! and old, was written beside its file before the first was touched, so that forward and back are renames, which need
+//! neither room nor permissions. When all was found to serve, it is *verified*, which is the only record that turns a
+//! crash from "put back" into "complete". Then it is *finalized*: committed, or awaiting a confirmation without which it
+//! is taken back, or rolled back, or undone. The backups in the store stay until they are forgotten.
 //!
 //! ```text
-//! begin     lock, check, back up, journal, prepare every version beside its file (all that needs space or rights)
-//! write     one stage: each prepared version is renamed into place
-//! reloading journalled before the caller reloads a stage
-//! verified  from here on a crash is completed, not rolled back
-//! commit | roll_back | (after a crash) recover | (later) undo; where it awaits its confirmation: confirm | take_back
+//! in progress                                                │ finalized
+//!                                                            │
+//!   begin      write          reloading       verified       │ commit
+//! ───────► Begun ─────► Writing n ─────► Reloading n ─────► Verified ──┬──► Committed ─────────────┐
+//!            │            │   ▲              │   │           │   │     │                           │
+//!            │            │   └── next stage ┘   │           │   │     └──► Awaiting ──► Confirmed ┤
+//!            │            │                      │           │   │              │  confirm         │
+//!            └────────────┴──────────┬───────────┴───────────┼───┘    take_back │                  │ undo
+//!                      roll_back     ▼                       │                  ▼                  │
+//!                              RollingBack ──► RolledBack    │ Undone ◄────── Undoing ◄────────────┘
 //! ```
+//!
+//! What a kill does, by the last whole record of the journal, and what `recover` does then:
+//!
+//! - none, or a torn first line: backups at most; no file was touched. The switch is forgotten.
+//! - `Begun`: prepared versions lie beside the files. They are removed.
+//! - `Writing n`: each file of stages up to `n` has its version before or after, never a part of one. All are put back, the
+//!   last stage first.
+//! - `Reloading n`: as before, and programs may run with the new files: the reloads of these stages are done again after
+//!   their files are back.
+//! - `Verified`: every file is in place. The prepared versions are removed, and the switch is committed, or awaits its
+//!   confirmation.
+//! - `RollingBack`, `Undoing`: some files are back. The rest follow; those that are back are recognised by their hash.
+//! - `Committed`, `Confirmed`, `Awaiting`, `RolledBack`, `Undone`: it had ended. Nothing is done.
+//!
+//! A file that is none of the switch's versions is somebody else's work: it is left as it is, and named.
 
+mod active;
 mod begin;
 mod confirm;
 mod directory;
@@ -19,177 +47,37 @@ mod examine;
 pub mod fault;
 mod foresee;
 mod forget;
+mod intent;
 mod journal;
 mod lock;
+mod locked_directories;
 mod metadata;
 mod plan;
+mod prepared_name;
 mod put_back;
 mod reading;
+mod record;
 mod recover;
 mod resolve;
 mod standing;
+mod state;
 mod store;
 mod system;
 mod undo;
 mod version;
 mod writer;
 
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
-
+pub use active::Transaction;
 pub use confirm::confirm;
-pub use entry::{Entry, State};
+pub use entry::Entry;
 pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
 pub use forget::forget;
+pub use intent::{FileChange, Intent, Reload, Stage};
 pub use put_back::{Failed, Left, RolledBack};
 pub use recover::{Ending, Recovered, recover};
 pub use resolve::resolve;
 pub use standing::{Standing, Stands, standing};
+pub use state::State;
 pub use store::Store;
 pub use undo::{take_back, undo};
-
-use directory::Held;
-use journal::{Begun, Journal, Record};
-use writer::{Direction, Writer};
-
-/// One file in one stage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChange {
-    /// The file, as [`resolve`] gives it: absolute, with no symbolic link in it.
-    pub path: PathBuf,
-    /// Its bytes before; none where the switch makes it.
-    pub before: Option<Vec<u8>>,
-    /// Its bytes afterwards; none where the switch removes it.
-    pub after: Option<Vec<u8>>,
-    /// Where the switch makes it: a file that it takes its text from, and is never more readable than.
-    pub like: Option<PathBuf>,
-}
-
-/// What makes running programs take the files of a stage. Data to this module: the caller runs it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reload {
-    /// What is reloaded, for people.
-    pub what: String,
-    /// The words of the command.
-    pub command: Vec<String>,
-}
-
-/// Changes after which everything serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stage {
-    /// The files; each at most once a stage.
-    pub changes: Vec<FileChange>,
-    /// What takes them into use; done again, last first, when the stage is put back.
-    pub reloads: Vec<Reload>,
-}
-
-/// What a transaction is to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Intent {
-    /// The user's words, without secrets.
-    pub command: String,
-    /// One line of what it does, without secrets.
-    pub summary: String,
-    /// In order; a file may change again in a later one.
-    pub stages: Vec<Stage>,
-}
-
-/// A transaction at work: it holds its locks until it is committed, rolled back or dropped. One that is dropped
-/// unfinished is what [`recover`] ends.
-#[must_use = "a transaction that is dropped unfinished waits for `recover`"]
-#[derive(Debug)]
-pub struct Transaction {
-    store: Store,
-    journal: Journal,
-    begun: Begun,
-    held: Held,
-}
-
-impl Transaction {
-    /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
-    /// prepares every version beside its file, so that a full disk or a missing right is met here. No file of the
-    /// user's has been touched when this returned.
-    ///
-    /// # Errors
-    /// [`TransactionError`]; nothing is left behind.
-    pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
-        begin::begin(store, intent)
-    }
-
-    /// Its name among the store's switches.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.begun.id
-    }
-
-    /// Where the version before of a file is kept.
-    #[must_use]
-    pub fn backup(&self, path: &std::path::Path) -> Option<PathBuf> {
-        self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
-    }
-
-    /// Puts the files of a stage into place, each atomically. Stages are written in order.
-    ///
-    /// # Errors
-    /// When a file was changed by someone else meanwhile, or the system refuses; then roll back.
-    pub fn write(&mut self, stage: usize) -> Result<(), TransactionError> {
-        let next = self.journal.history().furthest().map_or(0, |last| last + 1);
-        if stage != next || stage >= self.begun.reloads.len() {
-            return Err(TransactionError::Plan(format!("stage {stage} is written where {next} is next")));
-        }
-        self.journal.append(&Record::Writing { stage })?;
-        let writer = Writer::new(&self.store, &self.begun, &self.held);
-        for step in self.begun.steps.iter().filter(|step| step.stage == stage) {
-            writer.install(step, Direction::Forward)?;
-        }
-        Ok(())
-    }
-
-    /// To be called before the reloads of a stage are tried, so that recovery knows that they may have happened.
-    ///
-    /// # Errors
-    /// When the journal cannot be written; then roll back without having reloaded.
-    pub fn reloading(&mut self, stage: usize) -> Result<(), TransactionError> {
-        self.journal.append(&Record::Reloading { stage })
-    }
-
-    /// To be called when everything was found to serve: a crash from here on is completed by [`recover`].
-    ///
-    /// # Errors
-    /// When the journal cannot be written, or a stage was not; then roll back.
-    pub fn verified(&mut self) -> Result<(), TransactionError> {
-        self.verified_until(None)
-    }
-
-    /// The same of a switch that is put back unless it is confirmed until then (RFC 3339, UTC): a crash from here on is
-    /// completed, and awaits its confirmation.
-    ///
-    /// # Errors
-    /// As [`Transaction::verified`].
-    pub fn verified_until(&mut self, until: Option<String>) -> Result<(), TransactionError> {
-        if self.journal.history().furthest() != self.begun.reloads.len().checked_sub(1) {
-            return Err(TransactionError::Plan("it is not written to the end".into()));
-        }
-        self.journal.append(&Record::Verified { until })
-    }
-
-    /// Ends it: what was prepared for a roll-back is removed, the backups stay for [`undo`].
-    ///
-    /// # Errors
-    /// When the system refuses; the switch stays in force, and [`recover`] ends it.
-    pub fn commit(mut self) -> Result<(), TransactionError> {
-        if !self.journal.history().is_verified() {
-            self.verified()?;
-        }
-        Writer::new(&self.store, &self.begun, &self.held).discard()?;
-        let until = self.journal.history().awaits().map(str::to_owned);
-        self.journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))
-    }
-
-    /// Puts everything back, the last stage first: its files, then its reloads where they were begun.
-    pub fn roll_back(mut self, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) -> RolledBack {
-        put_back::roll_back(&self.store, &mut self.journal, &self.begun, &self.held, reload)
-    }
-}

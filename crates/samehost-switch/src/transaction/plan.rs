@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::examine::refused;
+use super::error::{TransactionError, refused};
+use super::intent::Intent;
 use super::version::Digest;
-use super::{Intent, TransactionError};
 
 /// One change of one file, by hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

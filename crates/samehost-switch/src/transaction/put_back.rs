@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::directory::Held;
-use super::journal::{Begun, Journal, Record};
+use super::error::TransactionError;
+use super::intent::Reload;
+use super::journal::Journal;
+use super::locked_directories::Held;
 use super::plan::Step;
+use super::record::{Begun, Record};
 use super::store::Store;
 use super::writer::{Direction, Writer};
-use super::{Reload, TransactionError};
 
 /// A file that was left as it is, for it is none of the versions of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::TransactionError;
-use super::journal::{Begun, History, Record, VERSION};
+use super::error::TransactionError;
+use super::record::{Begun, History, Record, VERSION};
 
 /// A journal as read.
 #[derive(Debug)]

@@ -1,12 +1,14 @@
 //! Ends what a crash interrupted: a switch that was found to serve is completed, any other is put back. One that is at
 //! work is left alone.
 
-use super::directory::Held;
-use super::journal::{Begun, Journal, Record};
+use super::error::TransactionError;
+use super::intent::Reload;
+use super::journal::Journal;
+use super::locked_directories::Held;
 use super::put_back::{self, RolledBack, Way};
+use super::record::{Begun, Record};
 use super::store::{Opened, Store};
 use super::writer::Writer;
-use super::{Reload, TransactionError};
 
 /// How an interrupted switch was ended.
 #[derive(Debug)]

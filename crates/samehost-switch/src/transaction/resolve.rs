@@ -11,9 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-use super::TransactionError;
-use super::error::at;
-use super::examine::refused;
+use super::error::{TransactionError, at, refused};
 
 /// As many links as the kernel follows.
 const LINKS: usize = 40;

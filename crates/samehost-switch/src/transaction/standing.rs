@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::entry::State;
+use super::entry::Entry;
+use super::error::TransactionError;
+use super::state::State;
 use super::store::{Seen, Store};
 use super::version::Digest;
-use super::{Entry, TransactionError};
 
 /// A file that a switch changed, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,13 +12,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use samehost_system::foreign_writer;
 
 use super::directory::Directory;
-use super::entry::{Entry, State, is_id, name_of_now};
-use super::error::at;
-use super::examine::refused;
-use super::journal::{Begun, History, Journal, Record};
+use super::entry::{Entry, is_id, name_of_now};
+use super::error::{TransactionError, at, refused};
+use super::journal::Journal;
 use super::reading;
+use super::record::{Begun, History, Record};
+use super::state::State;
+use super::system;
 use super::version::Digest;
-use super::{TransactionError, system};
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";

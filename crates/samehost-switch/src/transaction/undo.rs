@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use super::directory::Held;
-use super::entry::State;
-use super::journal::{Begun, Record};
+use super::entry::Entry;
+use super::error::TransactionError;
+use super::intent::Reload;
+use super::locked_directories::Held;
 use super::put_back::RolledBack;
+use super::record::{Begun, Record};
 use super::recover;
+use super::state::State;
 use super::store::{Opened, Store};
 use super::writer::{self, Direction, Writer};
-use super::{Reload, TransactionError};
 
 /// Puts a committed switch back: every byte, mode, owner, access control list and attribute, the last stage first.
 ///
@@ -106,7 +108,7 @@ pub(super) fn changed(
     begun: &Begun,
     path: &Path,
 ) -> Result<TransactionError, TransactionError> {
-    let later = |entry: &super::Entry| {
+    let later = |entry: &Entry| {
         entry.id > begun.id
             && matches!(entry.state, State::Committed | State::Awaiting)
             && entry.files.iter().any(|file| file == path)

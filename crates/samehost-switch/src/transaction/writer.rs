@@ -8,22 +8,16 @@ use std::path::Path;
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use super::directory::{Directory, Held};
-use super::error::{at, hint};
-use super::examine::refused;
-use super::journal::{Begun, Kept};
+use super::directory::Directory;
+use super::error::{TransactionError, at, hint, refused};
+use super::locked_directories::Held;
 use super::metadata::{GiveError, Permissions, give_owner};
 use super::plan::Step;
+use super::prepared_name;
+use super::record::{Begun, Kept};
 use super::store::Store;
+use super::system;
 use super::version::{Digest, Found, Regular};
-use super::{TransactionError, system};
-
-/// What marks a prepared file.
-const MARK: &str = ".samehost-";
-/// The length of a switch's id.
-const ID: usize = "20261121-104455-abcd".len();
-/// The longest name a file may have, in bytes.
-const LONGEST_NAME: usize = 255;
 
 /// Which way a step is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +191,7 @@ impl<'a> Writer<'a> {
             name.ok_or_else(|| TransactionError::Plan(format!("{} is no name", step.path.display())))?;
         let letter = if direction == Direction::Forward { 'n' } else { 'o' };
         let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
-        Ok(format!("{}{end}", beginning(name)).into())
+        Ok(format!("{}{end}", prepared_name::beginning(name)).into())
     }
 }
 
@@ -210,24 +204,6 @@ pub(super) fn changed(store: &Store, begun: &Begun, path: &Path) -> TransactionE
         "the switch made this file: remove it by hand if it is not wanted"
     };
     TransactionError::Changed { path: path.to_owned(), backup, hint: hint.into() }
-}
-
-/// How the names of all prepared versions of a file begin.
-pub(super) fn beginning(name: &str) -> String {
-    // The id, the token of 16 letters, the number of the step, a letter, and what is between.
-    let room = LONGEST_NAME - MARK.len() - ID - 16 - 12;
-    let mut end = name.len().min(room);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(".{}{MARK}", &name[..end])
-}
-
-/// The switch that prepared a file of this name.
-pub(super) fn id_of(name: &OsStr) -> Option<String> {
-    let (_, end) = name.to_str()?.rsplit_once(MARK)?;
-    let ours = end.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    end.get(..ID).filter(|_| ours).map(str::to_owned)
 }
 
 /// Whether anything stands under a name: on a read-only file system even removing nothing fails.

@@ -1,0 +1,39 @@
+//! How a switch stands, as people see it.
+
+use std::fmt;
+
+/// How far a switch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In force.
+    Committed,
+    /// In force, and put back unless it is confirmed in time.
+    Awaiting,
+    /// Put back, because something disagreed.
+    RolledBack,
+    /// Put back later, because it was asked for.
+    Undone,
+    /// Interrupted: `recover` ends it.
+    Unfinished,
+    /// At work now.
+    Running,
+    /// Its journal cannot be read.
+    Damaged,
+    /// Its journal was written by a later version.
+    Newer,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            State::Committed => "committed",
+            State::Awaiting => "awaiting confirmation",
+            State::RolledBack => "rolled back",
+            State::Undone => "undone",
+            State::Unfinished => "unfinished",
+            State::Running => "running",
+            State::Damaged => "damaged",
+            State::Newer => "newer",
+        })
+    }
+}
