@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_services::Kind;
 
 use crate::refusal::Refusal;
 
@@ -82,11 +83,10 @@ impl FromIterator<Result<Setting, Refusal>> for Reading {
 pub enum Uptake {
     /// It reads the file at every request.
     AtOnce,
-    /// The running service of this kind (a name of scan's registry) rereads it at this signal (`HUP`), without dropping
-    /// connections.
-    Reload(&'static str, &'static str),
+    /// The running service of this kind rereads it at its signal, without dropping connections.
+    Reload(Kind),
     /// The running service of this kind must be restarted.
-    Restart(&'static str),
+    Restart(Kind),
     /// systemd has to read its units again, and to restart the one that the file is of.
     RestartUnit,
     /// The application that reads the file must be restarted; which one that is, the file does not say.

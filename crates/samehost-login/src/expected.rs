@@ -10,25 +10,6 @@ use samehost_system::proc::users::Names;
 
 use crate::Untied;
 
-/// The accounts that packages make for these servers and for what stands before them.
-const ACCOUNTS: &[(Protocol, &[&str])] = &[
-    (Protocol::Mysql, &["mysql", "mariadb", "maxscale", "proxysql", "haproxy"]),
-    (Protocol::Postgres, &["postgres", "pgbouncer", "pgpool", "pgcat", "odyssey", "haproxy"]),
-    (Protocol::Redis, &["redis", "valkey", "keydb", "dragonfly", "dfly", "haproxy"]),
-    (Protocol::Memcached, &["memcache", "memcached"]),
-];
-
-/// How the units of these servers begin: `mysql.service`, `postgresql@16-main.service`.
-const UNITS: &[(Protocol, &[&str])] = &[
-    (Protocol::Mysql, &["mysql", "mysqld", "mariadb", "maxscale", "proxysql", "haproxy"]),
-    (Protocol::Postgres, &["postgres", "postgresql", "pgbouncer", "pgpool2", "pgpool", "haproxy"]),
-    (
-        Protocol::Redis,
-        &["redis", "redis-server", "valkey", "valkey-server", "keydb-server", "keydb", "haproxy"],
-    ),
-    (Protocol::Memcached, &["memcached"]),
-];
-
 /// A process by its number and the time of its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -106,14 +87,11 @@ impl Expected {
     /// that its package made, in a unit of its name, or as whoever runs this program.
     #[must_use]
     pub fn of_service(protocol: Protocol) -> Self {
-        let listed = |list: &[(Protocol, &[&'static str])]| {
-            list.iter().find(|(its, _)| *its == protocol).map(|(_, names)| names.to_vec()).unwrap_or_default()
-        };
         let names = Names::of_users();
         let mut accounts = vec![0, rustix::process::geteuid().as_raw()];
-        accounts.extend(listed(ACCOUNTS).into_iter().filter_map(|name| names.number(name)));
+        accounts.extend(protocol.accounts().into_iter().filter_map(|name| names.number(name)));
         accounts.dedup();
-        let units = listed(UNITS).into_iter().map(str::to_owned).collect();
+        let units = protocol.units().into_iter().map(str::to_owned).collect();
         Expected { accounts, units, ..Expected::default() }
     }
 

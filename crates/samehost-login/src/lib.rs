@@ -1,5 +1,5 @@
 //! Logs in to a server as an application would, and asks what it sees of the connection: MySQL and MariaDB,
-//! PostgreSQL, Redis and Valkey, memcached. HTTP, FastCGI and others are only connected to. It changes nothing on a
+//! PostgreSQL, Redis and what behaves like it, memcached. HTTP, FastCGI and others are only connected to. It changes nothing on a
 //! server, prints nothing, and shows a password to nobody but the server.
 
 mod credentials;

@@ -41,7 +41,7 @@ fn of_postgres_row(row: &[Option<String>]) -> Vec<String> {
     named.chain(may).chain(member.map(|role| format!("membership in {role}"))).collect()
 }
 
-/// The user of Redis or Valkey; none before 6, and where it may not ask.
+/// The user of Redis; none before 6, and where it may not ask.
 pub(crate) fn of_redis(dialogue: &mut redis::Dialogue) -> Result<Vec<String>, LoginError> {
     let answer = dialogue.ask(&[b"ACL", b"WHOAMI"])?;
     Ok(answer.text().map(|user| format!("user {user}")).into_iter().collect())

@@ -15,7 +15,6 @@ mod metric;
 mod prediction;
 pub mod printable;
 mod profile;
-mod protocol;
 mod quantity;
 pub mod redact;
 mod report;
@@ -37,7 +36,6 @@ pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, Family, MetricInfo, metric_title, split_unit};
 pub use prediction::{Bounds, Part, Prediction};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
-pub use protocol::Protocol;
 pub use quantity::{
     Quantity, QuantityError, RateSpec, parse_count_list, parse_duration, parse_fraction, parse_rate_list,
     parse_size, parse_size_list,
@@ -51,6 +49,7 @@ pub use reproduction::{
     ClaimOutcome, EffectSize, Expected, Experiment, ExperimentState, Here, Judgement, Measurement, Mode,
     REPRODUCTION_SCHEMA, Reproduction,
 };
+pub use samehost_services::Protocol;
 pub use secret::Secret;
 pub use transport::{Transport, UnknownTransport};
 pub use trial::{Latency, MachineUse, Slices, Slot, Trial};

@@ -9,10 +9,9 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Address, RecognisedBy, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_services::{Kind, Protocol};
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect};
-
-use crate::known::{Known, known_service};
 
 /// How long a server on the same machine may take to accept, to greet, and to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -24,7 +23,7 @@ const MOST: usize = 4096;
 /// A question, and what its answer says. One question a connection, for a server may end one that it does not like.
 struct Question {
     ask: &'static [u8],
-    hear: fn(&[u8]) -> Option<&'static str>,
+    hear: fn(&[u8]) -> Option<Kind>,
 }
 
 /// The first one asks nothing: it waits for who speaks first.
@@ -48,15 +47,15 @@ pub fn greet(scan: &mut Scan) {
         })
         .collect();
     for some in strangers.chunks(AT_ONCE).take_while(|_| !interrupt::is_requested()) {
-        let known: Vec<(usize, Option<&'static Known>)> = std::thread::scope(|scope| {
+        let kinds: Vec<(usize, Option<Kind>)> = std::thread::scope(|scope| {
             let asking: Vec<_> =
                 some.iter().map(|(at, endpoint)| (*at, scope.spawn(|| ask(endpoint)))).collect();
             asking.into_iter().map(|(at, thread)| (at, thread.join().ok().flatten())).collect()
         });
-        for (at, known) in known {
-            if let (Some(known), Some(service)) = (known, scan.services.get_mut(at)) {
-                known.label.clone_into(&mut service.name);
-                service.kind = Some(known.kind);
+        for (at, kind) in kinds {
+            if let (Some(kind), Some(service)) = (kind, scan.services.get_mut(at)) {
+                kind.label().clone_into(&mut service.name);
+                service.kind = Some(kind);
                 service.recognised_by = Some(RecognisedBy::Greeting);
             }
         }
@@ -95,13 +94,13 @@ fn door(socket: &Socket) -> Option<Endpoint> {
     }
 }
 
-fn ask(endpoint: &Endpoint) -> Option<&'static Known> {
+fn ask(endpoint: &Endpoint) -> Option<Kind> {
     for question in QUESTIONS {
         let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
         let mut stream = connect(endpoint, &options).ok()?;
         let Some(answer) = exchange(&mut stream, question.ask) else { continue };
         if let Some(kind) = (question.hear)(&answer) {
-            return known_service(kind);
+            return Some(kind);
         }
         // It spoke first, in a language that is not known here: whatever is asked would be an answer to that.
         if question.ask.is_empty() {
@@ -124,39 +123,33 @@ fn exchange(stream: &mut Stream, question: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// MySQL's first packet: three bytes of length, number 0, protocol 10, and the version up to a NUL byte.
-fn greeting(bytes: &[u8]) -> Option<&'static str> {
+fn greeting(bytes: &[u8]) -> Option<Kind> {
     if bytes.starts_with(b"SSH-") {
-        return Some("sshd");
+        return Some(Kind::Sshd);
     }
     if bytes.get(3..5)? != [0, 10] {
         return None;
     }
     let version = bytes.get(5..)?.split(|byte| *byte == 0).next()?;
     let is_version = version.first()?.is_ascii_digit() && version.iter().all(u8::is_ascii_graphic);
-    let says_mariadb = version.windows(7).any(|part| part.eq_ignore_ascii_case(b"mariadb"));
-    is_version.then_some(if says_mariadb { "mariadb" } else { "mysql" })
+    is_version.then(|| Kind::that_says(Protocol::Mysql, version).unwrap_or(Kind::Mysql))
 }
 
 /// Yes or no to TLS, in one byte.
-fn postgres(bytes: &[u8]) -> Option<&'static str> {
-    matches!(bytes, b"S" | b"N").then_some("postgres")
+fn postgres(bytes: &[u8]) -> Option<Kind> {
+    matches!(bytes, b"S" | b"N").then_some(Kind::Postgres)
 }
 
 /// A server that wants a password first says so in its own words.
-fn redis(bytes: &[u8]) -> Option<&'static str> {
+fn redis(bytes: &[u8]) -> Option<Kind> {
     if bytes.starts_with(b"-NOAUTH") || bytes.starts_with(b"-DENIED") {
-        return Some("redis");
+        return Some(Kind::Redis);
     }
-    let has = |words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
-    if bytes.starts_with(b"$") && has(b"valkey_version:") {
-        Some("valkey")
-    } else {
-        (bytes.starts_with(b"$") && has(b"redis_version:")).then_some("redis")
-    }
+    if bytes.starts_with(b"$") { Kind::that_says(Protocol::Redis, bytes) } else { None }
 }
 
-fn memcached(bytes: &[u8]) -> Option<&'static str> {
-    (bytes.starts_with(b"VERSION ") && bytes.ends_with(b"\r\n")).then_some("memcached")
+fn memcached(bytes: &[u8]) -> Option<Kind> {
+    (bytes.starts_with(b"VERSION ") && bytes.ends_with(b"\r\n")).then_some(Kind::Memcached)
 }
 
 #[cfg(test)]
@@ -167,20 +160,20 @@ mod tests {
 
     #[test]
     fn greetings_of_real_servers() {
-        assert_eq!(greeting(b"\x5e\0\0\0\x0a10.11.14-MariaDB-0+deb12u2\0\x05\0\0\0"), Some("mariadb"));
-        assert_eq!(greeting(b"\x4a\0\0\0\x0a8.0.36\0\x08\0\0\0"), Some("mysql"));
-        assert_eq!(greeting(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Some("sshd"));
+        assert_eq!(greeting(b"\x5e\0\0\0\x0a10.11.14-MariaDB-0+deb12u2\0\x05\0\0\0"), Some(Kind::Mariadb));
+        assert_eq!(greeting(b"\x4a\0\0\0\x0a8.0.36\0\x08\0\0\0"), Some(Kind::Mysql));
+        assert_eq!(greeting(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Some(Kind::Sshd));
         assert_eq!(greeting(b"220 mail ESMTP\r\n"), None);
-        assert_eq!(postgres(b"N"), Some("postgres"));
+        assert_eq!(postgres(b"N"), Some(Kind::Postgres));
         assert_eq!(postgres(b"NO"), None);
-        assert_eq!(redis(b"$20\r\n# Server\r\nredis_version:7.0.15\r\n"), Some("redis"));
+        assert_eq!(redis(b"$20\r\n# Server\r\nredis_version:7.0.15\r\n"), Some(Kind::Redis));
         assert_eq!(
             redis(b"$20\r\n# Server\r\nredis_version:7.2.4\r\nvalkey_version:8.0.1\r\n"),
-            Some("valkey")
+            Kind::named("valkey")
         );
-        assert_eq!(redis(b"-NOAUTH Authentication required.\r\n"), Some("redis"));
+        assert_eq!(redis(b"-NOAUTH Authentication required.\r\n"), Some(Kind::Redis));
         assert_eq!(redis(b"ERROR\r\n"), None);
-        assert_eq!(memcached(b"VERSION 1.6.18\r\n"), Some("memcached"));
+        assert_eq!(memcached(b"VERSION 1.6.18\r\n"), Some(Kind::Memcached));
         for question in QUESTIONS {
             assert_eq!((question.hear)(b""), None);
         }

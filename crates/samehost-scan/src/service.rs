@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use samehost_model::scan::{Address, FileId, Process, Scan, Service, Socket, SocketKind, SocketState};
+use samehost_model::scan::{
+    Address, FileId, Process, RecognisedBy, Scan, Service, Socket, SocketKind, SocketState,
+};
+use samehost_services::Kind;
 
 use crate::join::Listeners;
-use crate::known::{Known, recognise};
+use crate::recognise::recognise;
 
 /// Who answers for listening sockets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Process(u32),
     /// Nobody who can be seen; sockets of one known service of one user belong together.
-    Unseen(Option<u32>, Option<&'static str>, usize),
+    Unseen(Option<u32>, Option<Kind>, usize),
 }
 
 /// Fills in the services of a scan, and the service of each of its connections.
@@ -37,7 +40,7 @@ fn owner(scan: &Scan, at: usize) -> Owner {
     match main_process(scan, &socket.pids, socket.uid) {
         Some(pid) => Owner::Process(pid),
         None => {
-            let kind = recognised(None, &[socket]).map(|known| known.kind);
+            let kind = evidence(None, &[socket]).map(|(kind, _)| kind);
             Owner::Unseen(socket.uid, kind, if kind.is_some() { 0 } else { at })
         }
     }
@@ -60,14 +63,7 @@ fn main_process(scan: &Scan, pids: &[u32], maker: Option<u32>) -> Option<u32> {
     candidates.iter().copied().find(|pid| !has_parent_here(pid)).or(candidates.first().copied())
 }
 
-fn recognised(process: Option<&Process>, sockets: &[&Socket]) -> Option<&'static Known> {
-    evidence(process, sockets).map(|(known, _)| known)
-}
-
-fn evidence(
-    process: Option<&Process>,
-    sockets: &[&Socket],
-) -> Option<(&'static Known, samehost_model::scan::RecognisedBy)> {
+fn evidence(process: Option<&Process>, sockets: &[&Socket]) -> Option<(Kind, RecognisedBy)> {
     let paths: Vec<&Path> = sockets.iter().filter_map(|socket| socket.local.path()).collect();
     let ports: Vec<u16> = sockets
         .iter()
@@ -89,12 +85,12 @@ fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -
     holders.sort_unstable();
     holders.dedup();
     let name = match (found, process) {
-        (Some((known, _)), _) => known.label.to_owned(),
+        (Some((kind, _)), _) => kind.label().to_owned(),
         (None, Some(process)) => process.name.clone(),
         (None, None) => "unknown".to_owned(),
     };
     Service {
-        kind: found.map(|(known, _)| known.kind),
+        kind: found.map(|(kind, _)| kind),
         recognised_by: found.map(|(_, by)| by),
         name,
         pid,

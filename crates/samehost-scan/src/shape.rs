@@ -2,6 +2,7 @@
 //! under way at once, how large they are, how the service takes its connections, and what CPU time its work takes. Pure.
 
 use samehost_model::scan::{Advice, Scan};
+use samehost_services::Threading;
 
 /// A message smaller or larger than these is measured as one of these.
 const SIZES: std::ops::RangeInclusive<f64> = 16.0..=16_384.0;
@@ -14,12 +15,6 @@ const ONE_AT_A_TIME: f64 = 1.1;
 /// CPU time of a client beyond this, in microseconds a request, is its own affair between two requests, such as making a
 /// page: none is under way meanwhile.
 const CLIENTS_PART_US: f64 = 20.0;
-
-/// Services that give each connection a thread or a process of its own.
-const BY_THREADS: &[&str] =
-    &["mariadb", "mysql", "postgres", "php-fpm", "apache", "gunicorn", "unicorn", "puma", "uwsgi"];
-/// Services that send their replies when everyone who was ready has been read from.
-const IN_ROUNDS: &[&str] = &["redis", "valkey"];
 
 /// What a measurement must be like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,10 +48,10 @@ pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
     Some(Shape {
         connections: if cpus < ONE_AT_A_TIME { 1 } else { connections.clamp(1, MOST_CONNECTIONS) },
         size_bytes: size.clamp(*SIZES.start(), *SIZES.end()).round() as u64,
-        server: match kind {
-            Some(kind) if BY_THREADS.contains(&kind) => "threads",
-            Some(kind) if IN_ROUNDS.contains(&kind) => "rounds",
-            _ => "epoll",
+        server: match kind.map(|kind| kind.descriptor().threading).unwrap_or_default() {
+            Threading::Connection => "threads",
+            Threading::Rounds => "rounds",
+            Threading::Event => "epoll",
         },
         server_cpu_us_per_request,
     })

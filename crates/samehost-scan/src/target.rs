@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use samehost_login::Expected;
 use samehost_model::{Endpoint, EndpointError, Protocol, Redactor};
+use samehost_services::Leads;
 
 /// Where client libraries look for MySQL's socket, the most usual first.
 const MYSQL_SOCKETS: &[&str] = &["/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"];
@@ -66,14 +67,16 @@ impl FromStr for Target {
         match scheme {
             "mysql" | "mariadb" => mysql(&url),
             "postgres" | "postgresql" => postgres(&url),
-            "redis" | "valkey" => tcp(Protocol::Redis, &url, 6379),
             "http" => tcp(Protocol::Http, &url, 80),
             "memcached" => tcp(Protocol::Memcached, &url, 11211),
-            "redis+unix" => unix(Protocol::Redis, &format!("/{}", url.path)),
             "unix" => unix(Protocol::Plain, &format!("/{}", url.path)),
             "http+unix" => unix(Protocol::Http, &url.host),
-            "https" | "rediss" => Err(TargetError::Encrypted(shown(text))),
-            _ => Err(TargetError::Form(shown(text))),
+            _ => match samehost_services::scheme(scheme) {
+                Some((Protocol::Redis, Leads::Tcp)) => tcp(Protocol::Redis, &url, 6379),
+                Some((Protocol::Redis, Leads::Socket)) => unix(Protocol::Redis, &format!("/{}", url.path)),
+                Some((_, Leads::Tls)) => Err(TargetError::Encrypted(shown(text))),
+                _ => Err(TargetError::Form(shown(text))),
+            },
         }
     }
 }

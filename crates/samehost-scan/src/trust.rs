@@ -7,10 +7,9 @@ use std::path::Path;
 
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
+use samehost_services::Kind;
 use samehost_system::proc::users::Names;
 use samehost_system::{Executable, accounts};
-
-use crate::known::{Known, known_service};
 
 /// Whom a configuration's server may run as, beside root and the account that its package made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,22 +37,10 @@ impl Trusted {
     }
 }
 
-/// Whether a secret may be sent in a protocol.
-fn has_login(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::Http | Protocol::Grpc | Protocol::FastCgi | Protocol::Uwsgi)
-}
-
-/// The accounts, and the beginnings of units, of what speaks a protocol or stands before a server that does.
-fn names(protocol: Protocol, known: Option<&Known>) -> Vec<&'static str> {
-    let spoken: &[&str] = match protocol {
-        Protocol::Mysql => &["mysql", "mariadb", "maxscale", "proxysql", "haproxy"],
-        Protocol::Postgres => &["postgres", "pgbouncer", "pgpool", "pgcat", "odyssey", "haproxy"],
-        Protocol::Redis => &["redis", "valkey", "keydb", "dragonfly", "dfly", "haproxy"],
-        Protocol::Memcached => &["memcache", "memcached"],
-        _ => &[],
-    };
-    let its = known.map_or(&[][..], |known| known.accounts);
-    spoken.iter().chain(its).copied().collect()
+/// The accounts of what speaks a protocol or stands before a server that does, and of a service.
+fn names(protocol: Protocol, kind: Option<Kind>) -> Vec<&'static str> {
+    let its = kind.into_iter().flat_map(|kind| &kind.descriptor().accounts).map(String::as_str);
+    protocol.accounts().into_iter().chain(its).collect()
 }
 
 /// Whether a service may be taken for the server of a configuration; why not, in words that follow its name.
@@ -66,8 +53,7 @@ pub fn plausible(
     protocol: Protocol,
     trusted: &Trusted,
 ) -> Result<(), String> {
-    let known = service.kind.and_then(known_service);
-    let names = names(protocol, known);
+    let names = names(protocol, service.kind);
     let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
         return unseen(scan, service, &names, trusted);
     };
@@ -77,7 +63,7 @@ pub fn plausible(
         _ => {}
     }
     let is_account = process.user.as_deref().is_some_and(|user| names.contains(&user));
-    if !trusted.has(process.uid) && !is_account && !is_in_its_unit(process, known, protocol, &names) {
+    if !trusted.has(process.uid) && !is_account && !is_in_its_unit(process, service.kind, protocol, &names) {
         let user = in_words(process);
         return Err(format!(
             "it runs as {user}, which is neither root, nor the owner of this configuration, nor an account made for such a server, nor in a unit of its name"
@@ -116,24 +102,26 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
 }
 
 /// Whether a unit of the system, which only root can make and put a process into, is this service's.
-fn is_in_its_unit(process: &Process, known: Option<&Known>, protocol: Protocol, names: &[&str]) -> bool {
+fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, names: &[&str]) -> bool {
     let unit = process.unit.as_deref().and_then(|unit| unit.strip_suffix(".service"));
     // Application servers run in units of the application's name, as its account; and where no systemd runs, nothing
     // vouches for any of them.
-    if !has_login(protocol) {
+    if !protocol.has_login() {
         return unit.is_some() || !Path::new("/run/systemd/system").exists();
     }
     let Some(unit) = unit.map(str::to_ascii_lowercase) else { return false };
     let program = process.executable.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or("-");
-    match known {
+    match kind {
         None => {
             unit.starts_with(&program.to_ascii_lowercase()) || names.iter().any(|name| unit.starts_with(name))
         }
-        Some(known) if known.kind == "php-fpm" => unit.starts_with("php"),
-        Some(known) => {
-            let mut words = names.iter().chain(known.programs).chain([&known.kind]);
-            words.any(|word| unit.contains(word))
-        }
+        Some(kind) => match (&kind.descriptor().unit_prefix, &kind.descriptor().programs) {
+            (Some(prefix), _) => unit.starts_with(prefix),
+            (None, programs) => {
+                let words = names.iter().copied().chain(programs.iter().map(String::as_str));
+                words.chain([kind.name()]).any(|word| unit.contains(word))
+            }
+        },
     }
 }
 
@@ -178,12 +166,8 @@ pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
 
 /// The users of the accounts that packages make for a kind of service.
 #[must_use]
-pub fn accounts_of(kind: &str) -> Vec<u32> {
-    known_service(kind)
-        .map_or(&[][..], |known| known.accounts)
-        .iter()
-        .filter_map(|name| accounts::number(name))
-        .collect()
+pub fn accounts_of(kind: Kind) -> Vec<u32> {
+    kind.descriptor().accounts.iter().filter_map(|name| accounts::number(name)).collect()
 }
 
 #[cfg(test)]
@@ -192,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(process: Process, protocol: Protocol, kind: Option<&'static str>) -> Result<(), String> {
+    fn judged(process: Process, protocol: Protocol, kind: Option<Kind>) -> Result<(), String> {
         let service = Service {
             kind,
             recognised_by: None,
@@ -215,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_server_is_whom_its_user_or_its_unit_makes_it() {
-        let mysql = |process| judged(process, Protocol::Mysql, Some("mariadb"));
+        let mysql = |process| judged(process, Protocol::Mysql, Some(Kind::Mariadb));
         for sound in [
             of(0, "root", None),
             of(110, "mysql", None),
@@ -238,7 +222,7 @@ mod tests {
     #[test]
     fn an_applications_unit_is_enough_where_nobody_logs_in() {
         let app = of(65_000, "deploy", Some("shop.service"));
-        assert_eq!(judged(app.clone(), Protocol::Http, Some("puma")), Ok(()));
+        assert_eq!(judged(app.clone(), Protocol::Http, Some(Kind::Puma)), Ok(()));
         assert_eq!(judged(app.clone(), Protocol::Http, None), Ok(()));
         assert!(judged(app, Protocol::Redis, None).is_err());
         assert_eq!(judged(of(65_000, "keydb", None), Protocol::Redis, None), Ok(()));
@@ -250,7 +234,7 @@ mod tests {
             container: Some(Container { runtime: "docker".into(), id: "ab".into(), foreign }),
             ..of(65_000, "x", None)
         };
-        assert_eq!(judged(inside(false), Protocol::Mysql, Some("mariadb")), Ok(()));
-        assert!(judged(inside(true), Protocol::Mysql, Some("mariadb")).is_err());
+        assert_eq!(judged(inside(false), Protocol::Mysql, Some(Kind::Mariadb)), Ok(()));
+        assert!(judged(inside(true), Protocol::Mysql, Some(Kind::Mariadb)).is_err());
     }
 }

@@ -9,6 +9,7 @@ use samehost_edit::Uptake;
 use samehost_model::scan::{Scan, Service};
 use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
+use samehost_services::Kind;
 use samehost_system::identity::stat_field;
 use samehost_system::{Identity, Run, interrupt, open, start_time};
 
@@ -24,7 +25,7 @@ const LONGEST_TITLE: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadWords {
     /// The service that it is for; every one where it is none.
-    pub kind: Option<String>,
+    pub kind: Option<Kind>,
     /// The command, for sh.
     pub command: String,
 }
@@ -33,11 +34,10 @@ impl ReloadWords {
     /// Reads the option's text.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        match text.split_once('=') {
-            Some((kind, command)) if samehost_scan::known_service(kind).is_some() => {
-                ReloadWords { kind: Some(kind.to_owned()), command: command.to_owned() }
-            }
-            _ => ReloadWords { kind: None, command: text.to_owned() },
+        let named = text.split_once('=').and_then(|(name, command)| Some((Kind::named(name)?, command)));
+        match named {
+            Some((kind, command)) => ReloadWords { kind: Some(kind), command: command.to_owned() },
+            None => ReloadWords { kind: None, command: text.to_owned() },
         }
     }
 }
@@ -57,13 +57,13 @@ pub(crate) enum Way {
 pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, words: &[ReloadWords]) -> Way {
     let (kind, signal) = match uptake {
         Uptake::AtOnce => return Way::Nothing(None),
-        Uptake::Reload(kind, signal) => (kind, Some(signal)),
-        Uptake::Restart(kind) => (kind, None),
-        Uptake::RestartUnit | Uptake::RestartApplication => ("", None),
+        Uptake::Reload(kind) => (Some(kind), kind.descriptor().reload_signal.as_deref()),
+        Uptake::Restart(kind) => (Some(kind), None),
+        Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
     };
     let given = words
         .iter()
-        .find(|words| words.kind.as_deref() == Some(kind))
+        .find(|words| words.kind.is_some() && words.kind == kind)
         .or_else(|| words.iter().find(|words| words.kind.is_none()));
     if let Some(words) = given {
         let command = vec!["sh".to_owned(), "-c".to_owned(), words.command.clone()];
@@ -79,19 +79,21 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
         let command = ["systemctl", verb, "--", &unit].map(str::to_owned).to_vec();
         return Way::Words { what: format!("systemctl {verb} {unit}"), command };
     }
-    match (kind, signal, pid) {
-        ("", ..) => Way::Nothing(Some(
+    let Some(kind) = kind else {
+        return Way::Nothing(Some(
             "restart the application, so that it takes the change; then look: samehost verify PID".into(),
-        )),
-        (_, _, None) if any_of(scan, kind) => Way::Missing {
+        ));
+    };
+    match (signal, pid) {
+        (_, None) if any_of(scan, kind) => Way::Missing {
             found: format!("{kind} runs here, and which process of it reads {} is not known", file.display()),
             remedy: format!("Say how it takes the change: --reload '{kind}=COMMAND'"),
         },
-        (_, _, None) => {
+        (_, None) => {
             Way::Nothing(Some(format!("{kind} does not run here; it takes the change when it starts")))
         }
-        (_, Some(signal), Some(pid)) => {
-            let Some(identity) = Identity::of(pid).filter(|identity| is_program(identity, kind)) else {
+        (Some(signal), Some(pid)) => {
+            let Some(identity) = Identity::of(pid).filter(|identity| runs(identity, &files_of(kind))) else {
                 return Way::Missing {
                     found: format!(
                         "process {pid} is called {kind}, but runs no program of that name that is root's or its user's"
@@ -103,7 +105,7 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
             let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
             Way::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
         }
-        (_, None, Some(pid)) => Way::Missing {
+        (None, Some(pid)) => Way::Missing {
             found: format!(
                 "{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it"
             ),
@@ -136,19 +138,24 @@ fn restart_unit(file: &Path) -> Way {
     Way::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
 }
 
-/// Whether a process runs a program of a kind, put there by root or by its own user. Names of programs differ by version
-/// and relative: the registry of services knows them.
-fn is_program(identity: &Identity, kind: &str) -> bool {
-    let alike: &[&str] = match kind {
-        "nginx" => &["nginx", "openresty", "angie", "tengine"],
-        other => &[other],
-    };
+/// How the names of the files begin that run as a kind of service. Names of programs differ by version and relative.
+fn files_of(kind: Kind) -> Vec<&'static str> {
+    let names = |kind: Kind| [kind.name()].into_iter().chain(executables(kind));
+    kind.relatives().flat_map(names).collect()
+}
+
+fn executables(kind: Kind) -> impl Iterator<Item = &'static str> {
+    kind.descriptor().executables.iter().map(String::as_str)
+}
+
+/// Whether a process runs a file whose name begins so, put there by root or by its own user.
+fn runs(identity: &Identity, names: &[&str]) -> bool {
     let file = identity
         .executable
         .as_ref()
         .and_then(|file| file.path.file_name())
         .map(|name| name.to_string_lossy());
-    identity.runs_trusted_file() && file.is_some_and(|name| alike.iter().any(|start| name.starts_with(start)))
+    identity.runs_trusted_file() && file.is_some_and(|name| names.iter().any(|start| name.starts_with(start)))
 }
 
 /// The path of what a process runs, without the note that it was replaced since.
@@ -158,7 +165,7 @@ fn path_of(identity: &Identity) -> String {
 }
 
 /// Whether a service of a kind runs here that may be this system's own.
-fn any_of(scan: &Scan, kind: &str) -> bool {
+fn any_of(scan: &Scan, kind: Kind) -> bool {
     let is_sound = |service: &&Service| {
         let trusted = Trusted::default();
         service.pid.is_some() && plausible(scan, service, Protocol::Plain, &trusted).is_ok()
@@ -166,10 +173,9 @@ fn any_of(scan: &Scan, kind: &str) -> bool {
     scan.services.iter().filter(is_sound).any(|service| is_kind(service, kind))
 }
 
-/// Whether a service is of a kind; MariaDB answers to MySQL's name, and Valkey to Redis'.
-pub(crate) fn is_kind(service: &Service, kind: &str) -> bool {
-    let alike = [("mysql", "mariadb"), ("mariadb", "mysql"), ("redis", "valkey"), ("valkey", "redis")];
-    service.kind.is_some_and(|found| found == kind || alike.contains(&(found, kind)))
+/// Whether a service is of a kind or of one that behaves like it.
+pub(crate) fn is_kind(service: &Service, kind: Kind) -> bool {
+    service.kind.is_some_and(|found| found.family() == kind.family())
 }
 
 /// Whether a person's wish to stop ends what is being done.
@@ -304,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_command_may_be_for_one_service() {
-        assert_eq!(ReloadWords::parse("redis=run x=1").kind.as_deref(), Some("redis"));
+        assert_eq!(ReloadWords::parse("redis=run x=1").kind, Some(Kind::Redis));
         let words = ReloadWords::parse("env A=1 make restart");
         assert_eq!((words.kind, words.command.as_str()), (None, "env A=1 make restart"));
     }
@@ -334,8 +340,8 @@ mod tests {
         let words = ["signal", "USR1", &own.pid.to_string(), &own.start.to_string(), "/usr/sbin/nginx"];
         let error = reload(&words.map(str::to_owned)).unwrap_err();
         assert!(error.contains("and not /usr/sbin/nginx"), "{error}");
-        assert!(!is_program(&own, "nginx"));
+        assert!(!runs(&own, &files_of(Kind::Nginx)));
         let name = path_of(&own).rsplit('/').next().unwrap().to_owned();
-        assert!(is_program(&own, &name));
+        assert!(runs(&own, &[&name]));
     }
 }

@@ -185,7 +185,7 @@ pub fn neighbours() -> Vec<Neighbour> {
     let mut found = Vec::new();
     for workload in WORKLOADS {
         let Some(kind) = workload.server_kind() else { continue };
-        for server in running_servers(kind.processes) {
+        for server in running_servers(|name| kind.is_process(name)) {
             let (about, line) = introduce(workload.running_workload(), kind.login, &server);
             found.push(Neighbour { workload: workload.name(), server, about, line });
         }

@@ -108,6 +108,7 @@ fn in_words(scan: &Scan, advice: &Advice) -> Worth {
 #[cfg(test)]
 mod tests {
     use samehost_model::scan::{Obstacle, Range, Saving, Service, Traffic, Weight};
+    use samehost_services::Kind;
 
     use super::*;
 
@@ -138,7 +139,7 @@ mod tests {
     }
 
     fn scan(advice: Vec<Advice>) -> Scan {
-        let service = |kind: Option<&'static str>, name: &str| Service {
+        let service = |kind: Option<Kind>, name: &str| Service {
             kind,
             recognised_by: None,
             name: name.to_owned(),
@@ -148,8 +149,11 @@ mod tests {
             listeners: vec![],
             connections: 1,
         };
-        let services =
-            vec![service(Some("redis"), "Redis"), service(Some("mariadb"), "MariaDB"), service(None, "x")];
+        let services = vec![
+            service(Some(Kind::Redis), "Redis"),
+            service(Some(Kind::Mariadb), "MariaDB"),
+            service(None, "x"),
+        ];
         Scan { services, advice, ..Scan::default() }
     }
 

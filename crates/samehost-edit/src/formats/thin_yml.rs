@@ -90,7 +90,7 @@ impl Editor for ThinYml {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Restart("thin")
+        Uptake::Restart(samehost_services::Kind::Thin)
     }
 }
 

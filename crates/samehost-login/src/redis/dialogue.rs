@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use samehost_model::{Endpoint, Protocol};
+use samehost_services::Kind;
 
 use super::resp::{self, Reply};
 use crate::held::hold;
@@ -33,8 +34,8 @@ pub struct Dialogue {
 /// What a server says it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// `redis` or `valkey`.
-    pub kind: String,
+    /// What it is; none where it may not be asked.
+    pub kind: Option<Kind>,
     /// Its version.
     pub version: String,
     /// Its process.
@@ -223,12 +224,10 @@ fn identity(text: &str) -> Identity {
     let fields: BTreeMap<&str, &str> =
         text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
-    // Valkey also has a redis_version, of the Redis that it is compatible with.
-    let (kind, version) = match fields.get("valkey_version") {
-        Some(version) => ("valkey", (*version).to_owned()),
-        None => ("redis", field("redis_version")),
-    };
-    Identity { kind: kind.into(), version, pid: field("process_id").parse().ok(), run_id: field("run_id") }
+    let kind = Kind::that_says(Protocol::Redis, text.as_bytes()).unwrap_or(Kind::Redis);
+    let version = kind.descriptor().says.as_deref().map(|says| field(says.trim_end_matches(':')));
+    let version = version.unwrap_or_default();
+    Identity { kind: Some(kind), version, pid: field("process_id").parse().ok(), run_id: field("run_id") }
 }
 
 #[cfg(test)]
@@ -238,11 +237,18 @@ mod tests {
     #[test]
     fn info_tells_what_it_is() {
         let redis = "# Server\r\nredis_version:7.0.15\r\nprocess_id:41\r\nrun_id:abc\r\n";
-        let expected =
-            Identity { kind: "redis".into(), version: "7.0.15".into(), pid: Some(41), run_id: "abc".into() };
+        let expected = Identity {
+            kind: Some(Kind::Redis),
+            version: "7.0.15".into(),
+            pid: Some(41),
+            run_id: "abc".into(),
+        };
         assert_eq!(identity(redis), expected);
         let valkey = identity("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n");
-        assert_eq!((valkey.kind.as_str(), valkey.version.as_str(), valkey.pid), ("valkey", "8.0.1", None));
+        assert_eq!(
+            (valkey.kind.unwrap().name(), valkey.version.as_str(), valkey.pid),
+            ("valkey", "8.0.1", None)
+        );
     }
 
     #[test]

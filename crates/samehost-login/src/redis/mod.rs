@@ -1,4 +1,4 @@
-//! Redis and Valkey: being let in, and asking.
+//! Redis and what behaves like it: being let in, and asking.
 
 mod dialogue;
 #[cfg(test)]

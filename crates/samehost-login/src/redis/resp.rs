@@ -1,4 +1,4 @@
-//! RESP2, the protocol of Redis and Valkey: commands into bytes, bytes into replies. Pure: no I/O, no clock, and
+//! RESP2, the protocol of Redis: commands into bytes, bytes into replies. Pure: no I/O, no clock, and
 //! nothing that a server sends can make it panic or take memory for what it only announced.
 
 use std::fmt;

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use samehost_services::Protocol;
+
 use super::names::is_secret;
 
 /// Programs that take `-u user:group`.
@@ -225,8 +227,7 @@ fn is_mysql(name: &str) -> bool {
 }
 
 fn is_redis_client(name: &str) -> bool {
-    let (server, program) = name.split_once('-').unwrap_or_default();
-    matches!(server, "redis" | "valkey" | "keydb") && matches!(program, "cli" | "benchmark")
+    Protocol::Redis.tools().contains(&name)
 }
 
 /// `3306:3306` is a container's port.

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// Schemes whose login without a colon is a password: phpredis and Symfony write it so.
-const BARE_PASSWORD: &[&str] =
-    &["redis", "rediss", "valkey", "valkeys", "redis+socket", "redis+unix", "unix"];
+use samehost_services::has_bare_password;
 
 /// The passwords in a line.
 pub(super) fn find(line: &str) -> Vec<Range<usize>> {
@@ -39,7 +37,8 @@ pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
 fn password(scheme: &str, login: &str) -> Option<usize> {
     match login.split_once(':') {
         Some((user, rest)) => (!is_port_of(user, rest)).then_some(user.len() + 1),
-        None => (BARE_PASSWORD.contains(&scheme) && !login.contains('/')).then_some(0),
+        // phpredis and Symfony write it so.
+        None => ((scheme == "unix" || has_bare_password(scheme)) && !login.contains('/')).then_some(0),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A service: a listening process with all its endpoints; and a connection, with both its ends.
 
+use samehost_services::Kind;
 use serde::Serialize;
 
 use super::SocketKind;
@@ -24,7 +25,8 @@ pub enum RecognisedBy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Service {
     /// What it is, as the registry of known services calls it: `mariadb`, `redis`, `nginx`.
-    pub kind: Option<&'static str>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub kind: Option<Kind>,
     /// How that was recognised.
     pub recognised_by: Option<RecognisedBy>,
     /// A name to show: the known service's, else the process's.

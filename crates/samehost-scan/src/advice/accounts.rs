@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Process, Weight};
+use samehost_services::{Kind, Protocol};
 use samehost_system::open;
 
 use super::pair::Pair;
@@ -14,15 +15,15 @@ use super::{Finding, show};
 const LONGEST: u64 = 1 << 20;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
-    match pair.known?.kind {
-        "mysql" | "mariadb" => Some((
+    match pair.service.kind? {
+        kind if kind.protocol() == Some(Protocol::Mysql) => Some((
             Weight::Note,
             "an account for 'user'@'127.0.0.1' is not the one for 'user'@'localhost', which the socket uses"
                 .to_owned(),
             "Log in over the socket as the application before the switch: mysql --protocol=socket -u USER -p"
                 .to_owned(),
         )),
-        "postgres" => postgres(pair),
+        Kind::Postgres => postgres(pair),
         _ => None,
     }
 }

@@ -1,21 +1,14 @@
 //! FIELD 10: behind a Unix socket a service no longer sees an IP address of its client.
 
 use samehost_model::scan::Weight;
+use samehost_services::Kind;
 
 use super::Finding;
 use super::pair::Pair;
-use crate::known;
-
-const PROXIES: &[&str] = &["nginx", "haproxy", "apache2", "httpd", "caddy", "envoy", "varnishd"];
-const BEHIND_PROXIES: &[&str] = &[
-    "nginx", "apache", "gunicorn", "uvicorn", "uwsgi", "puma", "unicorn", "thin", "caddy", "haproxy",
-    "varnish",
-];
-
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let client = pair.client()?;
-    let service: &known::Known = pair.known?;
-    if !PROXIES.contains(&client.name.as_str()) || !BEHIND_PROXIES.contains(&service.kind) {
+    let is_proxy = Kind::of_program(&client.name).is_some_and(|kind| kind.descriptor().proxy);
+    if !is_proxy || !pair.known?.sees_clients {
         return None;
     }
     Some((

@@ -65,7 +65,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     judge(&Ends {
         client: &client.name,
         labels: (label(client.pid), pair.server().map(|server| label(server.pid)).unwrap_or_default()),
-        path: pair.path().or_else(|| pair.known.map(|known| PathBuf::from(known.path))),
+        path: pair.path().or_else(|| pair.known.map(|known| PathBuf::from(&known.socket))),
         forbidden_by: forbidding_unit(client),
         permissive: open::proc_file("/sys/fs/selinux/enforce", 8).is_ok_and(|text| text.starts_with(b"0")),
     })

@@ -23,10 +23,9 @@ mod walk;
 use std::collections::BTreeMap;
 
 use samehost_model::scan::{Advice, Connection, Obstacle, Possible, Scan, Weight};
-
+use samehost_services::UnixSocket;
 use samehost_system::interrupt;
 
-use crate::known::UnixSocket;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
 
@@ -253,7 +252,7 @@ fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Adv
 
 /// The endpoint that the client could use.
 fn socket(pair: &Pair<'_>) -> Option<String> {
-    match (pair.listener, pair.known.map(|known| (known.unix, known.path))) {
+    match (pair.listener, pair.known.map(|known| (known.unix(), known.socket.as_str()))) {
         (Some(listener), _) => Some(match pair.path() {
             Some(path) => format!("unix:{}", samehost_model::scan::Address::Path(path)),
             None => format!("abstract:{}", listener.local.to_string().trim_start_matches('@')),

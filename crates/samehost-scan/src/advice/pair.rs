@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use samehost_model::scan::{Connection, Process, Scan, Service, Socket, SocketKind};
+use samehost_services::{Descriptor, Kind};
 
 use super::walk::Root;
-use crate::known::{Known, known_service};
 use crate::proc::status::{self, Status};
 
 /// A pair.
@@ -16,7 +16,7 @@ pub(crate) struct Pair<'a> {
     /// The service.
     pub(crate) service: &'a Service,
     /// What the service is.
-    pub(crate) known: Option<&'static Known>,
+    pub(crate) known: Option<&'static Descriptor>,
     /// The client's processes; none when they cannot be seen.
     pub(crate) clients: Vec<&'a Process>,
     /// The connections.
@@ -51,7 +51,7 @@ impl<'a> Pair<'a> {
         Pair {
             scan,
             service,
-            known: service.kind.and_then(known_service),
+            known: service.kind.map(Kind::descriptor),
             clients: clients.iter().filter_map(|pid| scan.process(*pid)).collect(),
             connections,
             listener: listener(scan, service, port),
@@ -119,7 +119,7 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
     let name_of = |socket: &Socket| {
         socket.local.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
     };
-    let known = service.kind.and_then(known_service);
+    let known = service.kind.map(Kind::descriptor);
     // MySQL's X protocol has a port and a socket of its own.
     let is_x = port == Some(33060);
     let fits = |socket: &&Socket| name_of(socket).is_none_or(|name| name.contains("mysqlx") == is_x);
@@ -127,7 +127,7 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
         port.is_some_and(|port| name_of(socket).is_some_and(|name| name.ends_with(&format!(".{port}"))))
     };
     let is_usual = |socket: &&Socket| {
-        known.is_some_and(|known| name_of(socket).is_some_and(|name| name == known.socket))
+        known.is_some_and(|known| name_of(socket).is_some_and(|name| name == known.socket_name()))
     };
     sockets()
         .filter(fits)

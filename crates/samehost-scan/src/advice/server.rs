@@ -1,17 +1,17 @@
 //! The service listens on no Unix socket yet, or never can.
 
 use samehost_model::scan::Weight;
+use samehost_services::UnixSocket;
 
 use super::Finding;
 use super::pair::Pair;
-use crate::known::UnixSocket;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if pair.listener.is_some() {
         return None;
     }
     let known = pair.known?;
-    Some(match known.unix {
+    Some(match known.unix() {
         UnixSocket::Never(why) => (
             Weight::Blocks,
             format!("{} cannot listen on a Unix socket: {why}", known.label),
@@ -22,7 +22,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
             format!("{} listens on no Unix socket", known.label),
             format!(
                 "Set: {}. Keep the port as well, for tools that want it",
-                setting.replace("{}", known.path)
+                setting.replace("{}", &known.socket)
             ),
         ),
     })

@@ -15,7 +15,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let root = pair.server_root()?;
     let Some(listener) = pair.listener else {
         // No socket of this service: a file that is left over where it would be put would stop it from starting.
-        let path = Path::new(pair.known.map(|known| known.path).filter(|path| !path.is_empty())?);
+        let path = Path::new(pair.known.map(|known| known.socket.as_str()).filter(|path| !path.is_empty())?);
         let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
         let answered = pair.scan.sockets.iter().any(|socket| {
             socket.is_listening()

@@ -1,8 +1,8 @@
 //! Clients in C.
 
 use super::Localhost::{Socket, Tcp};
-use super::Spoken::{Memcached, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Memcached, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

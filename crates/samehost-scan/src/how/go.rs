@@ -1,8 +1,8 @@
 //! Clients in Go. `localhost` is TCP to all of them.
 
 use super::Localhost::Tcp;
-use super::Spoken::{Http, Memcached, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Http, Memcached, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

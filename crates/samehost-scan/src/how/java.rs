@@ -1,8 +1,8 @@
 //! Clients in Java: their drivers need junixsocket.
 
 use super::Localhost::Tcp;
-use super::Spoken::{Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

@@ -14,26 +14,9 @@ mod tools;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
 use samehost_model::{Endpoint, Protocol};
+use samehost_services::{Kind, UnixSocket};
 
-use crate::known::{KNOWN, Known, UnixSocket};
 use crate::target::Target;
-
-/// Services that speak the same protocol to their clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
-    /// MySQL and MariaDB.
-    Mysql,
-    /// PostgreSQL and PgBouncer.
-    Postgres,
-    /// Redis and Valkey.
-    Redis,
-    /// memcached.
-    Memcached,
-    /// FastCGI, of PHP-FPM.
-    FastCgi,
-    /// HTTP servers.
-    Http,
-}
 
 /// What `localhost` means to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +35,7 @@ pub struct Client {
     /// What it is called.
     pub name: &'static str,
     /// What it speaks.
-    pub spoken: Spoken,
+    pub protocol: Protocol,
     /// What `localhost` means to it.
     pub localhost: Localhost,
     /// The words for a socket; empty where it cannot.
@@ -73,13 +56,13 @@ impl Client {
 
 const fn client(
     name: &'static str,
-    spoken: Spoken,
+    protocol: Protocol,
     localhost: Localhost,
     socket: &'static str,
     tcp: &'static str,
     note: &'static str,
 ) -> Client {
-    Client { name, spoken, localhost, socket, tcp, note, tested: false }
+    Client { name, protocol, localhost, socket, tcp, note, tested: false }
 }
 
 /// Every language with its clients.
@@ -129,20 +112,7 @@ pub enum HowError {
 /// Names of the services that there is an answer for.
 #[must_use]
 pub fn services() -> Vec<&'static str> {
-    KNOWN.iter().filter(|known| spoken(known.kind).is_some()).map(|known| known.kind).collect()
-}
-
-fn spoken(kind: &str) -> Option<Spoken> {
-    Some(match kind {
-        "mysql" | "mariadb" => Spoken::Mysql,
-        "postgres" | "pgbouncer" => Spoken::Postgres,
-        "redis" | "valkey" => Spoken::Redis,
-        "memcached" => Spoken::Memcached,
-        "php-fpm" => Spoken::FastCgi,
-        "nginx" | "haproxy" | "uwsgi" | "gunicorn" | "uvicorn" | "puma" | "unicorn" | "thin" | "caddy"
-        | "docker" | "podman" => Spoken::Http,
-        _ => return None,
-    })
+    Kind::all().filter(|kind| kind.protocol().is_some()).map(Kind::name).collect()
 }
 
 /// Answers with the paths and ports that a scan found here.
@@ -156,33 +126,31 @@ pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
         (None, None) => return Err(HowError::Unspoken),
     };
     let unknown = || HowError::Service(name.to_owned(), services().join(", "));
-    let known = KNOWN.iter().find(|known| known.kind == name).ok_or_else(unknown)?;
-    let setting = match known.unix {
+    let kind = Kind::named(name).ok_or_else(unknown)?;
+    let setting = match kind.descriptor().unix() {
         UnixSocket::Setting(setting) => setting,
-        UnixSocket::Never(why) => return Err(HowError::Never(known.label, why)),
+        UnixSocket::Never(why) => return Err(HowError::Never(kind.label(), why)),
     };
-    let spoken = spoken(name).ok_or_else(unknown)?;
-    let place = Place::of(question, scan, known);
-    let server = if place.listens { Vec::new() } else { server::steps(known, setting, &place.path) };
+    let protocol = kind.protocol().ok_or_else(unknown)?;
+    let place = Place::of(question, scan, kind);
+    let server = if place.listens { Vec::new() } else { server::steps(kind, setting, &place.path) };
     Ok(HowTo {
         schema: HOW_SCHEMA,
-        service: known.kind.to_owned(),
-        label: known.label.to_owned(),
+        service: kind.name().to_owned(),
+        label: kind.label().to_owned(),
         path: place.path.clone(),
         path_from: place.from,
         server,
-        clients: clients(question, known, spoken, &place)?,
+        clients: clients(question, kind, protocol, &place)?,
     })
 }
 
 fn service_of(target: &Target) -> Result<&'static str, HowError> {
     match target {
-        Target::Address { protocol: Protocol::Mysql, .. } => Ok("mysql"),
-        Target::Address { protocol: Protocol::Postgres, .. } => Ok("postgres"),
-        Target::Address { protocol: Protocol::Redis, .. } => Ok("redis"),
-        Target::Address { protocol: Protocol::Memcached, .. } => Ok("memcached"),
-        Target::Address { protocol: Protocol::Http, .. } => Ok("nginx"),
-        _ => Err(HowError::Unspoken),
+        Target::Address { protocol, .. } => {
+            Kind::of_protocol(*protocol).map(Kind::name).ok_or(HowError::Unspoken)
+        }
+        Target::Process(_) => Err(HowError::Unspoken),
     }
 }
 
@@ -197,14 +165,12 @@ struct Place {
 }
 
 impl Place {
-    fn of(question: &Question, scan: &Scan, known: &Known) -> Self {
+    fn of(question: &Question, scan: &Scan, kind: Kind) -> Self {
         let running = || {
             // MariaDB and MySQL are told apart by their programs, and addressed alike.
-            let alike = |kind: &str| {
-                kind == known.kind
-                    || (spoken(kind).is_some()
-                        && spoken(kind) == spoken(known.kind)
-                        && spoken(kind) != Some(Spoken::Http))
+            let alike = move |found: Kind| {
+                let is_spoken = found.protocol().is_some() && found.protocol() == kind.protocol();
+                found == kind || (is_spoken && found.protocol() != Some(Protocol::Http))
             };
             let services = scan.services.iter().filter(move |service| service.kind.is_some_and(alike));
             services.flat_map(|service| service.listeners.iter().filter_map(|at| scan.sockets.get(*at)))
@@ -221,9 +187,9 @@ impl Place {
         let mut place = Place {
             listens: found.is_some(),
             from: if found.is_some() { "found here" } else { "usual" },
-            path: found.unwrap_or_else(|| known.path.to_owned()),
+            path: found.unwrap_or_else(|| kind.descriptor().socket.clone()),
             host: "127.0.0.1".to_owned(),
-            port: port.or(known.ports.first().copied()).unwrap_or(8080),
+            port: port.or(kind.descriptor().ports.first().copied()).unwrap_or(8080),
         };
         if let Some(Target::Address { endpoint, .. }) = &question.url {
             match endpoint {
@@ -255,15 +221,15 @@ impl Place {
 
 fn clients(
     question: &Question,
-    known: &Known,
-    spoken: Spoken,
+    kind: Kind,
+    protocol: Protocol,
     place: &Place,
 ) -> Result<Vec<ClientWords>, HowError> {
     let all = || {
         LANGUAGES
             .iter()
             .flat_map(|(language, clients)| clients.iter().map(move |client| (*language, client)))
-            .filter(|(_, client)| client.spoken == spoken)
+            .filter(|(_, client)| client.protocol == protocol)
     };
     let wanted = question.client.as_deref().map(str::to_lowercase);
     let fits = |language: &str, client: &Client| {
@@ -289,7 +255,7 @@ fn clients(
         let mut names: Vec<&str> = all().flat_map(|(language, client)| [language, client.name]).collect();
         names.sort_unstable();
         names.dedup();
-        return Err(HowError::Client(wanted.clone(), known.label, names.join(", ")));
+        return Err(HowError::Client(wanted.clone(), kind.label(), names.join(", ")));
     }
     Ok(found)
 }
@@ -342,7 +308,7 @@ mod tests {
         assert!(all.len() >= 30, "{}", all.len());
         for (index, (client, language)) in all.iter().enumerate() {
             let twice = all[..index].iter().any(|(other, spoken)| {
-                other.name == client.name && other.spoken == client.spoken && spoken == language
+                other.name == client.name && other.protocol == client.protocol && spoken == language
             });
             assert!(!twice, "{language} {}", client.name);
         }

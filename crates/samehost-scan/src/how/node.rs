@@ -1,8 +1,8 @@
 //! Clients in Node.
 
 use super::Localhost::Tcp;
-use super::Spoken::{Http, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Http, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

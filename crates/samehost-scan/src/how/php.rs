@@ -1,8 +1,8 @@
 //! Clients in PHP. `localhost` is the default socket to mysqlnd, whatever the port beside it.
 
 use super::Localhost::{None, Socket, Tcp};
-use super::Spoken::{Memcached, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Memcached, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

@@ -1,8 +1,8 @@
 //! Clients in Python.
 
 use super::Localhost::{Socket, Tcp};
-use super::Spoken::{Http, Memcached, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{Http, Memcached, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

@@ -3,26 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::known::Known;
-
-/// Where distributions keep a service's settings, the first that is there counts.
-#[rustfmt::skip]
-const FILES: &[(&str, &[&str])] = &[
-    ("mariadb", &["/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/my.cnf.d/mariadb-server.cnf", "/etc/my.cnf"]),
-    ("mysql", &["/etc/mysql/mysql.conf.d/mysqld.cnf", "/etc/mysql/mariadb.conf.d/50-server.cnf", "/etc/my.cnf.d/mysql-server.cnf", "/etc/my.cnf"]),
-    ("postgres", &["/etc/postgresql", "/var/lib/pgsql/data/postgresql.conf"]),
-    ("pgbouncer", &["/etc/pgbouncer/pgbouncer.ini"]),
-    ("redis", &["/etc/redis/redis.conf", "/etc/redis.conf"]),
-    ("valkey", &["/etc/valkey/valkey.conf"]),
-    ("memcached", &["/etc/memcached.conf", "/etc/sysconfig/memcached"]),
-    ("nginx", &["/etc/nginx/nginx.conf"]),
-    ("haproxy", &["/etc/haproxy/haproxy.cfg"]),
-    ("php-fpm", &["/etc/php", "/etc/php-fpm.d/www.conf"]),
-];
+use samehost_services::Kind;
 
 /// What to do, one step each.
-pub(super) fn steps(known: &Known, setting: &str, path: &str) -> Vec<String> {
-    let files = FILES.iter().find(|(kind, _)| *kind == known.kind).map_or(&[][..], |(_, files)| files);
+pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
+    let files = kind.descriptor().edited_files();
     let file = files.iter().find(|file| Path::new(file).exists());
     let place = match (file, files.first()) {
         (Some(file), _) => format!("in {file} (found here)"),

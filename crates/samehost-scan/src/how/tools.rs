@@ -1,8 +1,8 @@
 //! Programs: command lines, proxies, web servers.
 
 use super::Localhost::{None, Socket, Tcp};
-use super::Spoken::{FastCgi, Http, Memcached, Mysql, Postgres, Redis};
 use super::{Client, client};
+use samehost_model::Protocol::{FastCgi, Http, Memcached, Mysql, Postgres, Redis};
 
 #[rustfmt::skip]
 pub(super) const CLIENTS: &[Client] = &[

@@ -8,6 +8,7 @@ use std::time::Duration;
 use samehost_edit::Uptake;
 use samehost_model::scan::{Process, Scan};
 use samehost_scan::{Identity, talkers};
+use samehost_services::Kind;
 use samehost_system::{Account, Identity as Present, open, start_time};
 
 use super::client::{Reader, unfit};
@@ -182,8 +183,9 @@ fn candidates<'a>(
     };
     let processes: Vec<&Process> = match uptake {
         Uptake::AtOnce => return (php(scan, holders, notes), reader),
-        Uptake::Reload(kind, _) | Uptake::Restart(kind) => {
-            let all = of_programs(scan, &[kind]);
+        Uptake::Reload(kind) | Uptake::Restart(kind) => {
+            let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
+            let all = of_programs(scan, &names);
             // Of several such services, the one that this configuration is for.
             let main = server_files::process_of(scan, subject);
             let is_its =

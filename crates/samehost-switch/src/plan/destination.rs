@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use samehost_edit::Setting;
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service};
-use samehost_scan::{UnixSocket, accounts_of, known_service, services_at, socket_of};
+use samehost_scan::{accounts_of, services_at, socket_of};
+use samehost_services::{Descriptor, Kind, UnixSocket};
 
 use super::place::{same_port, unfit};
 use super::subject::Subject;
@@ -45,12 +46,13 @@ pub(crate) fn unix_place(
         return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
     let kind = service.and_then(|at| scan.services.get(at)?.kind);
-    let known = kind.or_else(|| named.and_then(|(subject, _)| subject.kind())).and_then(known_service);
-    if let Some(UnixSocket::Never(why)) = known.map(|known| known.unix) {
+    let kind = kind.or_else(|| named.and_then(|(subject, _)| subject.kind()));
+    let known = kind.map(Kind::descriptor);
+    if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
         plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
         return None;
     }
-    let usual = known.map(|known| PathBuf::from(known.path)).filter(|path| path.is_absolute());
+    let usual = known.map(|known| PathBuf::from(&known.socket)).filter(|path| path.is_absolute());
     let Some(path) = wish.socket.clone().or(usual) else {
         plan.bar(
             "server",
@@ -74,7 +76,7 @@ pub(crate) fn unix_place(
     };
     let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
         Some(service) => samehost_scan::users(scan, service),
-        None => (known.map_or_else(Vec::new, |known| accounts_of(known.kind)), Vec::new()),
+        None => (kind.map_or_else(Vec::new, accounts_of), Vec::new()),
     };
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
         plan.bar("socket-path", found, remedy);
@@ -97,8 +99,7 @@ pub(crate) fn tcp_place(
     let mut addresses: Vec<std::net::SocketAddr> =
         sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
     // The usual port first; IPv4 first, as most clients have it.
-    let usual =
-        found.and_then(|service| service.kind).and_then(known_service).map_or(&[][..], |known| known.ports);
+    let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
         return new_port(wish, scan, found, plan, setting);
@@ -120,8 +121,8 @@ fn new_port(
     plan: &mut Plan,
     setting: &Setting,
 ) -> Option<Place> {
-    let known = service.and_then(|service| service.kind).and_then(known_service);
-    let usual = known.and_then(|known| known.ports.first().copied());
+    let kind = service.and_then(|service| service.kind);
+    let usual = kind.and_then(|kind| kind.descriptor().ports.first().copied());
     let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
     let found = match wish.address.clone().or(usual) {
         Some(endpoint) if services_at(scan, &endpoint).is_empty() => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use samehost_edit::EDITORS;
 use samehost_edit::Files;
 use samehost_model::scan::{Process, Scan};
+use samehost_services::Kind;
 
 use super::server_files;
 use super::subject::subjects;
@@ -53,7 +54,7 @@ fn roots(scan: &Scan) -> Vec<PathBuf> {
     let disk = Disk::default();
     let entries = |directory: &Path| disk.list(directory).unwrap_or_default();
     let mut roots: Vec<PathBuf> = SITES.iter().flat_map(|site| entries(Path::new(site))).collect();
-    let nginx = scan.services.iter().filter(|service| service.kind == Some("nginx"));
+    let nginx = scan.services.iter().filter(|service| service.kind == Some(Kind::Nginx));
     for file in nginx.flat_map(|service| server_files::of(scan, service)) {
         let folder = server_files::folder(&file);
         let included =

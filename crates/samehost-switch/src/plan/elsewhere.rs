@@ -8,6 +8,7 @@ use samehost_edit::glob;
 use samehost_edit::{Files, Role, Setting};
 use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
+use samehost_services::Kind;
 
 use super::place::same_port;
 use super::subject::Subject;
@@ -32,8 +33,8 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
     for service in &scan.services {
         let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else { continue };
         let more = match service.kind {
-            Some("nginx") => nginx(&server_files::of(scan, service), process, endpoint, hops),
-            Some("apache") => apache(scan, service, process, endpoint, to),
+            Some(Kind::Nginx) => nginx(&server_files::of(scan, service), process, endpoint, hops),
+            Some(Kind::Apache) => apache(scan, service, process, endpoint, to),
             _ => Vec::new(),
         };
         for one in more {

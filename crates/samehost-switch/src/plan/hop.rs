@@ -11,6 +11,7 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{
     DecidedBy, Trusted, Unserved, decided_by, described, expected_of, obstacles, service_at,
 };
+use samehost_services::Kind;
 use samehost_system::accounts;
 
 use super::application::{Applicant, applicants};
@@ -277,7 +278,7 @@ fn found_side(
         ),
         format!(
             "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",
-            service.kind.unwrap_or("SERVICE")
+            service.kind.map_or("SERVICE", Kind::name)
         ),
     );
     None

@@ -7,47 +7,29 @@ use std::path::{Path, PathBuf};
 use samehost_model::Protocol;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_scan::{Trusted, plausible};
+use samehost_services::{FileName, Kind};
 use samehost_system::{open, ownership};
 
 use super::subject::Subject;
 use crate::reload::is_kind;
 
-/// Usual places, the first that is there counts.
-const USUAL: &[(&str, &[&str])] = &[
-    ("mariadb", &["/etc/mysql/my.cnf", "/etc/my.cnf"]),
-    ("mysql", &["/etc/mysql/my.cnf", "/etc/my.cnf"]),
-    ("postgres", &["/var/lib/pgsql/data/postgresql.conf"]),
-    ("redis", &["/etc/redis/redis.conf", "/etc/redis.conf"]),
-    ("valkey", &["/etc/valkey/valkey.conf"]),
-    ("memcached", &["/etc/memcached.conf", "/etc/sysconfig/memcached"]),
-    ("nginx", &["/etc/nginx/nginx.conf", "/usr/local/nginx/conf/nginx.conf"]),
-    ("php-fpm", &["/etc/php-fpm.conf"]),
-];
-
-/// Servers of applications.
-const APPLICATIONS: &[&str] = &["thin", "puma", "gunicorn", "uvicorn", "unicorn", "uwsgi"];
-
 /// Files in which a service may have its configuration, the surest first. A name in a command line is the process' own
 /// word: it counts for root's processes, for those of the service's account or unit, and for the owner of that file. The
 /// files of this system are only those of a process that sees the same ones.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
-    let kind = service.kind.unwrap_or_default();
-    let told = told_to(scan, service);
-    let mut files: Vec<PathBuf> = told.into_iter().filter(|path| is_for(scan, service, path)).collect();
-    if let Some((_, usual)) = USUAL.iter().find(|(name, _)| *name == kind) {
-        files.extend(usual.iter().map(PathBuf::from).filter(|path| is_for(scan, service, path)));
-    }
-    files
+    let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().main_files);
+    let named = named_by(scan, service).into_iter().chain(usual.iter().map(PathBuf::from));
+    named.filter(|path| is_for(scan, service, path)).collect()
 }
 
 /// The file that a service's command line names.
-pub(super) fn told_to(scan: &Scan, service: &Service) -> Option<PathBuf> {
-    told(service.kind.unwrap_or_default(), scan.process(service.pid?)?)
+pub(super) fn named_by(scan: &Scan, service: &Service) -> Option<PathBuf> {
+    named(service.kind?, scan.process(service.pid?)?)
 }
 
 /// Whether a service is an application's own server.
 pub(super) fn is_application(service: &Service) -> bool {
-    service.kind.is_some_and(|kind| APPLICATIONS.contains(&kind))
+    service.kind.is_some_and(|kind| kind.descriptor().application)
 }
 
 /// Why no file of this system can be a service's; none where it can.
@@ -90,39 +72,41 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
 }
 
 /// The file that a command line names.
-fn told(kind: &str, process: &Process) -> Option<PathBuf> {
+fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     // A title that a process gave itself is one word with blanks.
     let words: Vec<&str> =
         process.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
+    let found = kind.descriptor().file_named_by.iter().find_map(|way| path(way, &words))?;
+    if found.is_absolute() {
+        return Some(found);
+    }
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).ok()?;
+    Some(directory.join(found))
+}
+
+/// The path that the words of a command line name in one way.
+fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
     let after = |option: &str| {
         let at = words.iter().position(|word| *word == option)?;
         words.get(at + 1).map(PathBuf::from)
     };
-    let value = |option: &str| words.iter().find_map(|word| word.strip_prefix(option)).map(PathBuf::from);
-    let directory = || std::fs::read_link(format!("/proc/{}/cwd", process.pid)).ok();
-    let found = match kind {
-        "php-fpm" => {
-            let title = words.join(" ");
-            let (_, rest) = title.split_once("master process (")?;
-            Some(PathBuf::from(rest.trim_end_matches(')')))
-        }
-        "nginx" => {
-            let prefix = after("-p");
-            let file = after("-c").unwrap_or_else(|| PathBuf::from("/etc/nginx/nginx.conf"));
-            match prefix {
-                Some(prefix) if file.is_relative() => Some(prefix.join(file)),
-                _ => Some(file),
-            }
-        }
-        "mariadb" | "mysql" => value("--defaults-file=").or_else(|| value("--defaults-extra-file=")),
-        "postgres" => value("config_file=")
-            .or_else(|| value("--config-file="))
-            .or_else(|| after("-D").map(|data| data.join("postgresql.conf"))),
-        "redis" | "valkey" => words.get(1).filter(|word| word.ends_with(".conf")).map(PathBuf::from),
-        "thin" => after("-C").or_else(|| value("--config=")),
-        _ => None,
+    let found = if let Some(start) = &way.begins {
+        words.iter().find_map(|word| word.strip_prefix(start.as_str())).map(PathBuf::from)
+    } else if let Some(option) = &way.after {
+        after(option)
+    } else if let Some(end) = &way.first {
+        words.get(1).filter(|word| word.ends_with(end.as_str())).map(PathBuf::from)
+    } else if let Some(start) = &way.title {
+        let title = words.join(" ");
+        title.split_once(start.as_str()).map(|(_, rest)| PathBuf::from(rest.trim_end_matches(')')))
+    } else {
+        way.usual.as_ref().map(PathBuf::from)
     }?;
-    if found.is_absolute() { Some(found) } else { Some(directory()?.join(found)) }
+    let found = way.holds.as_ref().map_or_else(|| found.clone(), |file| found.join(file));
+    Some(match way.below.as_deref().and_then(after) {
+        Some(folder) if found.is_relative() => folder.join(found),
+        _ => found,
+    })
 }
 
 /// The process that runs by a configuration: of that program, and told this file; else one whose own file lies above it,
@@ -158,8 +142,9 @@ mod tests {
     use super::*;
 
     fn file(kind: &str, words: &[&str]) -> Option<PathBuf> {
+        let kind = Kind::named(kind).unwrap();
         let command_line = words.iter().map(|word| (*word).to_owned()).collect();
-        told(kind, &Process { command_line, ..Process::default() })
+        named(kind, &Process { command_line, ..Process::default() })
     }
 
     #[test]

@@ -14,6 +14,7 @@ use samehost_edit::{Move, ProposalError, propose};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::identity;
+use samehost_services::NewSocket;
 use samehost_system::accounts;
 
 use super::hop::Hop;
@@ -217,19 +218,16 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
 fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
     /// What nginx and PHP-FPM take where nothing is said.
     const USUAL_BACKLOG: u32 = 511;
-    /// Servers whose sockets are for few unless their configuration says otherwise; those of the others are for all.
-    const SAYS_WHO: &[&str] = &["php-fpm", "redis", "valkey", "memcached"];
-    /// Of those, the ones whose configuration says to whom a socket belongs.
-    const GIVES_AWAY: &[&str] = &["php-fpm"];
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
     let goal = Goal { endpoint: hop.to.clone(), stays: !wish.close_tcp, access: None, backlog };
-    let kind = hop.server.as_ref().and_then(|(subject, _)| subject.kind()).unwrap_or_default();
-    if wish.to == Direction::Tcp || !SAYS_WHO.contains(&kind) {
+    let kind = hop.server.as_ref().and_then(|(subject, _)| subject.kind());
+    let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
+    if wish.to == Direction::Tcp || new_socket == NewSocket::Everyone {
         return goal;
     }
     let client = hop.applicants.first().map(|client| &client.identity);
     let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
-    let gives = GIVES_AWAY.contains(&kind);
+    let gives = new_socket == NewSocket::Owner;
     let shares = client.is_some_and(|client| {
         let group = server.map(|server| server.gid);
         client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))

@@ -9,6 +9,7 @@ use samehost_edit::{EDITORS, Editor, Refusal, recognise};
 use samehost_edit::{Files, Uptake};
 use samehost_model::scan::{Scan, Service};
 use samehost_scan::{Trusted, described};
+use samehost_services::Kind;
 use samehost_system::User;
 
 use super::{discover, server_files, shown};
@@ -40,9 +41,9 @@ impl Subject {
     }
 
     /// The service that reads it, by its name in scan's registry.
-    pub(crate) fn kind(&self) -> Option<&'static str> {
+    pub(crate) fn kind(&self) -> Option<Kind> {
         match self.editor.uptake() {
-            Uptake::Reload(kind, _) | Uptake::Restart(kind) => Some(kind),
+            Uptake::Reload(kind) | Uptake::Restart(kind) => Some(kind),
             Uptake::AtOnce | Uptake::RestartUnit | Uptake::RestartApplication => None,
         }
     }
@@ -184,7 +185,9 @@ fn is_absent(error: &io::Error) -> bool {
 /// The service of a name. Which of several comes first says nothing: those count that nobody else can have put there, and
 /// of them those of this network; where that leaves different ones, the operator is asked which.
 fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, SubjectError> {
-    let named = |service: &&Service| service.kind == Some(name) || service.name.eq_ignore_ascii_case(name);
+    let kind = Kind::named(name);
+    let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
+    let named = |service: &&Service| is_kind(service) || service.name.eq_ignore_ascii_case(name);
     let mut found: Vec<&Service> = scan.services.iter().filter(named).collect();
     let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
     let is_near = |service: &&Service| own.is_none_or(|own| service.network_namespace == own);
@@ -244,7 +247,7 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
     let theirs = ports(other);
     both(&|service| service.pid.map(|pid| pid.to_string()))
         || both(&|service| process(service)?.unit.clone())
-        || both(&|service| Some(server_files::told_to(scan, service)?.display().to_string()))
+        || both(&|service| Some(server_files::named_by(scan, service)?.display().to_string()))
         || both(&directory)
         || ports(one).iter().any(|port| theirs.contains(port))
 }
@@ -305,7 +308,7 @@ mod tests {
 
     fn redis(pid: Option<u32>, listener: usize) -> Service {
         Service {
-            kind: Some("redis"),
+            kind: Some(Kind::Redis),
             recognised_by: None,
             name: "Redis".into(),
             pid,

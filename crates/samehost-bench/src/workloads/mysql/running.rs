@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use samehost_login::mysql::Surroundings;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_services::Kind;
 use samehost_transport::Stream;
 
 use super::address::Address;
@@ -139,7 +140,9 @@ fn identity(address: &Address) -> Result<Identity, BenchError> {
 }
 
 fn kind(identity: &Identity, differ: bool) -> String {
-    let name = if identity.version.contains("MariaDB") { "mariadb" } else { "mysql" };
+    let kind =
+        Kind::that_says(samehost_model::Protocol::Mysql, identity.version.as_bytes()).unwrap_or(Kind::Mysql);
+    let name = kind.name();
     let threads = match identity.thread_handling.as_str() {
         "pool-of-threads" => ", pool-of-threads",
         _ => "",

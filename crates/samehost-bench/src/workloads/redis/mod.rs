@@ -1,4 +1,4 @@
-//! Redis and Valkey: GET, SET, INCR and PING, one at a time or in a pipeline, against a private server or one
+//! Redis and what behaves like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a private server or one
 //! that already runs. Keys are of our own name, set before the first trial and deleted after the last.
 
 mod address;
@@ -10,6 +10,7 @@ mod session;
 pub(super) use dialogue::advice;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
@@ -36,7 +37,11 @@ impl Workload for Redis {
     }
 
     fn about(&self) -> &'static str {
-        "Redis or Valkey: GET, SET, INCR or PING, alone or in a pipeline; keys `samehost:…` only"
+        static ABOUT: LazyLock<String> = LazyLock::new(|| {
+            let servers = samehost_services::Kind::Redis.relatives_in_words();
+            format!("{servers}: GET, SET, INCR or PING, alone or in a pipeline; keys `samehost:…` only")
+        });
+        &ABOUT
     }
 
     fn example(&self) -> &'static str {

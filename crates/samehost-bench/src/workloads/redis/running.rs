@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_services::Kind;
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -165,7 +166,7 @@ impl Drop for RunningRedis {
 
 impl Running for RunningRedis {
     fn server(&self) -> ServerInfo {
-        let kind = if self.identity.kind.is_empty() { "redis" } else { &self.identity.kind };
+        let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
         ServerInfo {
             kind: if self.differ {
                 format!(

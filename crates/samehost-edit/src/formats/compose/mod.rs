@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_services::Kind;
 
 use crate::check::{Check, Program};
 use crate::edit::Edit;
@@ -354,7 +355,8 @@ fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> Strin
 fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
     let (image, name) = (target.image()?, &target.name);
     let is_one = |words: &[&str]| words.iter().any(|word| image.contains(word));
-    if is_one(&["redis", "valkey", "memcached"]) {
+    let has_no_socket = |kind: Kind| matches!(kind.protocol(), Some(Protocol::Redis | Protocol::Memcached));
+    if Kind::all().filter(|kind| has_no_socket(*kind)).any(|kind| image.contains(kind.name())) {
         let by_hand = format!(
             "{name}: command: redis-server --unixsocket /sockets/redis.sock --unixsocketperm 777, and in both services a volume at /sockets that its user may write to"
         );

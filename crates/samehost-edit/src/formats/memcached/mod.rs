@@ -6,6 +6,7 @@ mod options;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
+use samehost_services::Kind;
 
 use self::options::{Options, options};
 use crate::edit::Edit;
@@ -72,7 +73,7 @@ impl Editor for Memcached {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Restart("memcached")
+        Uptake::Restart(Kind::Memcached)
     }
 }
 

@@ -8,6 +8,7 @@ mod options;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_services::Kind;
 
 use self::options::{Block, Entry, Options};
 use crate::edit::Edit;
@@ -93,7 +94,7 @@ impl Editor for MyCnf {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Restart("mysql")
+        Uptake::Restart(Kind::Mysql)
     }
 }
 

@@ -132,7 +132,7 @@ impl Editor for Nginx {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Reload("nginx", "HUP")
+        Uptake::Reload(samehost_services::Kind::Nginx)
     }
 }
 

@@ -6,6 +6,7 @@ mod records;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol};
+use samehost_services::Kind;
 
 use self::records::{Meets, Record, records};
 use crate::edit::Edit;
@@ -62,7 +63,7 @@ impl Editor for PgHba {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Reload("postgres", "HUP")
+        Uptake::Reload(Kind::Postgres)
     }
 }
 

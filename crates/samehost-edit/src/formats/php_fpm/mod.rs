@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, UNIX_PATH_MAX};
+use samehost_services::Kind;
 
 use crate::check::{Check, Program};
 use crate::edit::Edit;
@@ -124,7 +125,7 @@ impl Editor for PhpFpm {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Reload("php-fpm", "USR2")
+        Uptake::Reload(Kind::PhpFpm)
     }
 }
 

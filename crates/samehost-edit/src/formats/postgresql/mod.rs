@@ -7,6 +7,7 @@ mod parameters;
 use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol};
+use samehost_services::Kind;
 
 use self::parameters::{Parameter, Parameters};
 use crate::edit::Edit;
@@ -91,7 +92,7 @@ impl Editor for Postgresql {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Restart("postgres")
+        Uptake::Restart(Kind::Postgres)
     }
 }
 

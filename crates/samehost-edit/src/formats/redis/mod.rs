@@ -1,12 +1,14 @@
-//! redis.conf and valkey.conf: where the server listens, as the server reads it (config.c): names in any case, the last
+//! redis.conf and its like: where the server listens, as the server reads it (config.c): names in any case, the last
 //! line wins, an include counts where it stands. Sentinel's configuration is another program's, and is refused.
 
 mod edit;
 mod words;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_services::Kind;
 
 use self::words::{Word, words};
 use crate::edit::Edit;
@@ -46,7 +48,7 @@ const TYPICAL: &[&str] = &[
     "requirepass",
 ];
 
-/// redis.conf and valkey.conf.
+/// redis.conf, and the files of what behaves like Redis.
 pub(crate) struct Redis;
 
 /// A line that says something.
@@ -130,7 +132,11 @@ impl Editor for Redis {
     }
 
     fn about(&self) -> &'static str {
-        "redis.conf and valkey.conf: where the server listens"
+        static ABOUT: LazyLock<String> = LazyLock::new(|| {
+            let files: Vec<String> = Kind::Redis.relatives().map(|kind| format!("{kind}.conf")).collect();
+            format!("{}: where the server listens", files.join(" and "))
+        });
+        &ABOUT
     }
 
     fn names(&self) -> &'static [&'static str] {
@@ -143,9 +149,9 @@ impl Editor for Redis {
             return false;
         }
         let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let named = [name.as_str(), &folder]
-            .iter()
-            .any(|name| name.contains("redis") || name.contains("valkey") || name.contains("sentinel.conf"));
+        let is_relative = |name: &str| Kind::Redis.relatives().any(|kind| name.contains(kind.name()));
+        let named =
+            [name.as_str(), &folder].iter().any(|name| is_relative(name) || name.contains("sentinel.conf"));
         let (mut typical, mut foreign) = (0, false);
         for line in lines(text) {
             let line = text[line.range.clone()].trim_ascii();
@@ -177,7 +183,7 @@ impl Editor for Redis {
     }
 
     fn uptake(&self) -> Uptake {
-        Uptake::Restart("redis")
+        Uptake::Restart(Kind::Redis)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The servers whose command lines are known: which options say where they listen, and how a socket is said there.
 
 use samehost_model::Protocol;
+use samehost_services as services;
 
 use super::words::Word;
 
@@ -138,7 +139,7 @@ const SERVERS: &[Server] = &[
         say: Say::Memcached,
     },
     Server {
-        programs: &["redis-server", "valkey-server"],
+        programs: &["redis-server"],
         protocol: Protocol::Redis,
         options: &[
             (&["--bind"], Kind::Host),
@@ -188,10 +189,20 @@ pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
         }
     }
     let name = base(&words.get(at)?.text);
-    SERVERS.iter().find(|server| server.programs.contains(&name)).map(|server| (at, server))
+    SERVERS.iter().find(|server| server.is_started_by(name)).map(|server| (at, server))
 }
 
 impl Server {
+    /// Whether a program is this server, or one that behaves like it.
+    fn is_started_by(&self, program: &str) -> bool {
+        let behaves_like_it = |kind: services::Kind| {
+            let relatives = kind.relatives().filter(move |relative| *relative != kind);
+            relatives.flat_map(|relative| &relative.descriptor().programs).any(|name| name == program)
+        };
+        self.programs.contains(&program)
+            || services::Kind::of_program(self.name()).is_some_and(behaves_like_it)
+    }
+
     pub(super) fn name(&self) -> &'static str {
         self.programs[0]
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_services::Kind;
 use samehost_system::open;
 
 use super::super::Plan;
@@ -45,7 +46,7 @@ pub(super) fn look(scan: &Scan, plan: &mut Plan) {
         let what = format!(
             "{} is on a tmpfs, and gone after the next boot: {} could not make its socket there, and would not start",
             shown(folder),
-            hop.service_name.as_deref().or(subject.kind()).unwrap_or("the server")
+            hop.service_name.as_deref().or(subject.kind().map(Kind::name)).unwrap_or("the server")
         );
         let remedy = format!(
             "Have its unit make it: systemctl edit {}, [Service] RuntimeDirectory={}; or a line `d {} 0755 USER GROUP -` in /etc/tmpfiles.d/{name}.conf",

@@ -3,6 +3,7 @@
 
 use samehost_edit::Role;
 use samehost_model::Endpoint;
+use samehost_services::Kind;
 
 use super::super::Plan;
 use super::note;
@@ -13,7 +14,7 @@ pub(super) fn look(plan: &mut Plan) {
     let mut found = Vec::new();
     for hop in &plan.hops {
         let (Some((subject, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
-        if setting.role != Role::Listens || subject.kind() != Some("nginx") {
+        if setting.role != Role::Listens || subject.kind() != Some(Kind::Nginx) {
             continue;
         }
         let socket = shown(socket);

@@ -5,6 +5,7 @@ use samehost_model::scan::{
     SocketState, Traffic, Weight,
 };
 use samehost_scan::{Costs, Measured};
+use samehost_services::Kind;
 
 /// What a request costs: twice as much over TCP.
 pub fn costs() -> Costs {
@@ -17,7 +18,7 @@ pub fn nothing() -> Scan {
     Scan { as_root: true, ..Scan::default() }
 }
 
-fn service(name: &str, kind: &'static str, pid: u32) -> Service {
+fn service(name: &str, kind: Kind, pid: u32) -> Service {
     Service {
         kind: Some(kind),
         recognised_by: None,
@@ -88,9 +89,9 @@ pub fn busy() -> Scan {
         ],
         processes: vec![process(1, "systemd"), process(100, "php-fpm8.2")],
         services: vec![
-            service("Redis", "redis", 7),
-            service("MariaDB", "mariadb", 8),
-            service("systemd", "systemd", 1),
+            service("Redis", Kind::Redis, 7),
+            service("MariaDB", Kind::Mariadb, 8),
+            service("systemd", Kind::Systemd, 1),
         ],
         connections: vec![Connection {
             kind: SocketKind::UnixStream,

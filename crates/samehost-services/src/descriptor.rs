@@ -1,0 +1,230 @@
+//! A descriptor: everything that is known of a service. Each is a file in `services/`; what a file leaves out is as with
+//! the service that it is `like`, and else empty.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Kind, Protocol};
+
+/// What is a service's own, whatever it is like.
+const OWN: &[&str] = &["label", "like", "place", "programs", "executables", "package", "says"];
+
+/// What is known of a service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Descriptor {
+    /// Its name for people.
+    pub label: String,
+    /// The service that it behaves like.
+    pub like: Option<Kind>,
+    /// Its place in lists. Where several services fit, the first counts. Without one it stands behind the service that it
+    /// is like.
+    pub place: Option<u32>,
+    /// What its clients speak, where clients are known.
+    pub protocol: Option<Protocol>,
+    /// Names of its programs; a version may follow (`php-fpm8.2`).
+    pub programs: Vec<String>,
+    /// Names of files that run as it beside its programs: relatives under another name.
+    pub executables: Vec<String>,
+    /// Programs of its package that are its clients and take a password as an argument.
+    pub tools: Vec<String>,
+    /// The Debian package with its program.
+    pub package: Option<String>,
+    /// A word in its answer to a question of its protocol that tells it from the others that speak it; in any case.
+    pub says: Option<String>,
+    /// Its usual ports.
+    pub ports: Vec<u16>,
+    /// A usual path of its socket: the one to propose. Its file name tells what a socket is.
+    pub socket: String,
+    /// Where its clients look for a socket when none is named, the most usual first. `{port}` stands for the port.
+    pub default_sockets: Vec<String>,
+    /// The setting that makes it listen on a Unix socket; `{}` stands for the path.
+    unix_socket: Option<String>,
+    /// Why it cannot listen on one.
+    ports_only: Option<String>,
+    /// Who may use a new socket.
+    pub new_socket: NewSocket,
+    /// How it takes its connections.
+    pub threading: Threading,
+    /// The accounts that packages make for it and for nothing else. A web server's account, which runs what sites bring
+    /// along, is nobody's.
+    pub accounts: Vec<String>,
+    /// How the names of its units begin: `mysql.service`, `postgresql@16-main.service`.
+    pub units: Vec<String>,
+    /// How all of its units begin, where neither its name nor its program need be in them (`php8.2-fpm.service`).
+    pub unit_prefix: Option<String>,
+    /// The signal at which it reads its configuration again, without dropping connections.
+    pub reload_signal: Option<String>,
+    /// Whether a login without a colon in its URLs is a password.
+    pub bare_password: bool,
+    /// Whether it runs the code of an application, as the application's account.
+    pub application: bool,
+    /// Whether it passes requests of others on.
+    pub proxy: bool,
+    /// Whether it logs and limits its clients by their addresses.
+    pub sees_clients: bool,
+    /// The file that it begins with, the most usual first.
+    pub main_files: Vec<String>,
+    /// The file that people edit, where that is another.
+    edited_files: Vec<String>,
+    /// How its command line names its configuration, the surest first.
+    pub file_named_by: Vec<FileName>,
+    /// Schemes of its URLs.
+    pub schemes: Schemes,
+    /// Servers and proxies of the same protocol that have no descriptor.
+    pub others: Others,
+}
+
+/// Whether a service can listen on a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnixSocket {
+    /// It can, with this setting; `{}` stands for the path.
+    Setting(&'static str),
+    /// It cannot, for this reason.
+    Never(&'static str),
+}
+
+/// Who may use a new socket, as far as the configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NewSocket {
+    /// Everyone on this machine.
+    #[default]
+    Everyone,
+    /// Those whom its mode lets in; it belongs to the server.
+    Mode,
+    /// Those whom its owner, group and mode let in.
+    Owner,
+}
+
+/// How a service takes its connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Threading {
+    /// Each has a thread or a process of its own.
+    Connection,
+    /// One loop answers whoever is ready.
+    #[default]
+    Event,
+    /// One loop sends its replies when everyone who was ready has been read from.
+    Rounds,
+}
+
+/// How a command line names a configuration. One of `begins`, `after`, `first`, `title` and `usual` is set.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileName {
+    /// A word that begins so has the path behind it: `--defaults-file=`.
+    pub begins: Option<String>,
+    /// The word behind this one is the path: `-c`.
+    pub after: Option<String>,
+    /// The path is a folder, and this the file in it.
+    pub holds: Option<String>,
+    /// The path is below what follows this word, where it is relative.
+    pub below: Option<String>,
+    /// The first argument is the path, where it ends so.
+    pub first: Option<String>,
+    /// The path follows this in the title of the process, up to a `)`.
+    pub title: Option<String>,
+    /// The path, where the command line names none.
+    pub usual: Option<String>,
+}
+
+/// Schemes of a service's URLs, by what they lead to.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Schemes {
+    /// A host and a port, unless the URL names a socket.
+    pub tcp: Vec<String>,
+    /// The same with TLS.
+    pub tls: Vec<String>,
+    /// A socket.
+    pub socket: Vec<String>,
+}
+
+/// Servers and proxies of a protocol that have no descriptor.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Others {
+    /// The accounts that their packages make.
+    pub accounts: Vec<String>,
+    /// How their units begin.
+    pub units: Vec<String>,
+    /// Their clients.
+    pub tools: Vec<String>,
+}
+
+impl Descriptor {
+    /// Whether it can listen on a Unix socket.
+    #[must_use]
+    pub fn unix(&'static self) -> UnixSocket {
+        match (&self.unix_socket, &self.ports_only) {
+            (Some(setting), _) => UnixSocket::Setting(setting),
+            (None, why) => UnixSocket::Never(why.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// The files that people edit, the most usual first.
+    #[must_use]
+    pub fn edited_files(&self) -> &[String] {
+        if self.edited_files.is_empty() { &self.main_files } else { &self.edited_files }
+    }
+
+    /// The file name of its usual socket.
+    #[must_use]
+    pub fn socket_name(&self) -> &str {
+        self.socket.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Reads descriptors, by name and text, in this order.
+///
+/// # Errors
+/// Which file is wrong, and why.
+pub(crate) fn read(texts: &[(&str, &str)]) -> Result<Vec<Descriptor>, String> {
+    let mut tables = BTreeMap::new();
+    for (name, text) in texts {
+        let table: BTreeMap<String, Value> =
+            basic_toml::from_str(text).map_err(|error| format!("{name}.toml: {error}"))?;
+        tables.insert(*name, table);
+    }
+    let whole = |name: &str| {
+        let mut table = tables.get(name).cloned().unwrap_or_default();
+        if let Some(base) = table.get("like").and_then(Value::as_str) {
+            let base = tables.get(base).ok_or_else(|| format!("{name}.toml: no service is called {base}"))?;
+            for (key, value) in base.iter().filter(|(key, _)| !OWN.contains(&key.as_str())) {
+                table.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        serde_json::from_value(Value::from_iter(table)).map_err(|error| format!("{name}.toml: {error}"))
+    };
+    texts.iter().map(|(name, _)| whole(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(texts: &[(&str, &str)]) -> String {
+        read(texts).unwrap_err()
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_is_as_with_the_service_that_it_is_like() {
+        let redis = "label = 'Redis'\nprograms = ['a']\nports = [1]\nsocket = '/run/a.sock'\nplace = 5";
+        let other = "label = 'Other'\nlike = 'redis'\nprograms = ['b']\nsocket = '/run/b.sock'";
+        let read = read(&[("redis", redis), ("other", other)]).unwrap();
+        assert_eq!((read[1].ports.as_slice(), read[1].place), (&[1][..], None));
+        assert_eq!((read[1].socket_name(), read[1].like), ("b.sock", Some(Kind::Redis)));
+    }
+
+    #[test]
+    fn wrong_files_are_named() {
+        assert!(error(&[("a", "lable = 'A'")]).contains("a.toml: unknown field `lable`"));
+        assert!(error(&[("a", "label")]).starts_with("a.toml"));
+        assert!(error(&[("a", "like = 'b'")]).contains("no service is called b"));
+        assert!(error(&[("a", "threading = 'fast'")]).contains("fast"));
+    }
+}

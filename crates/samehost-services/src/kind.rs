@@ -1,0 +1,210 @@
+//! A kind of service, and how one is found by what is known of it: a name, a program, a port, a scheme, an answer.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::{Serialize, Serializer};
+
+use crate::Protocol;
+use crate::descriptor::{self, Descriptor};
+
+include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
+
+/// One for each kind, in the order of the variants.
+static DESCRIPTORS: LazyLock<Vec<Descriptor>> = LazyLock::new(|| match descriptor::read(TEXTS) {
+    Ok(descriptors) => descriptors,
+    Err(error) => panic!("{error}"),
+});
+
+/// Every kind, by its place.
+static BY_PLACE: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    let place = |kind: &Kind| kind.descriptor().place;
+    let mut kinds = KINDS.to_vec();
+    kinds.sort_by_key(|kind| (place(kind).or_else(|| place(&kind.family())), place(kind).is_none(), *kind));
+    kinds
+});
+
+impl Kind {
+    /// Every kind, by its place: where several fit, the first counts.
+    pub fn all() -> impl Iterator<Item = Kind> + Clone {
+        BY_PLACE.iter().copied()
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn descriptor(self) -> &'static Descriptor {
+        &DESCRIPTORS[self as usize]
+    }
+
+    /// Its name in JSON and on the command line: that of its file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        TEXTS[self as usize].0
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        &self.descriptor().label
+    }
+
+    /// What its clients speak, where clients are known.
+    #[must_use]
+    pub fn protocol(self) -> Option<Protocol> {
+        self.descriptor().protocol
+    }
+
+    /// The kind that it behaves like; itself where it is like no other.
+    #[must_use]
+    pub fn family(self) -> Kind {
+        self.descriptor().like.unwrap_or(self)
+    }
+
+    /// The kinds that behave like it, itself among them, by their place.
+    pub fn relatives(self) -> impl Iterator<Item = Kind> + Clone {
+        Kind::all().filter(move |kind| kind.family() == self.family())
+    }
+
+    /// The names of its relatives for people: `MariaDB or MySQL`.
+    #[must_use]
+    pub fn relatives_in_words(self) -> String {
+        let labels: Vec<&str> = self.relatives().map(Kind::label).collect();
+        match labels.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, first)) => format!("{} or {last}", first.join(", ")),
+            None => String::new(),
+        }
+    }
+
+    /// The programs of its relatives.
+    #[must_use]
+    pub fn programs_of_relatives(self) -> Vec<&'static str> {
+        self.relatives().flat_map(|kind| &kind.descriptor().programs).map(String::as_str).collect()
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        TEXTS.binary_search_by_key(&name, |(name, _)| name).ok().map(|at| KINDS[at])
+    }
+
+    /// The kind that a program is of, a version behind its name allowed.
+    #[must_use]
+    pub fn of_program(name: &str) -> Option<Kind> {
+        let is_one = |program: &String| {
+            name.strip_prefix(program.as_str()).is_some_and(|rest| {
+                rest.is_empty()
+                    || rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | ':' | ' '))
+            })
+        };
+        Kind::all().find(|kind| kind.descriptor().programs.iter().any(is_one))
+    }
+
+    /// The first kind that speaks a protocol and behaves like no other.
+    #[must_use]
+    pub fn of_protocol(protocol: Protocol) -> Option<Kind> {
+        Kind::of(protocol).find(|kind| kind.family() == *kind)
+    }
+
+    /// The kinds that speak a protocol.
+    pub fn of(protocol: Protocol) -> impl Iterator<Item = Kind> + Clone {
+        Kind::all().filter(move |kind| kind.protocol() == Some(protocol))
+    }
+
+    /// The kind of a server by its answer to a question of its protocol. Who is like another says so beside what the other
+    /// one says.
+    #[must_use]
+    pub fn that_says(protocol: Protocol, answer: &[u8]) -> Option<Kind> {
+        let says = |kind: &Kind| {
+            let word = kind.descriptor().says.as_deref().unwrap_or_default().as_bytes();
+            !word.is_empty() && answer.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+        };
+        let fits = || Kind::of(protocol).filter(says);
+        fits().find(|kind| kind.family() != *kind).or_else(|| fits().next())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Kind::named(&name).ok_or_else(|| D::Error::custom(format!("no service is called `{name}`")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::UnixSocket;
+
+    #[test]
+    fn every_descriptor_is_sound() {
+        let (mut programs, mut labels, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut says, mut schemes) = (BTreeSet::new(), BTreeSet::new());
+        for kind in Kind::all() {
+            let known = kind.descriptor();
+            assert!(labels.insert(&known.label) && !known.label.is_empty(), "{kind}: label");
+            assert!(known.place.is_none_or(|place| places.insert(place)), "{kind}: place");
+            assert!(known.place.is_some() || known.like.is_some(), "{kind}: place");
+            assert!(known.says.iter().all(|word| says.insert(word)), "{kind}: says");
+            assert_eq!(kind.family().family(), kind.family(), "{kind}: like");
+            assert!(
+                !known.programs.is_empty() && known.programs.iter().all(|one| programs.insert(one)),
+                "{kind}"
+            );
+            match known.unix() {
+                UnixSocket::Setting(setting) => assert!(setting.contains("{}"), "{kind}"),
+                UnixSocket::Never(why) => assert!(!why.is_empty(), "{kind}"),
+            }
+            let files = known.main_files.iter().chain(known.edited_files()).chain([&known.socket]);
+            let files = files.chain(&known.default_sockets).filter(|path| !path.is_empty());
+            assert!(files.clone().all(|path| path.starts_with('/')), "{kind}: paths");
+            for named in &known.file_named_by {
+                let ways = [&named.begins, &named.after, &named.first, &named.title, &named.usual];
+                assert_eq!(ways.into_iter().flatten().count(), 1, "{kind}: file_named_by");
+            }
+            if kind.family() == kind {
+                let all = known.schemes.tcp.iter().chain(&known.schemes.tls).chain(&known.schemes.socket);
+                assert!(all.clone().all(|scheme| schemes.insert(scheme)), "{kind}: schemes");
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_are_found() {
+        assert!(KINDS.iter().all(|kind| Kind::named(kind.name()) == Some(*kind)));
+        assert_eq!(Kind::named("nothing"), None);
+        assert_eq!(Kind::of_program("php-fpm8.2"), Some(Kind::PhpFpm));
+        assert_eq!(Kind::of_program("redis-server-wrapper"), None);
+        assert_eq!(Kind::of_protocol(Protocol::Mysql), Some(Kind::Mysql));
+        assert_eq!(Kind::of_protocol(Protocol::Http), Some(Kind::Nginx));
+        assert_eq!(Kind::of_protocol(Protocol::Plain), None);
+        assert_eq!(Kind::Mysql.relatives().collect::<Vec<_>>(), [Kind::Mariadb, Kind::Mysql]);
+        assert_eq!(Kind::that_says(Protocol::Mysql, b"5.5.5-10.11.14-MariaDB"), Some(Kind::Mariadb));
+        assert_eq!(Kind::that_says(Protocol::Mysql, b"8.0.36"), None);
+        assert_eq!(Kind::that_says(Protocol::Redis, b"redis_version:7"), Some(Kind::Redis));
+        let both = b"redis_version:7.2.4\r\nvalkey_version:8.0.1\r\n";
+        assert_eq!(Kind::that_says(Protocol::Redis, both).map(Kind::label), Some("Valkey"));
+        assert_eq!(Kind::Redis.relatives_in_words(), "Redis or Valkey");
+    }
+}

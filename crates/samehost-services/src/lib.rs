@@ -1,0 +1,12 @@
+//! What a service is: one descriptor a service in `services/`, read by everything that finds, asks, measures or switches
+//! one. A service that behaves like a known one is one more file there. Pure: it looks at nothing on this machine.
+
+mod descriptor;
+mod kind;
+mod protocol;
+mod scheme;
+
+pub use descriptor::{Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket};
+pub use kind::Kind;
+pub use protocol::Protocol;
+pub use scheme::{Leads, has_bare_password, scheme};

@@ -1,0 +1,98 @@
+//! What is spoken at an endpoint, and what is known of all services that speak it.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::{Descriptor, Kind};
+
+/// A protocol that samehost can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// MySQL or MariaDB.
+    Mysql,
+    /// PostgreSQL.
+    Postgres,
+    /// Redis and those that speak as it does.
+    Redis,
+    /// memcached.
+    Memcached,
+    /// HTTP.
+    Http,
+    /// gRPC, over HTTP/2.
+    Grpc,
+    /// FastCGI.
+    FastCgi,
+    /// uwsgi, the binary protocol of uWSGI.
+    Uwsgi,
+    /// None that is known: a plain endpoint.
+    Plain,
+}
+
+impl Protocol {
+    /// Its name in JSON and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Mysql => "mysql",
+            Protocol::Postgres => "postgres",
+            Protocol::Redis => "redis",
+            Protocol::Memcached => "memcached",
+            Protocol::Http => "http",
+            Protocol::Grpc => "grpc",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::Uwsgi => "uwsgi",
+            Protocol::Plain => "plain",
+        }
+    }
+
+    /// Whether its servers ask for a login, so that a secret is sent in it.
+    #[must_use]
+    pub fn has_login(self) -> bool {
+        !matches!(self, Protocol::Http | Protocol::Grpc | Protocol::FastCgi | Protocol::Uwsgi)
+    }
+
+    /// The accounts that packages make for its servers and for what stands before them; none where nobody logs in.
+    #[must_use]
+    pub fn accounts(self) -> Vec<&'static str> {
+        self.listed(|known| [&known.accounts, &known.others.accounts])
+    }
+
+    /// How the units of its servers and of what stands before them begin; none where nobody logs in.
+    #[must_use]
+    pub fn units(self) -> Vec<&'static str> {
+        self.listed(|known| [&known.units, &known.others.units])
+    }
+
+    /// The programs of its packages that are clients and take a password as an argument.
+    #[must_use]
+    pub fn tools(self) -> Vec<&'static str> {
+        self.listed(|known| [&known.tools, &known.others.tools])
+    }
+
+    /// Where its clients look for a socket when none is named, the most usual first. `{port}` stands for the port.
+    pub fn default_sockets(self) -> impl Iterator<Item = &'static str> {
+        let kinds = Kind::of_protocol(self).into_iter();
+        kinds.flat_map(|kind| &kind.descriptor().default_sockets).map(String::as_str)
+    }
+
+    /// What its services have in two lists, each word once.
+    fn listed(self, lists: fn(&'static Descriptor) -> [&'static Vec<String>; 2]) -> Vec<&'static str> {
+        let mut words = Vec::new();
+        for word in
+            Kind::of(self).filter(|_| self.has_login()).flat_map(|kind| lists(kind.descriptor())).flatten()
+        {
+            if !words.contains(&word.as_str()) {
+                words.push(word.as_str());
+            }
+        }
+        words
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
