@@ -1,27 +1,43 @@
-//! The programs that the tests need besides Rust: each is a line here. Nothing is skipped silently: what is
-//! missing is installed as root, or named.
+//! The programs that the tests need besides Rust: each is a line here, and a service's program is in its descriptor.
+//! Nothing is skipped silently: what is missing is installed as root, or named.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::bail;
+use samehost_services::Kind;
 
 /// A program and the Debian or Ubuntu package that has it.
+#[derive(Clone, Copy)]
 struct Needed {
     program: &'static str,
     package: &'static str,
     why: &'static str,
 }
 
+// Services: what the descriptor does not say is why.
+//
 // Installing a server may start a service of the distribution's own on its usual port. That is harmless: the
 // tests start servers of their own on free ports and never use it.
+const SERVICES: &[(Kind, &str)] = &[
+    (Kind::Mariadb, "is measured by the mysql workload"),
+    (Kind::Redis, "is measured by the redis workload"),
+    (Kind::Memcached, "is measured by the memcached workload"),
+    (Kind::Nginx, "is the proxy that is measured"),
+    (Kind::Apache, "uses a port that switch must not take away"),
+    (Kind::Thin, "stands behind nginx in the proxy workload"),
+    (Kind::Puma, "stands behind nginx in the proxy workload"),
+    (Kind::Gunicorn, "stands behind nginx in the proxy workload"),
+    (Kind::Uvicorn, "is started by a unit that switch edits"),
+    (Kind::Postgres, "is measured by the postgres workload"),
+];
+
 const NEEDED: &[Needed] = &[
     Needed {
         program: "nc",
         package: "netcat-openbsd",
         why: "talks to the transport examples over a Unix socket",
     },
-    Needed { program: "mariadbd", package: "mariadb-server", why: "is measured by the mysql workload" },
     Needed { program: "mariadb", package: "mariadb-client", why: "asks servers what is left in them" },
     Needed { program: "php", package: "php-cli", why: "is a client that `how` knows" },
     Needed { program: "ruby", package: "ruby", why: "is a client that `how` knows" },
@@ -31,15 +47,7 @@ const NEEDED: &[Needed] = &[
     Needed { program: "ss", package: "iproute2", why: "lists the sockets that scan is held against" },
     Needed { program: "time", package: "time", why: "says how much memory a scan takes" },
     Needed { program: "lsof", package: "lsof", why: "is a yardstick of scan" },
-    Needed { program: "redis-server", package: "redis-server", why: "is measured by the redis workload" },
-    Needed { program: "memcached", package: "memcached", why: "is measured by the memcached workload" },
     Needed { program: "go", package: "golang-go", why: "builds the server of the rpc workload" },
-    Needed { program: "nginx", package: "nginx-light", why: "is the proxy that is measured" },
-    Needed { program: "apache2", package: "apache2", why: "uses a port that switch must not take away" },
-    Needed { program: "thin", package: "thin", why: "stands behind nginx in the proxy workload" },
-    Needed { program: "puma", package: "puma", why: "stands behind nginx in the proxy workload" },
-    Needed { program: "gunicorn", package: "gunicorn", why: "stands behind nginx in the proxy workload" },
-    Needed { program: "uvicorn", package: "uvicorn", why: "is started by a unit that switch edits" },
     Needed {
         program: "systemd-analyze",
         package: "systemd",
@@ -48,7 +56,6 @@ const NEEDED: &[Needed] = &[
     Needed { program: "wrk", package: "wrk", why: "is a yardstick of the http workload" },
     Needed { program: "chromium", package: "chromium", why: "opens the HTML reports" },
     Needed { program: "perf", package: "linux-perf", why: "samples where CPU time goes for --profile" },
-    Needed { program: "postgres", package: "postgresql", why: "is measured by the postgres workload" },
     Needed { program: "java", package: "default-jdk-headless", why: "runs clients that `how` knows" },
     Needed { program: "mvn", package: "maven", why: "fetches clients that `how` knows" },
     Needed { program: "setfacl", package: "acl", why: "gives the files that switch edits an access list" },
@@ -116,9 +123,18 @@ fn is_there(program: &str) -> bool {
         || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())
 }
 
+/// Everything that is needed; a service's program and package are in its descriptor.
+fn needed() -> impl Iterator<Item = Needed> {
+    let services = SERVICES.iter().filter_map(|(kind, why)| {
+        let known = kind.descriptor();
+        Some(Needed { program: known.programs.first()?, package: known.package.as_deref()?, why })
+    });
+    services.chain(NEEDED.iter().copied())
+}
+
 /// Installs what is missing.
 pub(crate) fn install() -> anyhow::Result<()> {
-    let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_there(needed.program)).collect();
+    let missing: Vec<Needed> = needed().filter(|needed| !is_there(needed.program)).collect();
     let libraries: Vec<&str> = LIBRARIES.iter().copied().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() && libraries.is_empty() {
         return Ok(());

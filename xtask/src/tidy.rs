@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::bail;
+use samehost_services::Kind;
 
 /// A source file longer than this, in lines, is worth a look: does it hold one idea?
 const LONG_FILE: usize = 600;
@@ -52,6 +53,15 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
     }
     if EMPTY_NAMES.contains(&name.as_ref()) {
         faults.push("its name says nothing; name it after the type or verb inside".into());
+    }
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default().to_ascii_lowercase();
+    if path.components().any(|part| part.as_os_str() == "src") && !is_test(path) {
+        for kind in Kind::all().filter(|kind| kind.descriptor().place.is_none()) {
+            if code.contains(kind.name()) {
+                faults
+                    .push(format!("names {kind}: what is its own stands in its descriptor, and only there"));
+            }
+        }
     }
     for word in ["TODO", "FIXME", "XXX"] {
         if text.contains(word) && name != "tidy.rs" {
@@ -113,5 +123,8 @@ mod tests {
         let long = format!("//! x\npub fn f(a: u8) -> u8 {{\n{}    a\n}}\n", "    let a = a;\n".repeat(58));
         assert_eq!(long_functions(&long), [("f".to_owned(), 61)]);
         assert_eq!(long_functions(&long.replacen("    let a = a;\n", "", 1)), []);
+        let valkey = "//! x\nfn f() -> &str { \"valkey\" }\n";
+        assert_eq!(at("crates/a/src/endpoint.rs", valkey), 1);
+        assert_eq!(at("crates/a/src/endpoint.rs", &format!("//! x\n#[cfg(test)]\n{valkey}")), 0);
     }
 }
