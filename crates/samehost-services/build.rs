@@ -1,4 +1,5 @@
-//! Lists the descriptors in `services/`, so that a service is one file: an enum with a variant for each, and their texts.
+//! Lists the files in `services/` and `clients/`, so that a service or a language is one file: an enum with a variant for
+//! each service, and the texts of all of them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,8 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    fs::write(out.join("kinds.rs"), kinds(&files(&root.join("services"))?))
+    fs::write(out.join("kinds.rs"), kinds(&files(&root.join("services"))?))?;
+    fs::write(out.join("languages.rs"), texts(&files(&root.join("clients"))?))
 }
 
 /// Names and paths of the TOML files in a folder, by name.

@@ -29,7 +29,7 @@ pub use collect::collect;
 pub use error::ScanError;
 pub use expected::{expected, expected_of};
 pub use greet::greet;
-pub use how::{Client, HowError, LANGUAGES, Localhost, Question, how, services};
+pub use how::{HowError, Question, how, services};
 pub use observe::{Observer, observe};
 pub use predict::{Costs, Measured, predict, predict_one};
 pub use samehost_system::diag::Counters;

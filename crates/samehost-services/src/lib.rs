@@ -1,11 +1,14 @@
 //! What a service is: one descriptor a service in `services/`, read by everything that finds, asks, measures or switches
-//! one. A service that behaves like a known one is one more file there. Pure: it looks at nothing on this machine.
+//! one. A service that behaves like a known one is one more file there. Beside them, in `clients/`, how clients are told
+//! where a service is. Pure: it looks at nothing on this machine.
 
+mod client;
 mod descriptor;
 mod kind;
 mod protocol;
 mod scheme;
 
+pub use client::{Client, Language, Localhost, languages};
 pub use descriptor::{Descriptor, FileName, NewSocket, Others, Schemes, Threading, UnixSocket};
 pub use kind::Kind;
 pub use protocol::Protocol;

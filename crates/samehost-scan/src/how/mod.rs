@@ -1,82 +1,12 @@
-//! How a service is set up for a Unix socket, and the same connection in each client's own words. The words are data,
-//! one file a language and one line a client; nothing is changed here.
+//! How a service is set up for a Unix socket, and the same connection in each client's own words. Changes nothing.
 
-mod c;
-mod go;
-mod java;
-mod node;
-mod php;
-mod python;
-mod ruby;
-mod rust;
 mod server;
-mod tools;
 
 use samehost_model::scan::{Address, ClientWords, HOW_SCHEMA, HowTo, Scan, SocketKind};
 use samehost_model::{Endpoint, Protocol};
-use samehost_services::{Kind, UnixSocket};
+use samehost_services::{Client, Kind, Language, UnixSocket, languages};
 
 use crate::target::Target;
-
-/// What `localhost` means to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Localhost {
-    /// The default socket.
-    Socket,
-    /// TCP.
-    Tcp,
-    /// It names no host.
-    None,
-}
-
-/// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced.
-#[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// What it is called.
-    pub name: &'static str,
-    /// What it speaks.
-    pub protocol: Protocol,
-    /// What `localhost` means to it.
-    pub localhost: Localhost,
-    /// The words for a socket; empty where it cannot.
-    pub socket: &'static str,
-    /// The words for TCP.
-    pub tcp: &'static str,
-    /// What else to know.
-    pub note: &'static str,
-    /// Whether `tests/e2e/clients.rs` holds it against a real server.
-    pub tested: bool,
-}
-
-impl Client {
-    const fn tested(self) -> Self {
-        Client { tested: true, ..self }
-    }
-}
-
-const fn client(
-    name: &'static str,
-    protocol: Protocol,
-    localhost: Localhost,
-    socket: &'static str,
-    tcp: &'static str,
-    note: &'static str,
-) -> Client {
-    Client { name, protocol, localhost, socket, tcp, note, tested: false }
-}
-
-/// Every language with its clients.
-pub const LANGUAGES: &[(&str, &[Client])] = &[
-    ("php", php::CLIENTS),
-    ("python", python::CLIENTS),
-    ("node", node::CLIENTS),
-    ("go", go::CLIENTS),
-    ("ruby", ruby::CLIENTS),
-    ("java", java::CLIENTS),
-    ("rust", rust::CLIENTS),
-    ("c", c::CLIENTS),
-    ("tools", tools::CLIENTS),
-];
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -225,12 +155,11 @@ fn clients(
     protocol: Protocol,
     place: &Place,
 ) -> Result<Vec<ClientWords>, HowError> {
-    let all = || {
-        LANGUAGES
-            .iter()
-            .flat_map(|(language, clients)| clients.iter().map(move |client| (*language, client)))
-            .filter(|(_, client)| client.protocol == protocol)
+    let spoken = |language: &'static Language| {
+        let clients = language.clients.iter().filter(|client| client.protocol == protocol);
+        clients.map(move |client| (language.name, client))
     };
+    let all = || languages().iter().flat_map(spoken);
     let wanted = question.client.as_deref().map(str::to_lowercase);
     let fits = |language: &str, client: &Client| {
         wanted.as_deref().is_none_or(|wanted| language == wanted || client.name.to_lowercase() == wanted)
@@ -239,20 +168,17 @@ fn clients(
         .filter(|(language, client)| fits(language, client))
         .map(|(language, client)| ClientWords {
             language,
-            client: client.name,
-            localhost: match client.localhost {
-                Localhost::Socket => "socket",
-                Localhost::Tcp => "tcp",
-                Localhost::None => "none",
-            },
-            socket: (!client.socket.is_empty()).then(|| place.fill(client.socket)),
-            tcp: place.fill(client.tcp),
-            note: client.note,
+            client: &client.name,
+            localhost: client.localhost.name(),
+            socket: client.socket.as_ref().map(|words| place.fill(words)),
+            tcp: place.fill(&client.tcp),
+            note: &client.note,
             tested: client.tested,
         })
         .collect();
     if let (true, Some(wanted)) = (found.is_empty(), &question.client) {
-        let mut names: Vec<&str> = all().flat_map(|(language, client)| [language, client.name]).collect();
+        let mut names: Vec<&str> =
+            all().flat_map(|(language, client)| [language, client.name.as_str()]).collect();
         names.sort_unstable();
         names.dedup();
         return Err(HowError::Client(wanted.clone(), kind.label(), names.join(", ")));
@@ -297,21 +223,6 @@ mod tests {
         assert!(matches!(ask("mysql", Some("cobol")), Err(HowError::Client(..))));
         assert!(matches!(ask("rabbitmq", None), Err(HowError::Never(..))));
         assert!(matches!(ask("nothing", None), Err(HowError::Service(..))));
-    }
-
-    #[test]
-    fn names_are_unique_for_each_service() {
-        let all: Vec<(&Client, &str)> = LANGUAGES
-            .iter()
-            .flat_map(|(language, clients)| clients.iter().map(move |client| (client, *language)))
-            .collect();
-        assert!(all.len() >= 30, "{}", all.len());
-        for (index, (client, language)) in all.iter().enumerate() {
-            let twice = all[..index].iter().any(|(other, spoken)| {
-                other.name == client.name && other.protocol == client.protocol && spoken == language
-            });
-            assert!(!twice, "{language} {}", client.name);
-        }
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! Clients of services, and how each is told where its server is: one file a language in `clients/`.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::Protocol;
+
+include!(concat!(env!("OUT_DIR"), "/languages.rs"));
+
+/// A client and its words. `{path}`, `{folder}`, `{escaped}` (the path with `%2F`), `{host}` and `{port}` are replaced.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// What it is called.
+    pub name: String,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// What `localhost` means to it.
+    pub localhost: Localhost,
+    /// The words for a socket, where it can use one.
+    pub socket: Option<String>,
+    /// The words for TCP.
+    pub tcp: String,
+    /// What else to know.
+    #[serde(default)]
+    pub note: String,
+    /// Whether `tests/e2e/clients.rs` runs it with a real server.
+    #[serde(default)]
+    pub tested: bool,
+}
+
+/// What `localhost` means to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Localhost {
+    /// The default socket.
+    Socket,
+    /// TCP.
+    Tcp,
+    /// It names no host.
+    None,
+}
+
+impl Localhost {
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Localhost::Socket => "socket",
+            Localhost::Tcp => "tcp",
+            Localhost::None => "none",
+        }
+    }
+}
+
+/// The clients in a language, or of another sort.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Language {
+    /// Its name on the command line: that of its file.
+    #[serde(skip)]
+    pub name: &'static str,
+    /// Its place among the others.
+    place: u32,
+    /// The clients.
+    #[serde(rename = "client")]
+    pub clients: Vec<Client>,
+}
+
+static LANGUAGES: LazyLock<Vec<Language>> = LazyLock::new(|| {
+    let read = |(name, text): &(&'static str, &str)| match basic_toml::from_str::<Language>(text) {
+        Ok(language) => Language { name, ..language },
+        Err(error) => panic!("{name}.toml: {error}"),
+    };
+    let mut languages: Vec<Language> = TEXTS.iter().map(read).collect();
+    languages.sort_by_key(|language| language.place);
+    languages
+});
+
+/// Every language with its clients.
+#[must_use]
+pub fn languages() -> &'static [Language] {
+    &LANGUAGES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_for_each_protocol() {
+        let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+        for language in languages() {
+            assert!(places.insert(language.place), "{}", language.name);
+            for client in &language.clients {
+                assert!(
+                    names.insert((language.name, &client.name, client.protocol.name())),
+                    "{}",
+                    client.name
+                );
+                assert!(
+                    client.socket.is_some() || !client.note.is_empty(),
+                    "{}: say what can be done",
+                    client.name
+                );
+            }
+        }
+        assert!(names.len() >= 30, "{}", names.len());
+    }
+}
