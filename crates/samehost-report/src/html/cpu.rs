@@ -60,9 +60,11 @@ fn parts() -> [Part; 9] {
 /// A label on the axis is not longer.
 const LABEL: usize = 30;
 
-/// The chart; nothing where no trial tells its CPU time.
-pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
-    let mut rows: Vec<(String, [Option<f64>; 9])> = Vec::new();
+/// An arm's label, and the median over its trials of each part.
+type Row = (String, [Option<f64>; 9]);
+
+fn rows(view: &View<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
     for group in &view.groups {
         for arm in std::iter::once(group.baseline).chain(group.candidates.iter().copied()) {
             let medians = parts().map(|part| view::median(view.report, &arm.id, part.read));
@@ -73,6 +75,34 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
             }
         }
     }
+    rows
+}
+
+/// A median as a cell.
+fn cell(median: Option<f64>) -> String {
+    median.map_or_else(|| "–".to_owned(), |value| format_value(value, "us"))
+}
+
+/// One part of every row.
+fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
+    let hover = |(label, medians): &Row| {
+        chart::hover(&[label.clone(), format!("{}: {} per operation", part.name, cell(medians[index]))])
+    };
+    json!({
+        "type": "bar", "orientation": "h", "name": part.name, "legendgroup": part.key,
+        "y": (0..rows.len()).collect::<Vec<_>>(),
+        "x": rows.iter().map(|(_, medians)| medians[index]).collect::<Vec<_>>(),
+        "hovertext": rows.iter().map(hover).collect::<Vec<_>>(), "hoverinfo": "text", "textposition": "none",
+        "marker": {
+            "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
+            "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
+        },
+    })
+}
+
+/// The chart; nothing where no trial tells its CPU time.
+pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
+    let rows = rows(view);
     let used: Vec<(usize, Part)> = parts()
         .into_iter()
         .enumerate()
@@ -84,33 +114,11 @@ pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let heads = used.iter().map(|(_, part)| Column::new(part.name, Align::Value));
     let mut table = Grid::new(std::iter::once(Column::new("", Align::Left)).chain(heads).collect());
     for (label, medians) in &rows {
-        let cell = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format_value(v, "us"));
         let mut row = vec![Span::plain(label)];
         row.extend(used.iter().map(|(i, _)| Span::plain(cell(medians[*i]))));
         table.push(row);
     }
-    let traces = used
-        .iter()
-        .map(|(i, part)| {
-            let hover: Vec<String> = rows
-                .iter()
-                .map(|(label, medians)| {
-                    let value = medians[*i].map_or_else(|| "–".to_owned(), |v| format_value(v, "us"));
-                    chart::hover(&[label.clone(), format!("{}: {value} per operation", part.name)])
-                })
-                .collect();
-            json!({
-                "type": "bar", "orientation": "h", "name": part.name, "legendgroup": part.key,
-                "y": (0..rows.len()).collect::<Vec<_>>(),
-                "x": rows.iter().map(|(_, medians)| medians[*i]).collect::<Vec<_>>(),
-                "hovertext": hover, "hoverinfo": "text", "textposition": "none",
-                "marker": {
-                    "color": part.colour, "line": { "width": 0.5, "color": "$paper" },
-                    "pattern": { "shape": part.pattern, "fillmode": "overlay", "fgcolor": "$ink", "fgopacity": 0.35, "size": 7 },
-                },
-            })
-        })
-        .collect();
+    let traces = used.iter().map(|(i, part)| bar(*i, part, &rows)).collect();
     let totals = rows.iter().map(|(_, medians)| medians.iter().flatten().sum::<f64>());
     let x = scale::linear_axis("CPU time per operation", "us", true, totals.chain([0.0]));
     let texts: Vec<String> = rows.iter().map(|(label, _)| escape::chart(&truncate(label, LABEL))).collect();

@@ -134,6 +134,26 @@ fn by_percentile(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
     })
 }
 
+fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> String {
+    let [candidate, baseline] = [shift.candidate_us, shift.baseline_us].map(|us| format_value(us, "us"));
+    chart::hover(&[
+        format!("{} ÷ {base} at {}", series.name, label(shift.quantile)),
+        level.to_owned(),
+        format_ratio_aligned(shift.candidate_us / shift.baseline_us),
+        format!("{candidate} against {baseline}"),
+    ])
+}
+
+/// The ratios inside the margin, and the line of no difference.
+fn margin_band(margin: f64) -> serde_json::Value {
+    json!([
+        { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
+          "y1": 1.0 + margin, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
+        { "type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
+          "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
+    ])
+}
+
 fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
     let mut table = Grid::new(vec![
         Column::new("at", Align::Left),
@@ -149,16 +169,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
             let mut marks = Marks::default();
             for shift in shifts.iter().filter(|s| s.baseline_us > 0.0 && s.candidate_us > 0.0) {
                 let ratio = shift.candidate_us / shift.baseline_us;
-                let hover = chart::hover(&[
-                    format!("{} ÷ {base} at {}", series.name, label(shift.quantile)),
-                    level.label.clone(),
-                    format_ratio_aligned(ratio),
-                    format!(
-                        "{} against {}",
-                        format_value(shift.candidate_us, "us"),
-                        format_value(shift.baseline_us, "us")
-                    ),
-                ]);
+                let hover = shift_hover(series, base, &level.label, shift);
                 marks.push(place(shift.quantile), ratio, hover);
                 ratios.push(ratio);
                 quantiles.push(shift.quantile);
@@ -178,13 +189,7 @@ fn shift(view: &View<'_>, levels: &[Level]) -> Option<Chart> {
         }
         let y = scale::log_axis(&format!("latency ÷ {base}'s"), "", ratios);
         let mut layout = chart::layout(&axis(&quantiles), &y, 340);
-        let margin = view.report.head.plan.margin;
-        layout["shapes"] = json!([
-            { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),
-              "y1": 1.0 + margin, "layer": "below", "line": { "width": 0 }, "fillcolor": "$margin" },
-            { "type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
-              "layer": "below", "line": { "width": 1.5, "color": "$ink" } },
-        ]);
+        layout["shapes"] = margin_band(view.report.head.plan.margin);
         views.push(ChartView { label: level.label.clone(), traces, layout });
     }
     (!views.is_empty()).then(|| Chart {

@@ -96,6 +96,80 @@ fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> O
     Some(Spot { x: along.place(&arm.point)?, value, interval, trials: values.len() })
 }
 
+/// One view of a sweep: a metric at a level of everything else.
+struct Panel<'a> {
+    view: &'a View<'a>,
+    along: &'a Along<'a>,
+    metric: &'a MetricInfo,
+    level: &'a str,
+    swept: &'a str,
+}
+
+impl Panel<'_> {
+    /// The spots of a series in growing order.
+    fn spots(&self, series: &Series) -> Vec<Spot> {
+        let is_here = |arm: &&Arm| self.view.point_but(self.along.parameter, &arm.point) == self.level;
+        let arms = self.view.arms(&series.name).filter(is_here);
+        let mut spots: Vec<Spot> =
+            arms.filter_map(|arm| spot(self.view, arm, self.metric, self.along)).collect();
+        spots.sort_by(|a, b| a.x.total_cmp(&b.x));
+        spots
+    }
+
+    /// Draws every series, and writes its spots down. Absent where none has two spots.
+    fn draw(&self, table: &mut Grid) -> Option<ChartView> {
+        let (mut bands, mut lines, mut values, mut longest) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for series in Series::all(self.view) {
+            let spots = self.spots(&series);
+            longest = longest.max(spots.len());
+            let mut marks = Marks::default();
+            for spot in &spots {
+                values.push(spot.value);
+                values.extend(spot.interval.into_iter().flat_map(|(low, high)| [low, high]));
+                let at = self.along.places.iter().find(|(x, _)| *x == spot.x).map_or("", |(_, text)| text);
+                let hover = hover(&series, self.metric, self.level, self.swept, at, spot);
+                marks.push(spot.x, spot.value, hover);
+                table.push(cells(self.metric, self.level, at, &series, spot));
+            }
+            bands.extend(band(&series, &spots));
+            if !spots.is_empty() {
+                lines.push(chart::points(&series, "lines+markers", &marks));
+            }
+        }
+        if longest < 2 {
+            return None;
+        }
+        // Lines lie over every band.
+        bands.extend(lines);
+        let title = words::title(&self.metric.name);
+        let x = scale::named_axis(self.swept, true, &self.along.places);
+        let y = scale::log_axis(&title, &self.metric.unit, values);
+        let parts: Vec<&str> =
+            [title.as_str(), self.level].into_iter().filter(|part| !part.is_empty()).collect();
+        Some(ChartView { label: parts.join(", "), traces: bands, layout: chart::layout(&x, &y, 400) })
+    }
+}
+
+/// The intervals of a series as a band, where at least two spots have one.
+fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
+    let banded: Vec<(f64, (f64, f64))> =
+        spots.iter().filter_map(|spot| Some((spot.x, spot.interval?))).collect();
+    (banded.len() > 1).then(|| {
+        let x: Vec<f64> = banded.iter().map(|(x, _)| *x).collect();
+        let low: Vec<f64> = banded.iter().map(|(_, (low, _))| *low).collect();
+        let high: Vec<f64> = banded.iter().map(|(_, (_, high))| *high).collect();
+        chart::band(series, &x, &low, &high)
+    })
+}
+
+/// What a chart is called that shows these metrics: the only one, or what they have in common.
+fn name(metrics: &[&MetricInfo], in_common: &str) -> String {
+    let [one] = metrics else { return in_common.to_owned() };
+    let title = words::title(&one.name);
+    let mut chars = title.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
 fn sweep(
     view: &View<'_>,
     along: &Along<'_>,
@@ -124,48 +198,7 @@ fn sweep(
     let mut views = Vec::new();
     for metric in metrics {
         for level in &levels {
-            let (mut traces, mut values, mut longest) = (Vec::new(), Vec::new(), 0);
-            let mut lines = Vec::new();
-            for series in Series::all(view) {
-                let at_level = view
-                    .arms(&series.name)
-                    .filter(|arm| view.point_but(along.parameter, &arm.point) == *level);
-                let mut spots: Vec<Spot> =
-                    at_level.filter_map(|arm| spot(view, arm, metric, along)).collect();
-                spots.sort_by(|a, b| a.x.total_cmp(&b.x));
-                longest = longest.max(spots.len());
-                let mut marks = Marks::default();
-                for spot in &spots {
-                    values.extend(
-                        [spot.value].into_iter().chain(spot.interval.into_iter().flat_map(|i| [i.0, i.1])),
-                    );
-                    let at = along.places.iter().find(|(x, _)| *x == spot.x).map_or("", |(_, text)| text);
-                    marks.push(spot.x, spot.value, hover(&series, metric, level, &swept, at, spot));
-                    table.push(cells(metric, level, at, &series, spot));
-                }
-                let banded: Vec<(&Spot, (f64, f64))> =
-                    spots.iter().filter_map(|spot| Some((spot, spot.interval?))).collect();
-                if banded.len() > 1 {
-                    let x: Vec<f64> = banded.iter().map(|(spot, _)| spot.x).collect();
-                    let low: Vec<f64> = banded.iter().map(|(_, interval)| interval.0).collect();
-                    let high: Vec<f64> = banded.iter().map(|(_, interval)| interval.1).collect();
-                    traces.push(chart::band(&series, &x, &low, &high));
-                }
-                if !spots.is_empty() {
-                    lines.push(chart::points(&series, "lines+markers", &marks));
-                }
-            }
-            if longest < 2 {
-                continue;
-            }
-            // Lines lie over every band.
-            traces.extend(lines);
-            let metric_title = words::title(&metric.name);
-            let x = scale::named_axis(&swept, true, &along.places);
-            let y = scale::log_axis(&metric_title, &metric.unit, values);
-            let parts: Vec<&str> =
-                [metric_title.as_str(), level].into_iter().filter(|part| !part.is_empty()).collect();
-            views.push(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 400) });
+            views.extend(Panel { view, along, metric, level, swept: &swept }.draw(&mut table));
         }
     }
     if views.is_empty() {
@@ -177,22 +210,8 @@ fn sweep(
         format_percent(view.report.head.plan.confidence),
         samehost_stats::SIGNED_RANK_FROM
     );
-    let title = match metrics {
-        [one] => {
-            let title = words::title(&one.name);
-            let mut chars = title.chars();
-            chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
-        }
-        _ => title.to_owned(),
-    };
-    Some(Chart {
-        id,
-        title: format!("{title} against {swept}"),
-        about,
-        series: Series::all(view),
-        views,
-        table,
-    })
+    let title = format!("{} against {swept}", name(metrics, title));
+    Some(Chart { id, title, about, series: Series::all(view), views, table })
 }
 
 fn hover(series: &Series, metric: &MetricInfo, level: &str, swept: &str, at: &str, spot: &Spot) -> String {
