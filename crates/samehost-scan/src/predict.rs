@@ -1,6 +1,7 @@
 //! What a switch would save: observed traffic × what a request costs over each transport on this machine. Pure; the
 //! arithmetic is explained in docs/method.md, section 14.
 
+use samehost_model::Report;
 use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 
 /// Savings of CPU time below this part of one CPU are not worth a change.
@@ -44,6 +45,17 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The first comparison of this metric in a report of TCP against a Unix socket, where it has an interval.
+    #[must_use]
+    pub fn in_report(report: &Report, metric: &str) -> Option<Self> {
+        let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
+        Some(Measured {
+            tcp: comparison.baseline_value,
+            ratio_low: comparison.ci_low?,
+            ratio_high: comparison.ci_high?,
+        })
+    }
+
     fn saving(self) -> Range {
         Range { low: self.tcp * (1.0 - self.ratio_high), high: self.tcp * (1.0 - self.ratio_low) }
     }

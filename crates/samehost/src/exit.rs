@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use samehost_analysis::Claim;
 use samehost_bench::{BenchError, Fault};
+use samehost_model::{Outcome, Report};
 use samehost_scan::ScanError;
 
 use crate::output;
@@ -21,6 +23,19 @@ pub enum Ending {
     RolledBack,
     /// A person stopped it; what was measured until then is reported.
     Interrupted,
+}
+
+/// The ending that a report and the claims about it ask for.
+pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
+    let mut ending =
+        if report.head.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
+    for claim in claims {
+        if let Err(refuted) = samehost_analysis::check(claim, report) {
+            output::complain(&refuted.to_string());
+            ending = Ending::Finding;
+        }
+    }
+    ending
 }
 
 /// Wrong use or bad input: exit status 2.

@@ -1,10 +1,7 @@
 //! samehost: the hop between programs on one machine, measured.
 
-mod checkup_cure;
-mod checkup_measure;
-mod checkup_parts;
-mod checkup_race;
-mod checkup_worth;
+mod calibration;
+mod checkup;
 mod cli;
 mod commands;
 mod consent;
@@ -13,6 +10,7 @@ mod needed;
 mod output;
 mod progress;
 mod reproduce;
+mod request;
 mod signals;
 mod storage;
 mod switches;

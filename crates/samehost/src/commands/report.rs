@@ -1,8 +1,7 @@
 //! `samehost report FILE…`.
 
 use crate::cli::ReportOptions;
-use crate::commands::bench::ending;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::{self, Ending, WrongUse};
 use crate::storage;
 
 pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
@@ -19,7 +18,7 @@ pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     for file in &files {
         let report = storage::read(file)?;
         options.output.open()?.write(&report)?;
-        match ending(&report, &options.assert) {
+        match exit::of_report(&report, &options.assert) {
             Ending::Finding => last = Ending::Finding,
             Ending::Done | Ending::Interrupted | Ending::CutShort | Ending::RolledBack => {}
         }

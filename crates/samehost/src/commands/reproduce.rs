@@ -10,10 +10,10 @@ use samehost_bench::machine::host;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
 
 use crate::cli::ReproduceOptions;
-use crate::commands::bench::fresh_seed;
 use crate::exit::{Ending, WrongUse};
 use crate::output::{self, Target};
 use crate::reproduce::{Published, Reproducer, Store, chosen, next, planned};
+use crate::request::fresh_seed;
 use crate::signals;
 
 pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {

@@ -15,8 +15,8 @@ use super::conclude::{blank, conclude};
 use super::published::{Command, Planned, Published};
 use super::{congestion, race};
 use crate::cli::{Bench, Cli, Verb};
-use crate::commands::bench_request;
 use crate::progress::Watcher;
+use crate::request::request as bench_request;
 
 /// Starting servers and waiting for a calm machine, as a part of the time for measuring.
 const AROUND: f64 = 0.25;

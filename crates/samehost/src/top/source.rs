@@ -9,7 +9,7 @@ use samehost_model::scan::Scan;
 use samehost_scan::{Costs, Observer};
 
 use super::Source;
-use crate::commands::calibrate;
+use crate::calibration::calibrate;
 
 /// What is known of the cost of a request.
 enum Calibration {

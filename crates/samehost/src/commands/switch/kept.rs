@@ -7,7 +7,7 @@ use samehost_switch::transaction::{Entry, State, Store, forget as forget_one};
 use samehost_switch::{Held, drift};
 use serde_json::json;
 
-use super::switch_stored::{not_agreed, print};
+use super::stored::{not_agreed, print};
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::switches;

@@ -6,9 +6,9 @@ use std::path::Path;
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_system::interrupt;
 
-use super::scan;
-use super::switch::one;
+use super::one::one;
 use crate::cli::SwitchOptions;
+use crate::commands::scan;
 use crate::exit::Ending;
 use crate::{output, signals};
 

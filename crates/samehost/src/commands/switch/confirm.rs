@@ -1,5 +1,5 @@
 //! Switches that take themselves back: what whoever watches over one has to know, how the watcher is started, and what is
-//! overdue because no watcher is left. See `switch_watch`.
+//! overdue because no watcher is left. See `watch.rs`.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use samehost_switch::transaction::{Entry, State, Store, TransactionError, confir
 use samehost_switch::{Page, left, reload};
 use serde::{Deserialize, Serialize};
 
-use super::switch::is_attended;
+use super::ask::is_attended;
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, switches};

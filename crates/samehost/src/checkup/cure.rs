@@ -7,8 +7,8 @@ use samehost_analysis::compare_arms;
 use samehost_model::scan::Scan;
 use samehost_model::{Report, Transport};
 
-use crate::checkup_parts::Part;
-use crate::checkup_worth::Worth;
+use super::parts::Part;
+use super::worth::Worth;
 
 /// Time for the measurement.
 pub const CURE_TIME: Duration = Duration::from_secs(4);

@@ -12,7 +12,7 @@ use samehost_switch::transaction::{
 use samehost_switch::{foretold, left, reload};
 use serde_json::{Value, json};
 
-use super::switch::{ask, may_ask};
+use super::ask::{agrees, may_ask};
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, switches};
@@ -188,7 +188,7 @@ pub(super) fn not_agreed(
         return Ok(Some(Ending::Done));
     }
     io::stdout().write_all(&out)?;
-    if ask()? {
+    if agrees()? {
         return Ok(None);
     }
     output::complain("nothing was touched");

@@ -9,8 +9,8 @@ use samehost_bench::workloads::{Workload, workload};
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::{Placement, Question, Report, Stopping};
 
-use crate::checkup_parts::{Part, PartLine};
-use crate::checkup_race::Leg;
+use super::parts::{Part, PartLine};
+use super::race::Leg;
 use crate::progress::Watcher;
 
 const MOST_BLOCKS: u32 = 400;

@@ -17,8 +17,8 @@ use samehost_switch::transaction::{Entry, State, Store, confirm, recover};
 use samehost_switch::{refused_since, reload};
 use samehost_transport::{ConnectOptions, connect};
 
-use super::switch::look;
-use super::switch_confirm::{Watched, forget_unit, put_back};
+use super::confirm::{Watched, forget_unit, put_back};
+use super::one::look;
 use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
 use crate::switches;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_model::{Comparison, Report};
 
-use crate::checkup_parts::Part;
+use super::parts::Part;
 use crate::needed::least_s;
 
 /// Less does not hold the blocks that a decision among this many rows needs.
@@ -131,7 +131,7 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::checkup_parts::built_in_and;
+    use crate::checkup::parts::built_in_and;
 
     /// A first lap in which each part takes this share of the time that it is given: what was measured, and what was not.
     fn lap(seconds: u64, uses: f64) -> (Vec<(&'static str, f64)>, Vec<&'static str>) {

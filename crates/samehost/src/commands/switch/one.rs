@@ -1,6 +1,7 @@
-//! `samehost switch`: from TCP to a Unix socket or back, as a transaction.
+//! One switch as one transaction: planned, tried, shown, agreed to, made.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,51 +14,15 @@ use samehost_switch::{
 };
 use samehost_system::interrupt;
 
-use super::switch_all;
-use super::switch_confirm::{self as confirm, Site};
-use super::switch_kept as kept;
-use super::switch_stored as stored;
+use super::ask::{agrees, may_ask};
+use super::confirm::{self, Site};
+use super::stored;
 use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, signals, switches};
 
 /// How long it is looked who else uses an address that would go.
 const OBSERVE: Duration = Duration::from_secs(5);
-
-pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
-    // Before anything else: what nobody confirmed in time is put back.
-    if !options.dry_run {
-        confirm::take_back_overdue()?;
-    }
-    if let Some(id) = &options.confirm {
-        return confirm::confirm(id);
-    }
-    if options.list {
-        return stored::list(options.json);
-    }
-    if options.check {
-        return kept::check(options.json);
-    }
-    if options.prune {
-        return kept::prune(options);
-    }
-    if let Some(id) = &options.forget {
-        return kept::forget(id, options);
-    }
-    if options.recover {
-        return stored::recover(options);
-    }
-    if let Some(id) = &options.undo {
-        return stored::undo(id, options);
-    }
-    if let Some(id) = &options.finish {
-        return finish(options, id);
-    }
-    if options.all {
-        return switch_all::all(options);
-    }
-    one(options, &options.targets)
-}
 
 /// One transaction about these targets.
 pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
@@ -78,7 +43,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
 }
 
 /// What a switch left for later.
-fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
+pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     let wish = wish(options, &[id.to_owned()])?;
     let scan = look()?;
     let interrupted = interrupt::flag();
@@ -88,7 +53,7 @@ fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     make(options, plan, &wish, format!("samehost switch --finish {id}"), &interrupted)
 }
 
-/// Tries, shows, asks, and carries a plan out.
+/// Tries, shows, asks, and applies a plan.
 fn make(
     options: &SwitchOptions,
     mut plan: Plan,
@@ -103,7 +68,7 @@ fn make(
     if options.yes && !options.dry_run {
         plan.without_a_person(&options.accept);
     }
-    let mut report = plan.report(wish);
+    let report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {
         return end(options, &report);
     }
@@ -115,13 +80,9 @@ fn make(
         return Ok(ending);
     }
     if !options.yes {
-        if !may_ask(options)? {
-            report.outcome = SwitchOutcome::Declined;
-            return end(options, &report);
-        }
+        may_ask(options)?;
         show(options, &report)?;
-        if !ask()? {
-            report.outcome = SwitchOutcome::Declined;
+        if !agrees()? {
             output::complain("nothing was touched");
             return Ok(Ending::Finding);
         }
@@ -130,21 +91,34 @@ fn make(
         return Ok(Ending::Interrupted);
     }
     signals::watch()?;
+    apply(options, plan, wish, Applied { program: &program, words, report: &report, interrupted })
+}
+
+/// What applying a plan needs besides.
+struct Applied<'a> {
+    program: &'a Path,
+    words: String,
+    report: &'a SwitchReport,
+    interrupted: &'a AtomicBool,
+}
+
+/// Makes the switch, and has it watched until somebody confirms it.
+fn apply(options: &SwitchOptions, plan: Plan, wish: &Wish, with: Applied<'_>) -> anyhow::Result<Ending> {
     let store = switches::store()?;
     let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);
-    let note = || confirm::note(site.as_ref(), &report);
+    let note = || confirm::note(site.as_ref(), with.report);
     let quiet = options.json || !io::stderr().is_terminal();
     let done = carry_out(
         plan,
         wish,
         &Around {
-            program: &program,
+            program: with.program,
             store: &store,
-            command: words,
+            command: with.words,
             page: site.as_ref().map(|site| site as &dyn Page),
             confirm: within.map(|within| Confirm { within, note: &note }),
-            is_interrupted: &|| interrupted.load(Ordering::Relaxed),
+            is_interrupted: &|| with.interrupted.load(Ordering::Relaxed),
             telling: &|what| {
                 if !quiet {
                     output::complain(what);
@@ -154,7 +128,7 @@ fn make(
         },
     )?;
     if let (Some(id), Some(_), Some(within)) = (&done.id, &done.confirm_until, within) {
-        confirm::watch_over(&program, id, within)?;
+        confirm::watch_over(with.program, id, within)?;
     }
     end(options, &done)
 }
@@ -186,27 +160,6 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
 fn words(options: &SwitchOptions, targets: &[String]) -> String {
     let targets = Redactor::default().words(targets);
     format!("samehost switch {} --to {}", targets.join(" "), options.to)
-}
-
-/// Whether a person sits there.
-pub(super) fn is_attended() -> bool {
-    io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
-pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<bool> {
-    if is_attended() && !options.json {
-        return Ok(true);
-    }
-    Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())
-}
-
-pub(super) fn ask() -> anyhow::Result<bool> {
-    let mut stdout = io::stdout();
-    write!(stdout, "\nDo this? [y/N] ")?;
-    stdout.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {

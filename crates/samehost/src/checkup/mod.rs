@@ -1,0 +1,171 @@
+//! The checkup: a short measurement of each kind of use and of the servers that are installed, what it means, and how to
+//! measure the servers that run. It prints nothing.
+
+mod cure;
+pub mod measure;
+pub mod parts;
+mod race;
+mod worth;
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use samehost_bench::machine::Awake;
+use samehost_model::Report;
+use samehost_model::scan::Scan;
+use samehost_report::{Finding, FindingKind};
+use samehost_scan::{Costs, Measured};
+
+use self::cure::{CURE_TIME, cure, cure_part};
+use self::measure::{Bench, Spend};
+use self::parts::{Neighbour, Part, neighbours, parts};
+use self::race::{Leg, race};
+use self::worth::{Worth, here, worth_doing};
+
+/// How long the traffic of what runs here is watched.
+const OBSERVED: Duration = Duration::from_secs(2);
+
+/// Which rows of the table are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    Decided,
+    All,
+}
+
+/// What a checkup found.
+pub struct Checkup {
+    /// What was measured.
+    pub legs: Vec<Leg>,
+    /// What another congestion control would bring.
+    cured: Option<(Part, Report)>,
+    /// Servers that run here, and how to measure them.
+    pub neighbours: Vec<Neighbour>,
+    /// What could not be measured, and hints.
+    pub notes: Vec<String>,
+    /// What is worth doing, the most first.
+    pub worth: Vec<Worth>,
+    /// What runs here, in a sentence.
+    pub here: String,
+    /// Whether a person stopped it.
+    pub is_interrupted: bool,
+}
+
+impl Checkup {
+    /// Every report, and what it is called.
+    pub fn reports(&self) -> Vec<(&str, &Report)> {
+        let legs = self.legs.iter().filter_map(|leg| Some((label(&leg.part), leg.report.as_ref()?)));
+        legs.chain(self.cured.iter().map(|(part, report)| (label(part), report))).collect()
+    }
+}
+
+/// Looks at what runs here, measures every part until `deadline`, and shows rows as they are decided.
+///
+/// # Errors
+/// When what is built in cannot be measured, or rows cannot be shown.
+pub fn run(
+    mut bench: Bench,
+    deadline: Instant,
+    show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
+) -> anyhow::Result<Checkup> {
+    // Looked at before any server of ours runs.
+    let neighbours = neighbours();
+    let looked = look(&bench.interrupted);
+    let cure_part = looked.as_ref().and_then(cure_part);
+    let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
+    bench.prepare(legs.iter().map(|leg| &leg.part).chain(&cure_part))?;
+    // How long a CPU takes to wake is the machine's affair and no transport's, and where it is a virtual one it takes longer
+    // than everything else.
+    bench.awake = Awake::is_possible();
+
+    let mut failed = Vec::new();
+    let kept = if cure_part.is_some() { CURE_TIME } else { Duration::ZERO };
+    let left = || deadline.saturating_duration_since(Instant::now()).saturating_sub(kept);
+    let mut measure = |leg: &mut Leg, others, time| bench.go_on(leg, others, time, &mut failed);
+    let mut decided = |legs: &mut [Leg]| {
+        judge_together(legs);
+        show(&findings(legs), Rows::Decided)
+    };
+    let without_time = race(&mut legs, &left, &mut measure, &mut decided)?;
+    show(&findings(&legs), Rows::All)?;
+
+    let mut notes: Vec<String> = Vec::new();
+    if !without_time.is_empty() {
+        let names = without_time.join(" and ");
+        notes.push(format!("No time was left for {names}; a longer --budget has some."));
+    }
+    notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| workload.checkup_hints()));
+    notes.extend(failed);
+    // Last: what people look for first is how the transports compare.
+    let cured = cure_part.filter(|_| !bench.is_interrupted()).and_then(|part| {
+        let made = bench.measure(&part, Spend::All(CURE_TIME));
+        let failed = |error| format!("What CUBIC would bring here could not be measured: {error:#}.");
+        made.map_err(|error| notes.push(failed(error))).ok().map(|report| (part, report))
+    });
+    let cure = looked.as_ref().map(|scan| cure(scan, cured.as_ref().map(|(_, report)| report)));
+    let (here, mut worth) = priced(looked, &legs);
+    worth.splice(0..0, cure.unwrap_or_default());
+    let is_interrupted = bench.is_interrupted();
+    Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
+}
+
+/// What runs here and what it does for a moment, before anything of ours runs; none where it cannot be seen.
+fn look(interrupted: &AtomicBool) -> Option<Scan> {
+    let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
+    samehost_scan::advise(&mut scan);
+    samehost_scan::observe(&mut scan, OBSERVED, interrupted);
+    Some(scan)
+}
+
+/// What was seen, priced with what the checkup has just measured: a sentence, and what is worth doing.
+fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
+    let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
+    let of = |kinds: &[FindingKind], metric: &str| {
+        let is_one = |part: &Part| part.lines.iter().any(|line| kinds.contains(&line.kind));
+        let raw = legs.iter().filter(|leg| leg.part.workload == "raw" && is_one(&leg.part));
+        raw.filter_map(|leg| Measured::in_report(leg.report.as_ref()?, metric)).collect::<Vec<_>>()
+    };
+    let cpu = of(&[FindingKind::RoundTrip, FindingKind::Busy], "total_cpu_per_op");
+    if let Some(costs) = Costs::of(&cpu, &of(&[FindingKind::RoundTrip], "latency_mean")) {
+        samehost_scan::predict(&mut scan, &costs);
+    }
+    (here(&scan), worth_doing(&scan))
+}
+
+/// The rows of the table are one answer: they are judged as one family, and not each report's for itself. Those that were
+/// not measured yet belong to it.
+fn judge_together(legs: &mut [Leg]) {
+    let rows: Vec<(usize, usize)> = legs
+        .iter()
+        .filter(|leg| leg.report.is_some())
+        .enumerate()
+        .flat_map(|(place, leg)| leg.rows().map(move |(row, _)| (place, row)))
+        .collect();
+    let all: usize = legs.iter().map(Leg::asked).sum();
+    let mut reports: Vec<&mut Report> = legs.iter_mut().filter_map(|leg| leg.report.as_mut()).collect();
+    samehost_analysis::judge_rows(&mut reports, &rows, (all - rows.len().min(all)) as u32);
+}
+
+/// The rows of the table, with their labels.
+pub fn findings(legs: &[Leg]) -> Vec<Finding<'_>> {
+    legs.iter()
+        .filter_map(|leg| Some((&leg.part.lines, leg.report.as_ref()?)))
+        .flat_map(|(lines, report)| {
+            lines.iter().map(move |line| Finding {
+                label: &line.label,
+                report,
+                metric: line.metric,
+                connections: line.connections,
+                kind: line.kind,
+            })
+        })
+        .collect()
+}
+
+/// What a part is called.
+fn label(part: &Part) -> &str {
+    match part.lines.as_slice() {
+        [line] => &line.label,
+        [] => "large transfers over TCP, by congestion control",
+        _ => part.workload,
+    }
+}

@@ -1,0 +1,29 @@
+//! Asking the person at the terminal.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::cli::SwitchOptions;
+use crate::exit::WrongUse;
+
+/// Whether a person sits there.
+pub(super) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Fails where nobody can be asked.
+pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
+    if is_attended() && !options.json {
+        return Ok(());
+    }
+    Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())
+}
+
+/// Asks, and whether the answer is yes.
+pub(super) fn agrees() -> anyhow::Result<bool> {
+    let mut stdout = io::stdout();
+    write!(stdout, "\nDo this? [y/N] ")?;
+    stdout.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}

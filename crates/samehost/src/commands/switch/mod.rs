@@ -1,0 +1,49 @@
+//! `samehost switch`: from TCP to a Unix socket or back, as a transaction.
+
+mod all;
+mod ask;
+mod confirm;
+mod kept;
+mod one;
+mod stored;
+mod watch;
+
+use crate::cli::SwitchOptions;
+use crate::exit::Ending;
+
+pub use watch::watch_switch;
+
+pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
+    // Before anything else: what nobody confirmed in time is put back.
+    if !options.dry_run {
+        confirm::take_back_overdue()?;
+    }
+    if let Some(id) = &options.confirm {
+        return confirm::confirm(id);
+    }
+    if options.list {
+        return stored::list(options.json);
+    }
+    if options.check {
+        return kept::check(options.json);
+    }
+    if options.prune {
+        return kept::prune(options);
+    }
+    if let Some(id) = &options.forget {
+        return kept::forget(id, options);
+    }
+    if options.recover {
+        return stored::recover(options);
+    }
+    if let Some(id) = &options.undo {
+        return stored::undo(id, options);
+    }
+    if let Some(id) = &options.finish {
+        return one::finish(options, id);
+    }
+    if options.all {
+        return all::all(options);
+    }
+    one::one(options, &options.targets)
+}

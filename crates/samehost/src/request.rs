@@ -1,0 +1,90 @@
+//! From the command line of `bench` to a request.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use samehost_bench::{BenchError, Request, Wishes};
+use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
+
+use crate::cli::{Bench, BenchOptions};
+use crate::exit::WrongUse;
+
+/// What a command line of `bench` asks for.
+pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
+    let options = &bench.options;
+    let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
+    let sizes = options.size.as_deref().map_or(Ok(Vec::new()), parse_size_list);
+    Ok(Request {
+        program: std::env::current_exe().context("finding this program")?,
+        command: Redactor::default().words(std::env::args()),
+        transports: options.transports.clone(),
+        connections: list(&options.connections).map_err(BenchError::from)?,
+        rates: options.rates().map_err(BenchError::from)?,
+        spacing: options.spacing(),
+        sizes: sizes.map_err(BenchError::from)?,
+        placements: options.placement.clone(),
+        awake: options.awake,
+        congestion: options.congestion.clone(),
+        congestion_by_routes: false,
+        socket_buffers: options
+            .socket_buffer
+            .as_deref()
+            .map_or(Ok(Vec::new()), parse_size_list)
+            .map_err(BenchError::from)?,
+        own_servers: options.own_servers,
+        most_servers: None,
+        threads: options.threads,
+        wishes: wishes(options),
+        seed: options.seed.unwrap_or_else(fresh_seed),
+        servers: servers(options)?,
+        parameters: bench.parameters.clone(),
+        commands: options.arm.clone(),
+        profile: options.profile,
+        earlier: None,
+        interrupted,
+    })
+}
+
+/// A seed short enough to be typed again.
+pub fn fresh_seed() -> u64 {
+    // The standard library seeds its hashers from the kernel's random numbers.
+    RandomState::new().build_hasher().finish() >> 40
+}
+
+fn servers(options: &BenchOptions) -> anyhow::Result<BTreeMap<Transport, String>> {
+    let given = [(Transport::Tcp, &options.tcp), (Transport::Unix, &options.unix)];
+    let mut servers: BTreeMap<Transport, String> =
+        given.into_iter().filter_map(|(transport, address)| Some((transport, address.clone()?))).collect();
+    if options.ask_password {
+        if servers.is_empty() {
+            return Err(WrongUse("--ask-password is for a server given with --tcp or --unix".into()).into());
+        }
+        let password = rpassword::prompt_password("Password: ").context(
+            "asking for a password needs a terminal; the environment or an option file gives one too",
+        )?;
+        for address in servers.values_mut() {
+            *address = samehost_bench::workloads::with_password(address, &password)?;
+        }
+    }
+    Ok(servers)
+}
+
+fn wishes(options: &BenchOptions) -> Wishes {
+    Wishes {
+        budget: options.budget,
+        precision: options.precision,
+        margin: options.margin,
+        min_blocks: options.min_blocks,
+        max_blocks: options.max_blocks,
+        trial_time: options.trial_time,
+        no_control: options.no_control,
+        stopping: if options.until_decided { Stopping::Decision } else { Stopping::Precision },
+        asked: Vec::new(),
+        others: 0,
+        slicing: options.slice.unwrap_or_default(),
+        repeats: options.repeats,
+    }
+}
