@@ -39,12 +39,12 @@ pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
 
 fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
     match claim.find {
-        Find::Transports(metric, at) => {
+        Find::Transports { metric, at } => {
             transports(report, metric).find(|c| at.is(&c.point)).map(|found| answer(claim, found, report))
         }
-        Find::Peak(metric) => peak(report, metric).map(|found| answer(claim, found, report)),
-        Find::EveryPoint(metric) => every_point(claim, report, metric),
-        Find::Points(metric, transport, [from, to]) => {
+        Find::Peak { metric } => peak(report, metric).map(|found| answer(claim, found, report)),
+        Find::EveryPoint { metric } => every_point(claim, report, metric),
+        Find::Points { metric, transport, from, to } => {
             points(report, metric, transport, from, to).map(|found| answer(claim, &found, report))
         }
         Find::Share { part, whole, transport } => share::judge(claim, report, part, whole, transport),
@@ -267,7 +267,7 @@ pub mod tests {
     #[test]
     fn a_claim_is_answered_at_its_point() {
         let report = report(&[(1, 1.2), (8, 0.8)]);
-        let at = |at| judge(&claim(UP_TO, Find::Transports("throughput", at)), &[&report]);
+        let at = |at| judge(&claim(UP_TO, Find::Transports { metric: "throughput", at }), &[&report]);
         let one = at(ONE);
         assert_eq!((one.judgement, one.size), (Judgement::Holds, Some(EffectSize::Inside)), "{one:?}");
         assert_eq!(one.here.as_ref().unwrap().of, "unix ÷ tcp");
@@ -279,14 +279,14 @@ pub mod tests {
 
     #[test]
     fn every_point_has_to_agree() {
-        let every = claim(UP_TO, Find::EveryPoint("throughput"));
+        let every = claim(UP_TO, Find::EveryPoint { metric: "throughput" });
         let all = judge(&every, &[&report(&[(1, 1.3), (2, 1.2), (8, 1.4)])]);
         assert_eq!(all.judgement, Judgement::Holds);
         assert!(all.why.starts_with("it holds at 3 of 3 points; least at c2"), "{}", all.why);
         let not_all = judge(&every, &[&report(&[(1, 1.3), (2, 0.7), (8, 1.4)])]);
         assert_eq!(not_all.judgement, Judgement::DoesNotHold);
         assert!(not_all.why.starts_with("it holds at 2 of 3 points; least at c2"), "{}", not_all.why);
-        let below = claim(Expected::Below, Find::EveryPoint("throughput"));
+        let below = claim(Expected::Below, Find::EveryPoint { metric: "throughput" });
         let least = judge(&below, &[&report(&[(1, 0.7), (2, 0.9)])]);
         assert!(least.why.contains("least at c2"), "{}", least.why);
     }
@@ -294,14 +294,14 @@ pub mod tests {
     #[test]
     fn the_peak_is_where_both_do_most() {
         let report = report(&[(1, 1.3), (8, 1.1), (2, 1.4)]);
-        let peak = judge(&claim(UP_TO, Find::Peak("throughput")), &[&report]).here.unwrap();
+        let peak = judge(&claim(UP_TO, Find::Peak { metric: "throughput" }), &[&report]).here.unwrap();
         assert!((peak.value - 1.1).abs() < 0.01, "{peak:?}");
     }
 
     #[test]
     fn points_are_held_against_each_other() {
         let report = report(&[(1, 1.0), (8, 1.0)]);
-        let find = Find::Points("throughput", Transport::Unix, [ONE, EIGHT]);
+        let find = Find::Points { metric: "throughput", transport: Transport::Unix, from: ONE, to: EIGHT };
         let more = judge(&claim(Expected::AtLeast { ratio: 7.0 }, find), &[&report]);
         assert_eq!(more.judgement, Judgement::Holds, "{more:?}");
         assert_eq!(judge(&claim(Expected::Below, find), &[&report]).judgement, Judgement::DoesNotHold);

@@ -1,27 +1,39 @@
 //! What a published experiment is: what was run, what was claimed, and which figure of a report answers it.
 
+use std::collections::BTreeMap;
+
 use samehost_model::{Expected, Mode, Transport};
+use serde::{Deserialize, Deserializer};
 
 /// A published experiment.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Published {
     /// Its id, unique.
+    #[serde(deserialize_with = "text")]
     pub id: &'static str,
     /// What was measured.
+    #[serde(deserialize_with = "text")]
     pub title: &'static str,
     /// Where it was published.
+    #[serde(deserialize_with = "text")]
     pub source: &'static str,
     /// What it was measured on and with.
+    #[serde(deserialize_with = "text")]
     pub setup: &'static str,
     /// CPU cores of its machine, where it says so.
     pub cores: Option<u32>,
     /// What is run.
+    #[serde(deserialize_with = "list")]
     pub measurements: &'static [Planned],
     /// What was claimed.
+    #[serde(deserialize_with = "list")]
     pub claims: &'static [Claim],
     /// What is different here by intention.
+    #[serde(default, deserialize_with = "texts")]
     pub differs: &'static [&'static str],
     /// What may explain that this machine says something else.
+    #[serde(default, deserialize_with = "texts")]
     pub explanations: &'static [&'static str],
 }
 
@@ -33,9 +45,11 @@ impl Published {
 }
 
 /// A measurement of an experiment, in both modes.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Planned {
     /// What it is called.
+    #[serde(deserialize_with = "text")]
     pub label: &'static str,
     /// In under six minutes for all experiments.
     pub quick: Command,
@@ -44,9 +58,11 @@ pub struct Planned {
 }
 
 /// A command line of `samehost`, without its budget.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Command {
     /// The words after `samehost`.
+    #[serde(deserialize_with = "text")]
     pub line: &'static str,
     /// Its budget, in seconds.
     pub seconds: f64,
@@ -65,11 +81,14 @@ impl Planned {
 }
 
 /// A claim.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Claim {
     /// In a few words, for a table of 80 columns.
+    #[serde(deserialize_with = "text")]
     pub text: &'static str,
     /// The figure as a ratio or in the article's own terms, in a few characters.
+    #[serde(deserialize_with = "text")]
     pub published: &'static str,
     /// What the words amount to.
     pub expected: Expected,
@@ -78,21 +97,49 @@ pub struct Claim {
 }
 
 /// Which figure of the experiment's reports answers a claim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "figure", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Find {
     /// Unix socket ÷ TCP at a point.
-    Transports(&'static str, At),
+    Transports {
+        /// The metric.
+        #[serde(deserialize_with = "text")]
+        metric: &'static str,
+        /// The point.
+        #[serde(default)]
+        at: At,
+    },
     /// Unix socket ÷ TCP at the point where both together do most.
-    Peak(&'static str),
+    Peak {
+        /// The metric.
+        #[serde(deserialize_with = "text")]
+        metric: &'static str,
+    },
     /// Unix socket ÷ TCP at every point: the one that agrees least.
-    EveryPoint(&'static str),
+    EveryPoint {
+        /// The metric.
+        #[serde(deserialize_with = "text")]
+        metric: &'static str,
+    },
     /// One point ÷ another, over one transport.
-    Points(&'static str, Transport, [At; 2]),
+    Points {
+        /// The metric.
+        #[serde(deserialize_with = "text")]
+        metric: &'static str,
+        /// The transport.
+        transport: Transport,
+        /// The point below the line.
+        from: At,
+        /// The point above it.
+        to: At,
+    },
     /// A time as a part of another over one transport, in percent.
     Share {
         /// The metric that is a part.
+        #[serde(deserialize_with = "text")]
         part: &'static str,
         /// The metric that is the whole.
+        #[serde(deserialize_with = "text")]
         whole: &'static str,
         /// The transport.
         transport: Transport,
@@ -104,40 +151,34 @@ pub enum Find {
 }
 
 /// A point of the matrix, by what differs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct At {
     /// Its connections.
     pub connections: Option<u32>,
     /// Its size.
     pub size: Option<u64>,
     /// Its own parameters.
+    #[serde(deserialize_with = "pairs")]
     pub parameters: &'static [(&'static str, &'static str)],
 }
 
-pub(super) const ANYWHERE: At = At { connections: None, size: None, parameters: &[] };
-
-pub(super) const fn connections(connections: u32) -> At {
-    At { connections: Some(connections), ..ANYWHERE }
+/// A text that lives as long as the program: experiments are read once.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    String::deserialize(from).map(|text| &*text.leak())
 }
 
-pub(super) const fn size(size: u64) -> At {
-    At { size: Some(size), ..ANYWHERE }
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [&'static str], D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    Ok(texts.into_iter().map(|text| &*text.leak()).collect::<Vec<&str>>().leak())
 }
 
-/// A condition of the proxy, requests one after the other.
-pub(super) const fn condition(parameters: &'static [(&'static str, &'static str)]) -> At {
-    At { parameters, ..connections(1) }
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<&'static [T], D::Error> {
+    Vec::deserialize(from).map(|list| &*list.leak())
 }
 
-/// A figure stands for all that round to it: these are the ends, as unix ÷ tcp.
-pub(super) const fn ratio(low: f64, high: f64) -> Expected {
-    Expected::Ratio { low, high }
-}
-
-pub(super) const fn command(line: &'static str, seconds: f64, trial_ms: f64) -> Command {
-    Command { line, seconds, trial_ms: Some(trial_ms) }
-}
-
-pub(super) const fn whole(line: &'static str, seconds: f64) -> Command {
-    Command { line, seconds, trial_ms: None }
+fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [(&'static str, &'static str)], D::Error> {
+    let pairs = BTreeMap::<String, String>::deserialize(from)?;
+    let leaked = |(name, value): (String, String)| (&*name.leak(), &*value.leak());
+    Ok(pairs.into_iter().map(leaked).collect::<Vec<(&str, &str)>>().leak())
 }

@@ -28,8 +28,10 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
     let of = |claim: &Claim| {
         let (metric, connections) = match claim.find {
-            Find::Transports(metric, at) => (metric, at.connections),
-            Find::Peak(metric) | Find::EveryPoint(metric) | Find::Points(metric, _, _) => (metric, None),
+            Find::Transports { metric, at } => (metric, at.connections),
+            Find::Peak { metric } | Find::EveryPoint { metric } | Find::Points { metric, .. } => {
+                (metric, None)
+            }
             Find::Share { .. } | Find::Works | Find::Busy => return None,
         };
         Some(Question { metric: metric.to_owned(), connections })
@@ -41,9 +43,9 @@ pub fn questions(claims: &[Claim]) -> Vec<Question> {
 pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
     let is_asked = |found: &Comparison| {
         claims.iter().any(|claim| match claim.find {
-            Find::Transports(metric, at) => found.metric == metric && at.is(&found.point),
-            Find::Peak(metric) | Find::EveryPoint(metric) => found.metric == metric,
-            Find::Points(..) | Find::Share { .. } | Find::Works | Find::Busy => false,
+            Find::Transports { metric, at } => found.metric == metric && at.is(&found.point),
+            Find::Peak { metric } | Find::EveryPoint { metric } => found.metric == metric,
+            Find::Points { .. } | Find::Share { .. } | Find::Works | Find::Busy => false,
         })
     };
     let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);

@@ -305,7 +305,7 @@ mod tests {
         let ids: Vec<&str> = EXPERIMENTS.iter().map(|one| one.id).collect();
         assert_eq!(ids, ["W", "P1", "P2", "P3", "P4", "D", "G1", "G2", "G3", "N"]);
         assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
-        for one in EXPERIMENTS {
+        for one in EXPERIMENTS.iter() {
             assert!(!one.measurements.is_empty() && !one.claims.is_empty(), "{}", one.id);
             for text in [one.title, one.source, one.setup] {
                 assert!(!text.is_empty(), "{}", one.id);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn every_command_line_is_one_of_bench() {
-        for one in EXPERIMENTS {
+        for one in EXPERIMENTS.iter() {
             for (planned, mode) in one.measurements.iter().flat_map(|p| MODES.map(|mode| (p, mode))) {
                 let command = planned.command(mode);
                 let bench = parse(command.line).unwrap().unwrap();
