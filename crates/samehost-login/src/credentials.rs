@@ -70,8 +70,7 @@ fn database(url: Option<&ServerUrl>) -> Result<Option<String>, CredentialsError>
 }
 
 fn option(url: Option<&ServerUrl>, name: &str) -> Option<String> {
-    let options = url.map(|url| url.options.iter()).into_iter().flatten();
-    options.filter(|(key, _)| key == name).map(|(_, value)| value.clone()).next_back()
+    url.and_then(|url| url.option(name)).map(str::to_owned)
 }
 
 fn mysql(url: Option<&ServerUrl>, around: &Surroundings) -> Result<Credentials, CredentialsError> {

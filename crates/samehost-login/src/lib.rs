@@ -3,6 +3,7 @@
 //! server, prints nothing, and shows a password to nobody but the server.
 
 mod credentials;
+mod destination;
 mod error;
 mod expected;
 mod guard;
@@ -23,6 +24,7 @@ mod tie;
 pub mod url;
 
 pub use credentials::{Credentials, CredentialsError, OPEN};
+pub use destination::{Destination, DestinationError, MYSQL_SOCKET_OPTIONS};
 pub use error::{LoginError, LoginErrorKind, Refused, Untied, UntiedClass};
 pub use expected::{Expected, Known};
 pub use held::held;

@@ -1,6 +1,8 @@
 //! URLs of servers as their users write them: `scheme://user:password@place?option=value`. A password goes in and is
 //! given to the server only: nothing that prints an address prints it.
 
+use samehost_model::Protocol;
+
 /// A URL in its parts, percent-decoded but for the place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
@@ -25,11 +27,20 @@ impl ServerUrl {
         Some(Self::parts(scheme, rest))
     }
 
+    /// The value of an option; the last one counts.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().rfind(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
     fn parts(scheme: &str, rest: &str) -> Result<Self, String> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // In HTTP a path may have an `@`, and a login has no slash.
+        let is_http = matches!(samehost_services::scheme(scheme), Some((Protocol::Http, _)));
+        let end = if is_http { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
         // Clients let a password hold an `@` of its own: the last one ends the login.
-        let (login, place) = match rest.rsplit_once('@') {
-            Some((login, place)) => (Some(login), place),
+        let (login, place) = match rest[..end].rfind('@') {
+            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
         };
         let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
@@ -84,13 +95,6 @@ pub fn with_password(text: &str, password: &str) -> Option<String> {
     Some(format!("{scheme}://{user}:{}@{place}", escape(password)))
 }
 
-/// `HOST:PORT` with the port that holds where none is written; `[::1]` keeps its brackets.
-#[must_use]
-pub fn with_port(place: &str, default: u16) -> String {
-    let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    if has_port { place.to_owned() } else { format!("{place}:{default}") }
-}
-
 /// Percent-encoding of everything but letters, digits, and what a path is made of.
 #[must_use]
 pub fn escape(text: &str) -> String {
@@ -136,7 +140,6 @@ mod tests {
         let url = ServerUrl::parse("x:///p?mail=a@b").unwrap().unwrap();
         assert_eq!((url.user, url.place.as_str()), (None, "/p"));
         assert!(ServerUrl::parse("unix:/run/x").is_none());
-        assert_eq!((with_port("[::1]", 5).as_str(), with_port("h:7", 5).as_str()), ("[::1]:5", "h:7"));
     }
 
     #[test]

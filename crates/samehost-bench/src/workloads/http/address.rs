@@ -2,8 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use samehost_login::url::{unescape, with_port};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::Destination;
+use samehost_login::url::{ServerUrl, unescape};
+use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::BenchError;
 
@@ -78,22 +79,18 @@ fn parse(text: &str) -> Result<Address, BenchError> {
             Some(format!("Basic {}", STANDARD.encode(login)))
         }
     };
-    match scheme {
-        "http" if place.is_empty() => Err(wrong("the URL names no host")),
-        "http" => {
-            let endpoint = format!("tcp:{}", with_port(place, 80)).parse()?;
-            Ok(Address { endpoint, target: Some(target), host: place.to_owned(), authorization })
+    if place.is_empty() {
+        return Err(wrong("the URL names no host; a socket's path stands there with %2F for each `/`"));
+    }
+    let url = ServerUrl::parse(text).transpose().map_err(|reason| wrong(&reason))?;
+    let found =
+        url.map(|url| Destination::of(&url)).transpose().map_err(|error| wrong(&error.to_string()))?;
+    match found.filter(|found| found.protocol == Protocol::Http) {
+        Some(Destination { endpoint, .. }) => {
+            let host = if endpoint.path().is_some() { "localhost" } else { place };
+            Ok(Address { endpoint, target: Some(target), host: host.to_owned(), authorization })
         }
-        "http+unix" if place.is_empty() => {
-            Err(wrong("the socket's path stands where a host would, with %2F for each `/`"))
-        }
-        "http+unix" => {
-            let path = unescape(place).ok_or_else(|| wrong("a wrong `%` in the socket's path"))?;
-            let endpoint = format!("unix:{path}").parse()?;
-            Ok(Address { endpoint, target: Some(target), host: "localhost".into(), authorization })
-        }
-        "https" => Err(wrong("TLS to a server that already runs is not measured")),
-        other => Err(wrong(&format!("`{other}://` is no URL of HTTP"))),
+        None => Err(wrong(&format!("`{}://` is no URL of HTTP", scheme.escape_debug()))),
     }
 }
 
@@ -101,6 +98,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
 
     #[test]
     fn urls_and_endpoints() {
@@ -122,6 +120,17 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(Address::given(Transport::Unix, "http://h:1/").is_err());
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| parse(text).map(|address| address.endpoint.to_string());
+        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("http")) {
+            assert_eq!(read(text).unwrap(), *expected, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     proptest! {

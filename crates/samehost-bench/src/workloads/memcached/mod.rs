@@ -9,6 +9,8 @@ mod session;
 
 use std::collections::BTreeMap;
 
+use samehost_login::Destination;
+use samehost_login::url::ServerUrl;
 use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
 use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
@@ -106,10 +108,17 @@ fn protocol(parameters: &Parameters) -> Protocol {
 
 /// `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
 fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
-    let endpoint: Endpoint = match text.split_once("://") {
-        Some(("memcached", place)) => format!("tcp:{place}").parse()?,
-        Some(("memcached+unix", path)) => format!("unix:{path}").parse()?,
-        _ => text.parse()?,
+    let wrong = |reason: String| {
+        BenchError::Usage(format!(
+            "{reason}; write memcached://127.0.0.1:11211, memcached+unix:///path or a plain endpoint"
+        ))
+    };
+    let endpoint = match ServerUrl::parse(text).transpose().map_err(wrong)? {
+        None => text.parse()?,
+        Some(url) => match Destination::of(&url).map_err(|error| wrong(error.to_string()))? {
+            found if found.protocol == samehost_model::Protocol::Memcached => found.endpoint,
+            _ => return Err(wrong(format!("`{}://` is no URL of memcached", url.scheme.escape_debug()))),
+        },
     };
     let known = endpoint.transport();
     if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
@@ -121,6 +130,8 @@ fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+
     use super::*;
 
     #[test]
@@ -130,6 +141,21 @@ mod tests {
         assert_eq!(tcp("tcp:[::1]:11211").unwrap(), "tcp:[::1]:11211");
         assert!(tcp("memcached+unix:///run/m.sock").unwrap_err().to_string().contains("--tcp names"));
         assert!(tcp("127.0.0.1:11211").is_err());
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| {
+            endpoint(Transport::Tcp, text)
+                .or_else(|_| endpoint(Transport::Unix, text))
+                .map(|found| found.to_string())
+        };
+        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("memcached")) {
+            assert_eq!(read(text).unwrap(), *expected, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     #[test]

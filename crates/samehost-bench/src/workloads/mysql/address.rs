@@ -5,13 +5,13 @@
 use std::fmt;
 
 use samehost_login::mysql::Surroundings;
-use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::url::{ServerUrl, escape, login, unescape};
+use samehost_login::{Destination, MYSQL_SOCKET_OPTIONS};
+use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::BenchError;
 
 const FORMS: &str = "write mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)";
-const DEFAULT_PORT: u16 = 3306;
 
 /// A server, and what it takes to be let in.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Address {
             );
         if !fits {
             return Err(BenchError::Usage(format!(
-                "--{transport} names a server reached over {known}: {}; `localhost` means the Unix socket to MySQL's own clients, here a URL with a socket is one, and one without is TCP",
+                "--{transport} names a server reached over {known}: {}; `localhost` means the default socket, as it does to MySQL's own clients; 127.0.0.1 is TCP",
                 given.endpoint
             )));
         }
@@ -105,26 +105,18 @@ fn parse(text: &str) -> Result<Given, BenchError> {
         return Ok(Given { endpoint: text.parse()?, user: None, password: None, database: None });
     };
     let url = url.map_err(|reason| wrong(&reason))?;
-    if !matches!(url.scheme.as_str(), "mysql" | "mariadb") {
+    let known = MYSQL_SOCKET_OPTIONS;
+    if url.options.iter().any(|(name, _)| !known.contains(&name.as_str())) {
+        return Err(wrong("the only option after `?` is socket"));
+    }
+    let found = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?;
+    if found.protocol != Protocol::Mysql {
         return Err(wrong(&format!("`{}://` is no URL of MySQL", url.scheme.escape_debug())));
     }
-    let (place, database) = url.place.split_once('/').unwrap_or((&url.place, ""));
+    let (_, database) = url.place.split_once('/').unwrap_or_default();
     let database = unescape(database).ok_or_else(|| wrong("a wrong `%` in the database"))?;
-    let mut socket = None;
-    for (name, value) in &url.options {
-        match name.as_str() {
-            "socket" | "unix_socket" => socket = Some(value.clone()),
-            _ => return Err(wrong("the only option after `?` is socket")),
-        }
-    }
-    let endpoint = match socket {
-        Some(path) if !path.starts_with('/') => return Err(wrong("the socket's path must begin with `/`")),
-        Some(path) => format!("unix:{path}"),
-        None if place.is_empty() => return Err(wrong("a host or a socket is missing")),
-        None => format!("tcp:{}", with_port(place, DEFAULT_PORT)),
-    };
     Ok(Given {
-        endpoint: endpoint.parse()?,
+        endpoint: found.endpoint,
         user: url.user,
         password: url.password,
         database: Some(database).filter(|name| !name.is_empty()),
@@ -134,6 +126,7 @@ fn parse(text: &str) -> Result<Given, BenchError> {
 #[cfg(test)]
 mod tests {
     use samehost_login::mysql::OptionFile;
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
 
     use super::*;
 
@@ -156,9 +149,24 @@ mod tests {
         assert_eq!(tls.endpoint.to_string(), "tcp+tls:[::1]:7");
         assert_eq!((tls.user.as_str(), tls.password.as_str()), ("filed", "from-env"));
         assert_eq!(tls.database, None);
+        let default = given(Transport::Unix, "mysql://bob@localhost/db");
+        assert!(default.endpoint.path().is_some(), "{default}");
         let unix = given(Transport::Unix, "mysql://bob@localhost/db?socket=/run/my%20sql.sock");
         assert_eq!(unix.endpoint.to_string(), "unix:/run/my sql.sock");
         assert_eq!(given(Transport::Unix, "unix:/run/m.sock").endpoint.to_string(), "unix:/run/m.sock");
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| parse(text).map(|given| given.endpoint.to_string());
+        for (text, expected) in
+            DESTINATIONS.iter().filter(|(text, _)| text.starts_with("m") && !text.starts_with("memcached"))
+        {
+            assert_eq!(read(text).unwrap(), *expected, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -4,9 +4,11 @@
 use std::fmt;
 use std::path::Path;
 
+use samehost_login::Destination;
 use samehost_login::postgres::{Defaults, Login, SslMode, password_for};
-use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::url::{ServerUrl, escape, login, unescape};
+use samehost_model::{Endpoint, Protocol, Transport};
+use samehost_services::scheme;
 
 use crate::BenchError;
 
@@ -128,28 +130,13 @@ fn parse(text: &str, defaults: &Defaults) -> Result<Address, BenchError> {
         });
     };
     let url = url.map_err(|reason| wrong(&reason))?;
-    if !matches!(url.scheme.as_str(), "postgres" | "postgresql") {
-        return Err(wrong(&format!("`{}://` is no URL of PostgreSQL", url.scheme)));
+    if !matches!(scheme(&url.scheme), Some((Protocol::Postgres, _))) {
+        return Err(wrong(&format!("`{}://` is no URL of PostgreSQL", url.scheme.escape_debug())));
     }
     let options = Options::read(&url.options)?;
-    let (place, named) = url.place.split_once('/').unwrap_or((&url.place, ""));
+    let endpoint = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?.endpoint;
+    let (_, named) = url.place.split_once('/').unwrap_or_default();
     let named = unescape(named).ok_or_else(|| wrong("a wrong `%` in the database's name"))?;
-    let port = options.port;
-    let (host, written_port) = host_and_port(place)?;
-    let host = host.or(options.host);
-    let endpoint = match (options.socket, host) {
-        (Some(socket), _) => format!("unix:{socket}").parse()?,
-        (None, Some(host)) if host.starts_with('/') => {
-            socket_in(&host, written_port.or(port).unwrap_or(DEFAULT_PORT)).parse()?
-        }
-        (None, Some(host)) if host.starts_with('@') => {
-            return Err(wrong("abstract sockets (host=@…) are not measured"));
-        }
-        (None, host) => Endpoint::Tcp {
-            host: host.unwrap_or_else(|| "127.0.0.1".into()),
-            port: written_port.or(port).unwrap_or(DEFAULT_PORT),
-        },
-    };
     let user = url.user.or(options.user).unwrap_or_else(|| defaults.user.clone());
     let database = Some(named)
         .filter(|name| !name.is_empty())
@@ -159,34 +146,10 @@ fn parse(text: &str, defaults: &Defaults) -> Result<Address, BenchError> {
     Ok(Address { endpoint, sslmode: options.sslmode, user, password: url.password, database })
 }
 
-/// Host and port of a URL's place; the host may be a directory, percent-encoded.
-fn host_and_port(place: &str) -> Result<(Option<String>, Option<u16>), BenchError> {
-    if place.contains(',') {
-        return Err(wrong("one host, please"));
-    }
-    if place.is_empty() {
-        return Ok((None, None));
-    }
-    let has_port = with_port(place, 0) == place;
-    let (host, port) = match place.rsplit_once(':').filter(|_| has_port) {
-        Some((host, port)) => {
-            let port = port.parse().map_err(|_| wrong(&format!("`{}` is no port", port.escape_debug())))?;
-            (host, Some(port))
-        }
-        None => (place, None),
-    };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let host = unescape(bare).ok_or_else(|| wrong("a wrong `%` in the host"))?;
-    Ok((Some(host).filter(|host| !host.is_empty()), port))
-}
-
 #[derive(Default)]
 struct Options {
-    host: Option<String>,
-    port: Option<u16>,
     user: Option<String>,
     database: Option<String>,
-    socket: Option<String>,
     sslmode: SslMode,
 }
 
@@ -195,13 +158,10 @@ impl Options {
         let mut options = Options::default();
         for (name, value) in given {
             match name.as_str() {
-                "host" => options.host = Some(value.clone()),
-                "socket" => options.socket = Some(value.clone()),
+                // Where it is, which is read elsewhere.
+                "host" | "socket" | "port" => {}
                 "user" => options.user = Some(value.clone()),
                 "dbname" => options.database = Some(value.clone()),
-                "port" => {
-                    options.port = Some(value.parse().map_err(|_| wrong("the option port is no port"))?);
-                }
                 "sslmode" => {
                     options.sslmode = match value.as_str() {
                         "disable" => SslMode::Disable,
@@ -232,6 +192,7 @@ impl Options {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
 
     fn parsed(text: &str) -> Result<Address, BenchError> {
         parse(text, &Defaults { user: "me".into(), database: None })
@@ -266,6 +227,17 @@ mod tests {
         let required = parsed("postgres://h/d?sslmode=require").unwrap();
         assert_eq!(required.sslmode, SslMode::Require);
         assert_eq!(required.over_tls().endpoint.to_string(), "tcp+tls:h:5432");
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| parsed(text).map(|address| address.endpoint.to_string());
+        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("postgres")) {
+            assert_eq!(read(text).unwrap(), *expected, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     #[test]

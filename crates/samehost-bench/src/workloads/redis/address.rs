@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use samehost_login::url::{ServerUrl, escape, login, unescape, with_port};
-use samehost_model::{Endpoint, Transport};
+use samehost_login::Destination;
+use samehost_login::url::{ServerUrl, escape, login};
+use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::BenchError;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
-const DEFAULT_PORT: u16 = 6379;
 
 /// A server, and what it takes to be let in.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,40 +82,34 @@ fn parse(text: &str) -> Result<Address, BenchError> {
         return Ok(Address::open(text.parse()?));
     };
     let url = url.map_err(|reason| wrong(&reason))?;
-    let (user, password, place) = (url.user, url.password, url.place.as_str());
+    let place = url.place.as_str();
     let number = |text: &str| match text {
         "" => Ok(0),
         text => text.parse::<u32>().map_err(|_| wrong(&format!("`{text}` is no database number"))),
     };
-    match url.scheme.as_str() {
-        "redis" => {
-            let (place, database) = place.split_once('/').unwrap_or((place, ""));
-            let endpoint = format!("tcp:{}", with_port(place, DEFAULT_PORT)).parse()?;
-            Ok(Address { endpoint, user, password, database: number(database)? })
-        }
-        "redis+unix" | "unix" => {
-            let path = unescape(place).ok_or_else(|| wrong("a wrong `%` in the path"))?;
-            if !path.starts_with('/') {
-                return Err(wrong("the path must begin with `/`, so that three slashes follow the colon"));
-            }
-            let mut database = 0;
-            for (name, value) in &url.options {
-                match name.as_str() {
-                    "db" => database = number(value)?,
-                    _ => return Err(wrong("the only option after `?` is db")),
-                }
-            }
-            Ok(Address { endpoint: format!("unix:{path}").parse()?, user, password, database })
-        }
-        "rediss" => Err(wrong("TLS (rediss://) is not measured")),
-        other => Err(wrong(&format!("`{other}://` is no URL of Redis"))),
+    let found = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(found.protocol, Protocol::Redis | Protocol::Plain) {
+        return Err(wrong(&format!("`{}://` is no URL of Redis", url.scheme.escape_debug())));
     }
+    let mut database = 0;
+    if found.endpoint.path().is_none() {
+        database = number(place.split_once('/').map_or("", |(_, name)| name))?;
+    } else {
+        for (name, value) in &url.options {
+            match name.as_str() {
+                "db" => database = number(value)?,
+                _ => return Err(wrong("the only option after `?` is db")),
+            }
+        }
+    }
+    Ok(Address { endpoint: found.endpoint, user: url.user, password: url.password, database })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
 
     fn address(endpoint: &str, user: Option<&str>, password: Option<&str>, database: u32) -> Address {
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -143,6 +137,17 @@ mod tests {
             (tcp, address(tcp, None, None, 0)),
         ] {
             assert!(parse(text).unwrap() == expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_lead_where_they_lead_everywhere() {
+        let read = |text: &str| parse(text).map(|address| address.endpoint.to_string());
+        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("redis")) {
+            assert_eq!(read(text).unwrap(), *expected, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 

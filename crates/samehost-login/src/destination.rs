@@ -1,0 +1,234 @@
+//! Where a URL leads, as the clients that take such URLs read it. Everything that takes the URL of a server asks here, so
+//! that one URL is one place. Looks at nothing but which default socket is there.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use samehost_model::{Endpoint, EndpointError};
+use samehost_services::{Kind, Leads, Protocol, scheme};
+
+use crate::Expected;
+use crate::url::{ServerUrl, unescape};
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// Whether it is the default socket, which the URL does not name.
+    pub is_default_socket: bool,
+    /// A port in the URL that means nothing, for a socket is taken.
+    pub ignored_port: Option<u16>,
+}
+
+/// Why a URL leads nowhere. Says nothing that may be secret.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DestinationError {
+    /// No server is reached by such URLs.
+    #[error("`{}://` is not the scheme of a known server", .0.escape_debug())]
+    Scheme(String),
+    /// It is encrypted.
+    #[error("TLS ({0}://) is not measured")]
+    Encrypted(String),
+    /// A part of it is wrong.
+    #[error("{0}")]
+    Part(String),
+    /// The endpoint that it leads to is wrong.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+}
+
+/// The options that name a socket: of PHP and libmysqlclient, of SQLAlchemy's and Ruby's drivers, of JDBC and Node.
+pub const MYSQL_SOCKET_OPTIONS: &[&str] = &["socket", "unix_socket", "unixSocket", "socketPath"];
+
+impl Destination {
+    /// Where a URL leads.
+    ///
+    /// # Errors
+    /// When it leads to no server that is known, or nowhere without TLS.
+    pub fn of(url: &ServerUrl) -> Result<Self, DestinationError> {
+        let known =
+            if url.scheme == "unix" { Some((Protocol::Plain, Leads::Socket)) } else { scheme(&url.scheme) };
+        let (protocol, leads) = known.ok_or_else(|| DestinationError::Scheme(url.scheme.clone()))?;
+        match (protocol, leads) {
+            (_, Leads::Tls) => Err(DestinationError::Encrypted(url.scheme.clone())),
+            (Protocol::Http, Leads::Socket) => {
+                let path = url.place.split(['/', '#']).next().unwrap_or_default();
+                Self::socket(protocol, &decoded(path, "the socket's path")?)
+            }
+            (_, Leads::Socket) => Self::socket(protocol, &decoded(&url.place, "the path")?),
+            (Protocol::Mysql, Leads::Tcp) => mysql(url),
+            (Protocol::Postgres, Leads::Tcp) => postgres(url),
+            (_, Leads::Tcp) => {
+                let (host, port) = host_and_port(url)?;
+                Self::tcp(protocol, host, port)
+            }
+        }
+    }
+
+    fn socket(protocol: Protocol, path: &str) -> Result<Self, DestinationError> {
+        if !path.starts_with('/') {
+            return Err(part("the path of the socket must begin with `/`"));
+        }
+        let endpoint = format!("unix:{path}").parse()?;
+        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
+    }
+
+    /// A host and a port; where there is none, this machine and the usual one.
+    fn tcp(protocol: Protocol, host: String, port: Option<u16>) -> Result<Self, DestinationError> {
+        let usual = Kind::of_protocol(protocol).and_then(|kind| kind.descriptor().ports.first().copied());
+        let host = if host.is_empty() { "127.0.0.1".to_owned() } else { host };
+        let endpoint = Endpoint::Tcp { host, port: port.or(usual).unwrap_or_default() };
+        // What no endpoint can be is refused where it is read.
+        let endpoint = endpoint.to_string().parse()?;
+        Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
+    }
+
+    fn default_socket(protocol: Protocol, port: Option<u16>) -> Result<Self, DestinationError> {
+        let usual = Kind::of_protocol(protocol).and_then(|kind| kind.descriptor().ports.first().copied());
+        let number = port.or(usual).unwrap_or_default().to_string();
+        let all: Vec<String> =
+            protocol.default_sockets().map(|path| path.replace("{port}", &number)).collect();
+        let found = all.iter().find(|path| is_offered(Path::new(path), protocol)).or(all.first());
+        let found = found.ok_or_else(|| part("no default socket is known"))?;
+        Ok(Destination { is_default_socket: true, ..Self::socket(protocol, found)? })
+    }
+}
+
+fn part(reason: &str) -> DestinationError {
+    DestinationError::Part(reason.to_owned())
+}
+
+fn decoded(text: &str, what: &str) -> Result<String, DestinationError> {
+    unescape(text).ok_or_else(|| DestinationError::Part(format!("a wrong `%` in {what}")))
+}
+
+/// Host and port of a URL; the host may be percent-encoded.
+fn host_and_port(url: &ServerUrl) -> Result<(String, Option<u16>), DestinationError> {
+    let place = url.place.split(['/', '#']).next().unwrap_or_default();
+    if place.contains(',') {
+        return Err(part("only one host can be named"));
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(number(port)?)),
+        _ => (place, None),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok((decoded(bare, "the host")?, port))
+}
+
+fn number(text: &str) -> Result<u16, DestinationError> {
+    text.parse().map_err(|_| DestinationError::Part(format!("`{}` is no port", text.escape_debug())))
+}
+
+/// To libmysqlclient and all that is built on it, `localhost` is the default socket, and so is no host.
+fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
+    let (host, port) = host_and_port(url)?;
+    let named = MYSQL_SOCKET_OPTIONS.iter().find_map(|name| url.option(name));
+    let found = match named {
+        Some(path) => Destination::socket(Protocol::Mysql, path)?,
+        None if host.is_empty() || host == "localhost" => Destination::default_socket(Protocol::Mysql, None)?,
+        None => return Destination::tcp(Protocol::Mysql, host, port),
+    };
+    Ok(Destination { ignored_port: port, ..found })
+}
+
+/// As libpq does: an option goes before the same thing in the authority, a directory is a host, and no host is the default
+/// socket. `socket` is a file, which libpq cannot name.
+fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
+    if let Some(path) = url.option("socket") {
+        return Destination::socket(Protocol::Postgres, path);
+    }
+    let (written, port) = host_and_port(url)?;
+    let port = match url.option("port") {
+        Some(text) => Some(text.parse().map_err(|_| part("the option port is no port"))?),
+        None => port,
+    };
+    let host = url.option("host").map_or(written, str::to_owned);
+    match host.chars().next() {
+        None => Destination::default_socket(Protocol::Postgres, port),
+        Some('/') => {
+            let directory = host.trim_end_matches('/');
+            Destination::socket(Protocol::Postgres, &format!("{directory}/.s.PGSQL.{}", port.unwrap_or(5432)))
+        }
+        Some('@') => Err(part("abstract sockets (host=@…) are not measured")),
+        Some(_) => Destination::tcp(Protocol::Postgres, host, port),
+    }
+}
+
+/// Whether a default socket is there and can be the server's. In a directory where everybody may make one, it is when it
+/// belongs to somebody who such a server runs as, and nobody else could have put it in another's place.
+fn is_offered(path: &Path, protocol: Protocol) -> bool {
+    let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) else { return false };
+    if folder.mode() & 0o022 == 0 {
+        return path.exists();
+    }
+    let Ok(socket) = path.symlink_metadata() else { return false };
+    let is_sticky = folder.uid() == 0 && folder.mode() & 0o1000 != 0;
+    is_sticky && socket.file_type().is_socket() && Expected::of_service(protocol).is_account(socket.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+
+    use super::*;
+
+    fn lead(text: &str) -> Result<Destination, DestinationError> {
+        Destination::of(&ServerUrl::parse(text).unwrap().map_err(DestinationError::Part)?)
+    }
+
+    #[test]
+    fn a_url_leads_where_its_clients_go() {
+        for (text, endpoint) in DESTINATIONS {
+            assert_eq!(lead(text).unwrap().endpoint.to_string(), *endpoint, "{text}");
+        }
+        for text in NO_DESTINATIONS {
+            let error = lead(text).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_url_does_not_name_is_the_default_socket() {
+        for text in ["mysql://u@localhost/db", "mysql://u@/db", "postgres://u@/db", "postgresql:///db"] {
+            let found = lead(text).unwrap();
+            assert!(found.is_default_socket && found.endpoint.path().is_some(), "{text}: {found:?}");
+        }
+        assert_eq!(lead("mysql://localhost:3307").unwrap().ignored_port, Some(3307));
+        let other = lead("postgres:///db?port=6000").unwrap();
+        assert!(other.endpoint.to_string().ends_with(".s.PGSQL.6000"), "{other:?}");
+    }
+
+    #[test]
+    fn a_default_socket_where_everybody_writes_is_the_servers_own() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        use std::os::unix::net::UnixListener;
+        assert!(rustix::process::geteuid().is_root(), "this test gives a file away: run it as root");
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("mysql.sock"), folder.path().join("link"));
+        let _listener = UnixListener::bind(&path).unwrap();
+        symlink(&path, &link).unwrap();
+        for (mode, owner, offered) in
+            [(0o755, 54321, true), (0o1777, 0, true), (0o1777, 54321, false), (0o777, 0, false)]
+        {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(owner), None).unwrap();
+            assert_eq!(is_offered(&path, Protocol::Mysql), offered, "{mode:o} {owner}");
+        }
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(!is_offered(&link, Protocol::Mysql), "no link is followed there");
+        assert!(!is_offered(&folder.path().join("none"), Protocol::Mysql));
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_panics(text in "(mysql|postgres|redis|http\\+unix)://[a-z0-9@:/?=&%\\[\\]é]{0,40}") {
+            let _ = lead(&text);
+        }
+    }
+}
