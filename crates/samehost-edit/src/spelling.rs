@@ -98,10 +98,7 @@ impl Spelling {
             },
             Spelling::HostParameter | Spelling::NoHost => match parameter(url, "host")? {
                 Some(_) if self == Spelling::NoHost && !url.host.is_empty() => Err(HOST_AND_SOCKET),
-                Some(directory) => {
-                    let port = url.port_or(usual).ok_or(NO_PLACE)?;
-                    said(postgres_path(directory, port).ok_or("its directory is unusual")?)
-                }
+                Some(directory) => said(in_directory(url, directory, usual)?),
                 None => said(tcp()?),
             },
             Spelling::EncodedHost => {
@@ -109,10 +106,7 @@ impl Spelling {
                     return Err(HOST_AND_SOCKET);
                 }
                 match crate::languages::url::decoded(&url.host).filter(|host| host.starts_with('/')) {
-                    Some(directory) => {
-                        let port = url.port_or(usual).ok_or(NO_PLACE)?;
-                        said(postgres_path(&directory, port).ok_or("its directory is unusual")?)
-                    }
+                    Some(directory) => said(in_directory(url, &directory, usual)?),
                     None => said(tcp()?),
                 }
             }
@@ -138,20 +132,7 @@ impl Spelling {
                 Ok(Said { endpoint: socket(path_and_number(&url.path).0)?, database: None })
             }
             Spelling::Messenger | Spelling::Memcached => Ok(Said { endpoint: tcp()?, database: None }),
-            _ => {
-                if url.scheme != "redis" {
-                    return Err("its scheme is not the one that this variable is for");
-                }
-                let database = match parameter(url, "db")? {
-                    Some(db) if url.path.len() <= 1 => number(db),
-                    Some(_) => return Err("it names a database twice"),
-                    None => url.database().as_deref().and_then(number),
-                };
-                if database.as_ref().is_some_and(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
-                    return Err("its database is no number");
-                }
-                Ok(Said { endpoint: tcp()?, database })
-            }
+            _ => Ok(Said { database: redis_database(url)?, endpoint: tcp()? }),
         }
     }
 
@@ -178,6 +159,24 @@ impl Spelling {
         if same { Ok(url) } else { Err("it would not say what was asked") }
     }
 
+    /// Writes the directory of PostgreSQL's socket.
+    fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Why> {
+        let (directory, port) = postgres_socket(path)
+            .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
+        if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
+            url.port = Some(port.to_string());
+        }
+        if self == Spelling::EncodedHost {
+            url.host = directory.replace('/', "%2F");
+        } else {
+            url.set_parameter("host", directory);
+        }
+        if self == Spelling::NoHost {
+            url.host.clear();
+        }
+        Ok(())
+    }
+
     fn write_unix(self, url: &mut Url, path: &str, now: &Said) -> Result<(), Why> {
         let number = now.database.clone();
         let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
@@ -188,20 +187,7 @@ impl Spelling {
                 url.set_parameter(name, path);
             }
             Spelling::HostParameter | Spelling::NoHost | Spelling::EncodedHost => {
-                let (directory, port) = postgres_socket(path).ok_or(
-                    "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
-                )?;
-                if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
-                    url.port = Some(port.to_string());
-                }
-                if self == Spelling::EncodedHost {
-                    url.host = directory.replace('/', "%2F");
-                } else {
-                    url.set_parameter("host", directory);
-                }
-                if self == Spelling::NoHost {
-                    url.host.clear();
-                }
+                self.write_directory(url, path)?;
             }
             Spelling::UnixScheme | Spelling::UnixPath => {
                 if self == Spelling::UnixPath
@@ -239,15 +225,7 @@ impl Spelling {
                     return Err("Messenger takes no password in the URL of a socket");
                 }
                 if from_tcp {
-                    let names = url.path.clone();
-                    let mut names = names.split('/').filter(|name| !name.is_empty());
-                    for name in ["stream", "group", "consumer"] {
-                        let Some(value) = names.next() else { break };
-                        if parameter(url, name)?.is_some() {
-                            return Err("it names its stream twice");
-                        }
-                        url.set_parameter(name, value);
-                    }
+                    stream_to_parameters(url)?;
                 }
                 Self::bare(url, path);
             }
@@ -297,6 +275,41 @@ impl Spelling {
         url.port = None;
         path.clone_into(&mut url.path);
     }
+}
+
+/// PostgreSQL's socket in a directory.
+fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, Why> {
+    let port = url.port_or(usual).ok_or(NO_PLACE)?;
+    postgres_path(directory, port).ok_or("its directory is unusual")
+}
+
+/// The number of the database in a `redis` URL.
+fn redis_database(url: &Url) -> Result<Option<String>, Why> {
+    if url.scheme != "redis" {
+        return Err("its scheme is not the one that this variable is for");
+    }
+    let database = match parameter(url, "db")? {
+        Some(db) if url.path.len() <= 1 => number(db),
+        Some(_) => return Err("it names a database twice"),
+        None => url.database().as_deref().and_then(number),
+    };
+    if database.as_ref().is_some_and(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Err("its database is no number");
+    }
+    Ok(database)
+}
+
+/// Moves Messenger's stream, group and consumer from the path, where a socket's path will be, to parameters.
+fn stream_to_parameters(url: &mut Url) -> Result<(), Why> {
+    let names = url.path.clone();
+    let names = names.split('/').filter(|name| !name.is_empty());
+    for (name, value) in ["stream", "group", "consumer"].into_iter().zip(names) {
+        if parameter(url, name)?.is_some() {
+            return Err("it names its stream twice");
+        }
+        url.set_parameter(name, value);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

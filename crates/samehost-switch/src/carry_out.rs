@@ -166,6 +166,52 @@ pub fn left(back: &RolledBack) -> Vec<String> {
     told
 }
 
+/// One stage: its files, their checks, the reloads, and what must answer then.
+fn proceed_with(
+    index: usize,
+    plan: &mut Plan,
+    wish: &Wish,
+    transaction: &mut Transaction,
+    around: &Around<'_>,
+    heard: &mut Heard,
+) -> Result<(), String> {
+    let stage = plan.stages[index].clone();
+    not_interrupted(around)?;
+    if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
+        (around.telling)("waiting until nobody speaks to the old place any more");
+        let reasons = listen(&stage, &plan.hops, wish.observe, around.scan, around.is_interrupted);
+        if let Some(first) = reasons.first() {
+            let reason = first.found.clone();
+            *heard = Some((index, reasons));
+            return Err(reason);
+        }
+        not_interrupted(around)?;
+    }
+    (around.telling)(stage.title);
+    transaction.write(index).map_err(|error| error.to_string())?;
+    for check in &stage.checks {
+        match check.run(&plan.secrets) {
+            Verdict::Sound => {}
+            Verdict::NotChecked(why) => plan.notes.push(why),
+            Verdict::Wrong(why) => return Err(format!("the check says no: {why}")),
+        }
+    }
+    not_interrupted(around)?;
+    transaction.reloading(index).map_err(|error| error.to_string())?;
+    for (what, command) in &stage.reloads {
+        (around.telling)(what);
+        reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
+    }
+    for endpoint in &stage.awaits {
+        answers(endpoint, around)?;
+    }
+    if !stage.awaits.is_empty() {
+        // Only now can the new endpoint be tried; no client has moved yet.
+        log_in(plan, around, true)?;
+    }
+    Ok(())
+}
+
 /// Every stage, then the proof. An error is the reason to put everything back.
 fn proceed(
     plan: &mut Plan,
@@ -178,40 +224,7 @@ fn proceed(
     keep(plan, around.store, transaction.id()).map_err(words)?;
     let page_before = around.page.map(Page::remember);
     for index in 0..plan.stages.len() {
-        let stage = plan.stages[index].clone();
-        not_interrupted(around)?;
-        if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
-            (around.telling)("waiting until nobody speaks to the old place any more");
-            let reasons = listen(&stage, &plan.hops, wish.observe, around.scan, around.is_interrupted);
-            if let Some(first) = reasons.first() {
-                let reason = first.found.clone();
-                *heard = Some((index, reasons));
-                return Err(reason);
-            }
-            not_interrupted(around)?;
-        }
-        (around.telling)(stage.title);
-        transaction.write(index).map_err(|error| error.to_string())?;
-        for check in &stage.checks {
-            match check.run(&plan.secrets) {
-                Verdict::Sound => {}
-                Verdict::NotChecked(why) => plan.notes.push(why),
-                Verdict::Wrong(why) => return Err(format!("the check says no: {why}")),
-            }
-        }
-        not_interrupted(around)?;
-        transaction.reloading(index).map_err(|error| error.to_string())?;
-        for (what, command) in &stage.reloads {
-            (around.telling)(what);
-            reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
-        }
-        for endpoint in &stage.awaits {
-            answers(endpoint, around)?;
-        }
-        if !stage.awaits.is_empty() {
-            // Only now can the new endpoint be tried; no client has moved yet.
-            log_in(plan, around, true)?;
-        }
+        proceed_with(index, plan, wish, transaction, around, heard)?;
     }
     let mut proofs = log_in(plan, around, false)?;
     if let (Some(page), Some(before)) = (around.page, page_before) {

@@ -61,19 +61,8 @@ pub(crate) fn unix_place(
         );
         return None;
     };
-    // Two servers of one kind need two sockets.
-    let taken = |path: &PathBuf| {
-        plan.hops
-            .iter()
-            .any(|hop| hop.to.path() == Some(path) && !same_port(&hop.setting.endpoint, &setting.endpoint))
-    };
     let path = named.map_or(path.clone(), |(subject, setting)| subject.editor.socket(setting, &path));
-    let path = if taken(&path) {
-        let stem = path.with_extension("");
-        PathBuf::from(format!("{}.{}.sock", stem.display(), port.unwrap_or_default()))
-    } else {
-        path
-    };
+    let path = free(plan, setting, path, port);
     let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
         Some(service) => samehost_scan::users(scan, service),
         None => (kind.map_or_else(Vec::new, accounts_of), Vec::new()),
@@ -137,4 +126,14 @@ fn new_port(
         "Name a free one: --address 127.0.0.1:PORT",
     );
     None
+}
+
+/// The path, or another where a server beside this one gets it: two servers of one kind need two sockets.
+fn free(plan: &Plan, setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
+    let is_other = |endpoint: &Endpoint| !same_port(endpoint, &setting.endpoint);
+    let mut hops = plan.hops.iter();
+    if !hops.any(|hop| hop.to.path() == Some(&path) && is_other(&hop.setting.endpoint)) {
+        return path;
+    }
+    PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()))
 }

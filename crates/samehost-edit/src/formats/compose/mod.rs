@@ -187,26 +187,18 @@ impl<'a> Project<'a> {
         variable: Variable,
     ) -> Option<Result<Found<'s>, Refusal>> {
         const HOSTS: &[&str] = &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL"];
-        if variable.filled
-            && HOSTS.contains(&variable.name.as_str())
-            && services.iter().any(|one| one.server().is_some())
-        {
+        // `DB_CONNECTION: mysql` names no service, though one may be called so.
+        const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
+        let is_host = HOSTS.contains(&variable.name.as_str());
+        if variable.filled && is_host && services.iter().any(|one| one.server().is_some()) {
             let reason = format!("{} {}: Compose fills it in", client.name, variable.name);
             let by_hand = format!("{}: written out, then switch again", variable.name);
             return Some(Err(self.refusal(variable.line, &reason, &by_hand)));
         }
-        // `DB_CONNECTION: mysql` names no service, though one may be called so.
-        let leads = ["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
         let value =
-            variable.value.as_deref().filter(|_| leads.iter().any(|word| variable.name.contains(word)))?;
+            variable.value.as_deref().filter(|_| LEADS.iter().any(|word| variable.name.contains(word)))?;
         let host = host_of(value)?;
-        let others = || services.iter().filter(|one| one.name != client.name);
-        let target = if host.starts_with('/') {
-            let is_it = |server: Server| Path::new(&host).starts_with(server.directory);
-            others().find(|one| one.server().is_some_and(is_it))
-        } else {
-            others().find(|one| one.name == host)
-        }?;
+        let target = target(services, client, &host)?;
         let name = format!("{} {}", client.name, variable.name);
         let refuse = |server: &Server, reason: &str| {
             let by_hand = by_hand(client, target, server);
@@ -220,30 +212,17 @@ impl<'a> Project<'a> {
         };
         let Some(words) = words(client, &variable.name, value, &server) else {
             // A path by itself may be anything.
-            if host.starts_with('/') {
-                return None;
-            }
-            return refuse(&server, "what reads it is not known, and each library has its own words");
+            let why = "what reads it is not known, and each library has its own words";
+            return if host.starts_with('/') { None } else { refuse(&server, why) };
         };
-        if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
-            return refuse(&server, why);
-        }
-        if client.variable(&variable.name).is_none() {
-            return refuse(&server, "it stands there twice");
-        }
-        let (endpoint, [user, password, database]) = match endpoint(client, words, value, &server) {
+        let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {
             Ok(said) => said,
             Err(why) => return refuse(&server, why),
         };
-        if matches!(endpoint, Endpoint::Unix(_)) {
-            let shared = client.mounts(server.directory);
-            if shared.is_none() || shared != target.mounts(server.directory) {
-                return refuse(&server, "it names a socket whose directory the two services do not share");
-            }
-        }
         let url = Url::parse(value).filter(|_| matches!(words, Words::Url(_)));
-        let text = |name: &str| {
-            client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
+        let (user, password, database) = match &url {
+            Some(url) => (url.user(), url.password(), url.database()),
+            None => (text(client, user), text(client, password).map(Secret::new), text(client, database)),
         };
         let setting = Setting {
             name,
@@ -253,44 +232,30 @@ impl<'a> Project<'a> {
             spelled: url.as_ref().map_or_else(|| value.to_owned(), Url::shown),
             file: self.file.to_owned(),
             line: variable.line,
-            user: url.as_ref().map_or_else(|| text(user), Url::user),
-            password: url.as_ref().map_or_else(|| text(password).map(Secret::new), Url::password),
-            database: url.as_ref().map_or_else(|| text(database), Url::database),
+            user,
+            password,
+            database,
             backlog: None,
         };
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }
 
     fn write(&self, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
-        let Found { client, target, server, variable, words, .. } = found;
         let text = Text { file: self.file, text: &self.text, document: &self.document };
+        let mut edits = shared_directory(&text, found, to)?;
+        edits.extend(self.write_variables(&text, found, to)?);
+        Ok(edits)
+    }
+
+    /// The edits of the client's variables.
+    fn write_variables(
+        &self,
+        text: &Text<'_>,
+        found: &Found<'_>,
+        to: &Endpoint,
+    ) -> Result<Vec<Edit>, &'static str> {
+        let Found { client, server, variable, words, .. } = found;
         let mut edits = Vec::new();
-        match to {
-            Endpoint::Unix(path) => {
-                if path != Path::new(server.socket) {
-                    return Err("the image has its socket elsewhere");
-                }
-                // A volume that one of them mounts there is the other's as well.
-                let there = target.mounts(server.directory).or(client.mounts(server.directory));
-                let name = format!("{}-socket", target.name);
-                let source = there.unwrap_or(&name);
-                for service in [target, client] {
-                    if service.mounts(server.directory) == Some(source) {
-                        continue;
-                    }
-                    if service.covers(server.directory) {
-                        return Err("something else is mounted at the socket's directory");
-                    }
-                    edits.push(text.mount(service, source, server.directory)?);
-                }
-                if there.is_none() {
-                    edits.extend(text.declare(source)?);
-                }
-            }
-            Endpoint::Tcp { host, .. } if *host == target.name => {}
-            Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service"),
-            _ => return Err("only a Unix socket or plain TCP can be written here"),
-        }
         let edit = |variable: &Variable, with: String| Edit::new(self.file, variable.range.clone(), with);
         let list = if variable.listed { IsList::Yes } else { IsList::No };
         match (words, to) {
@@ -366,4 +331,76 @@ fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
         let by_hand = format!("a named volume at the directory of the socket, in {name} and in its client");
         ("is not one whose socket is known", by_hand)
     })
+}
+
+/// Another service: the one of this name, or whose socket is in the directory.
+fn target<'a, 's>(services: &'a [Service<'s>], client: &Service<'s>, host: &str) -> Option<&'a Service<'s>> {
+    let mut others = services.iter().filter(|one| one.name != client.name);
+    if host.starts_with('/') {
+        let is_it = |server: Server| Path::new(host).starts_with(server.directory);
+        others.find(|one| one.server().is_some_and(is_it))
+    } else {
+        others.find(|one| one.name == host)
+    }
+}
+
+/// The value of a variable, where it has one.
+fn text(client: &Service<'_>, name: &str) -> Option<String> {
+    client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
+}
+
+/// The edits after which both services mount the directory of the socket.
+fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
+    let Found { client, target, server, .. } = found;
+    let path = match to {
+        Endpoint::Unix(path) => path,
+        Endpoint::Tcp { host, .. } if *host == target.name => return Ok(Vec::new()),
+        Endpoint::Tcp { .. } => return Err("a container is reached by the name of its service"),
+        _ => return Err("only a Unix socket or plain TCP can be written here"),
+    };
+    if path != Path::new(server.socket) {
+        return Err("the image has its socket elsewhere");
+    }
+    // A volume that one of them mounts there is the other's as well.
+    let there = target.mounts(server.directory).or(client.mounts(server.directory));
+    let name = format!("{}-socket", target.name);
+    let source = there.unwrap_or(&name);
+    let mut edits = Vec::new();
+    for service in [target, client] {
+        if service.mounts(server.directory) == Some(source) {
+            continue;
+        }
+        if service.covers(server.directory) {
+            return Err("something else is mounted at the socket's directory");
+        }
+        edits.push(text.mount(service, source, server.directory)?);
+    }
+    if there.is_none() {
+        edits.extend(text.declare(source)?);
+    }
+    Ok(edits)
+}
+
+/// Where a variable leads, and the names of those with the login; or why that is not certain.
+fn agreed(
+    client: &Service<'_>,
+    target: &Service<'_>,
+    server: &Server,
+    words: Words,
+    variable: &Variable,
+) -> Result<(Endpoint, [&'static str; 3]), &'static str> {
+    if let Some(why) = client.unclear().or(target.unclear()).or(target.changes_socket()) {
+        return Err(why);
+    }
+    if client.variable(&variable.name).is_none() {
+        return Err("it stands there twice");
+    }
+    let said = endpoint(client, words, variable.value.as_deref().unwrap_or_default(), server)?;
+    if matches!(said.0, Endpoint::Unix(_)) {
+        let shared = client.mounts(server.directory);
+        if shared.is_none() || shared != target.mounts(server.directory) {
+            return Err("it names a socket whose directory the two services do not share");
+        }
+    }
+    Ok(said)
 }

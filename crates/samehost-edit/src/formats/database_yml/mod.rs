@@ -184,18 +184,42 @@ impl<'a> Yml<'a> {
     /// What an environment says; none where it is no server that we know.
     fn setting(&self, environment: &Environment<'_>) -> Result<Option<Setting>, Refusal> {
         let map = environment.map;
-        let name = &environment.name;
-        let refused = |line: u32, reason: String, by_hand: &str| {
-            Err(self.refusal(line, &format!("{name}: {reason}"), by_hand))
-        };
         // A whole environment may be a URL.
         let url = match map.text() {
             Some(text) => Some((text, Value { node: map, own: true })),
             None => self.literal(map, "url")?,
         };
         let adapter = if map.pairs().is_empty() { None } else { self.adapter(map)? };
-        let setting = |protocol, endpoint, spelled: String, line| Setting {
-            name: name.clone(),
+        let is_production = environment.name.starts_with("production");
+        if self.overridden && is_production && (url.is_some() || adapter.is_some()) {
+            let reason = "DATABASE_URL in .env counts before it";
+            return Err(self.wrong(environment, map.line, reason, "in .env: DATABASE_URL="));
+        }
+        if let Some((text, value)) = url {
+            return self.by_url(environment, text, value.node.line);
+        }
+        match adapter {
+            None => Ok(None),
+            Some(Adapter::Postgres) => self.postgres(environment).map(Some),
+            Some(adapter) => self.mysql(environment, adapter).map(Some),
+        }
+    }
+
+    fn wrong(&self, environment: &Environment<'_>, line: u32, reason: &str, by_hand: &str) -> Refusal {
+        self.refusal(line, &format!("{}: {reason}", environment.name), by_hand)
+    }
+
+    fn connection(
+        &self,
+        environment: &Environment<'_>,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        spelled: String,
+        line: u32,
+    ) -> Setting {
+        let map = environment.map;
+        Setting {
+            name: environment.name.clone(),
             role: Role::Connects,
             protocol,
             endpoint,
@@ -206,105 +230,87 @@ impl<'a> Yml<'a> {
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
             backlog: None,
-        };
-        if self.overridden && name.starts_with("production") && (url.is_some() || adapter.is_some()) {
-            return refused(
-                map.line,
-                "DATABASE_URL in .env counts before it".into(),
-                "in .env: DATABASE_URL=",
-            );
         }
-        if let Some((text, value)) = url {
-            let Some(parsed) = Url::parse(text) else {
-                return refused(
-                    value.node.line,
-                    "its URL is unusual".into(),
-                    "url: with its password percent-encoded",
-                );
-            };
-            let Some(spelling) = spelling(&parsed) else { return Ok(None) };
-            if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
-                return refused(
-                    value.node.line,
-                    "it has a URL and a host or socket beside it".into(),
-                    "url: alone",
-                );
-            }
-            return match spelling.read(&parsed) {
-                Ok(said) => Ok(Some(Setting {
-                    user: parsed.user().or_else(|| self.plain(map, "username")),
-                    password: parsed.password().or_else(|| self.plain(map, "password").map(Secret::new)),
-                    database: parsed.database().or_else(|| self.plain(map, "database")),
-                    ..setting(
-                        parsed.protocol().unwrap_or(Protocol::Plain),
-                        said.endpoint,
-                        parsed.shown(),
-                        value.node.line,
-                    )
-                })),
-                Err(why) => refused(value.node.line, why.into(), "url: with one host and one path"),
-            };
+    }
+
+    /// What an environment says that has a URL.
+    fn by_url(
+        &self,
+        environment: &Environment<'_>,
+        text: &str,
+        line: u32,
+    ) -> Result<Option<Setting>, Refusal> {
+        let map = environment.map;
+        let wrong = |reason: &str, by_hand: &str| self.wrong(environment, line, reason, by_hand);
+        let parsed = Url::parse(text)
+            .ok_or_else(|| wrong("its URL is unusual", "url: with its password percent-encoded"))?;
+        let Some(spelling) = spelling(&parsed) else { return Ok(None) };
+        if ["host", "socket"].iter().any(|key| self.value(map, key).ok().flatten().is_some()) {
+            return Err(wrong("it has a URL and a host or socket beside it", "url: alone"));
         }
-        let Some(adapter) = adapter else { return Ok(None) };
-        let (host, socket, port) =
-            (self.literal(map, "host")?, self.literal(map, "socket")?, self.literal(map, "port")?);
-        let usual = url::usual_port(adapter.protocol());
-        let port = match port {
-            None => usual,
-            Some((text, value)) => match text.parse() {
-                Ok(port) => port,
-                Err(_) => {
-                    return refused(
-                        value.node.line,
-                        "its port is no number".into(),
-                        &format!("port: {usual}"),
-                    );
-                }
-            },
+        let said = spelling.read(&parsed).map_err(|why| wrong(why, "url: with one host and one path"))?;
+        let protocol = parsed.protocol().unwrap_or(Protocol::Plain);
+        let beside = self.connection(environment, protocol, said.endpoint, parsed.shown(), line);
+        Ok(Some(Setting {
+            user: parsed.user().or(beside.user),
+            password: parsed.password().or(beside.password),
+            database: parsed.database().or(beside.database),
+            ..beside
+        }))
+    }
+
+    /// The port of an environment, or the usual one.
+    fn port(&self, environment: &Environment<'_>, protocol: Protocol) -> Result<u16, Refusal> {
+        let usual = url::usual_port(protocol);
+        let Some((text, value)) = self.literal(environment.map, "port")? else { return Ok(usual) };
+        text.parse().map_err(|_| {
+            self.wrong(environment, value.node.line, "its port is no number", &format!("port: {usual}"))
+        })
+    }
+
+    fn postgres(&self, environment: &Environment<'_>) -> Result<Setting, Refusal> {
+        const BY_HAND: &str = "host: /run/postgresql";
+        let map = environment.map;
+        let host = self.literal(map, "host")?;
+        // libpq has no such key, but a value that is not understood may be meant for another adapter.
+        self.literal(map, "socket")?;
+        let port = self.port(environment, Protocol::Postgres)?;
+        let Some((text, _)) = host else {
+            let reason = "without a host it is libpq's own socket already";
+            return Err(self.wrong(environment, map.line, reason, BY_HAND));
         };
-        let line = |value: Option<(&str, Value<'_>)>| {
-            value.filter(|(_, value)| value.own).map_or(map.line, |(_, value)| value.node.line)
-        };
-        if adapter == Adapter::Postgres {
-            let Some((text, _)) = host else {
-                return refused(
-                    map.line,
-                    "without a host it is libpq's own socket already".into(),
-                    "host: /run/postgresql",
-                );
-            };
-            let endpoint =
-                if text.starts_with('/') { postgres_path(text, port) } else { url::tcp(text, port) };
-            return match endpoint {
-                Some(endpoint) => {
-                    Ok(Some(setting(Protocol::Postgres, endpoint, format!("host: {text}"), line(host))))
-                }
-                None => refused(line(host), "its host is unusual".into(), "host: /run/postgresql"),
-            };
-        }
+        let line = own_line(map, host);
+        let endpoint = if text.starts_with('/') { postgres_path(text, port) } else { url::tcp(text, port) };
+        let endpoint =
+            endpoint.ok_or_else(|| self.wrong(environment, line, "its host is unusual", BY_HAND))?;
+        Ok(self.connection(environment, Protocol::Postgres, endpoint, format!("host: {text}"), line))
+    }
+
+    fn mysql(&self, environment: &Environment<'_>, adapter: Adapter) -> Result<Setting, Refusal> {
+        let map = environment.map;
+        let (host, socket) = (self.literal(map, "host")?, self.literal(map, "socket")?);
+        let port = self.port(environment, Protocol::Mysql)?;
         let local = host.is_none_or(|(text, _)| text == "localhost");
         let by_socket = socket.filter(|_| local || adapter == Adapter::Trilogy);
         let (endpoint, spelled, line) = match (by_socket, host) {
             (Some((path, _)), _) => {
                 let endpoint = is_plain_path(path).then(|| Endpoint::Unix(path.into()));
-                (endpoint, format!("socket: {path}"), line(socket))
+                (endpoint, format!("socket: {path}"), own_line(map, socket))
             }
             (None, Some((text, _))) if !local || adapter == Adapter::Trilogy => {
-                (url::tcp(text, port), format!("host: {text}"), line(host))
+                (url::tcp(text, port), format!("host: {text}"), own_line(map, host))
             }
             _ => {
                 let reason = "`localhost` without a socket is the MySQL library's own socket already";
-                return refused(line(host), reason.into(), "socket: /run/mysqld/mysqld.sock");
+                let by_hand = "socket: /run/mysqld/mysqld.sock";
+                return Err(self.wrong(environment, own_line(map, host), reason, by_hand));
             }
         };
-        match endpoint {
-            Some(endpoint) => Ok(Some(setting(Protocol::Mysql, endpoint, spelled, line))),
-            None => refused(
-                line,
-                "its host or socket is unusual".into(),
-                "host: localhost and socket: /run/mysqld/mysqld.sock",
-            ),
-        }
+        let endpoint = endpoint.ok_or_else(|| {
+            let by_hand = "host: localhost and socket: /run/mysqld/mysqld.sock";
+            self.wrong(environment, line, "its host or socket is unusual", by_hand)
+        })?;
+        Ok(self.connection(environment, Protocol::Mysql, endpoint, spelled, line))
     }
 
     /// A text that is there for the login only.
@@ -320,4 +326,9 @@ fn spelling(url: &Url) -> Option<Spelling> {
         Protocol::Postgres => Some(Spelling::EncodedHost),
         _ => None,
     }
+}
+
+/// The line of a value, where it is the environment's own; else that of the environment.
+fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
+    value.filter(|(_, value)| value.own).map_or(map.line, |(_, value)| value.node.line)
 }

@@ -31,52 +31,25 @@ impl Yml<'_> {
             return self.write_url(text, value, to).map_err(refuse);
         }
         let adapter = self.adapter(map)?.ok_or_else(|| refuse("it has no adapter"))?;
-        let mut wanted: Vec<(&str, String)> = Vec::new();
         let mut dropped = None;
         let host = self.literal(map, "host")?.map(|(text, _)| text);
         let port = self
             .literal(map, "port")?
             .map_or(url::usual_port(adapter.protocol()).to_string(), |(text, _)| text.to_owned());
-        match to {
+        let wanted = match to {
             Endpoint::Unix(path) => {
                 let path = path.to_str().filter(|path| is_plain_path(path));
                 let path = path.ok_or_else(|| refuse("such a path is not written here"))?;
-                if adapter == Adapter::Postgres {
-                    let (directory, number) = postgres_socket(path).ok_or_else(|| {
-                        refuse(
-                            "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
-                        )
-                    })?;
-                    wanted.push(("host", directory.to_owned()));
-                    if number.to_string() != port {
-                        wanted.push(("port", number.to_string()));
-                    }
-                } else {
-                    if adapter == Adapter::Mysql2 && host.is_some_and(|host| host != "localhost") {
-                        wanted.push(("host", "localhost".into()));
-                    }
-                    wanted.push(("socket", path.to_owned()));
-                }
+                at_socket(adapter, host, &port, path)
             }
             Endpoint::Tcp { host: goal, port: number } if url::tcp(goal, *number).is_some() => {
-                if adapter != Adapter::Postgres && goal == "localhost" {
-                    return Err(refuse("`localhost` is a socket to the MySQL library: 127.0.0.1 is not"));
-                }
-                if host != Some(goal) {
-                    wanted.push((
-                        "host",
-                        if goal.contains(':') { format!("\"{goal}\"") } else { goal.clone() },
-                    ));
-                }
-                if number.to_string() != port {
-                    wanted.push(("port", number.to_string()));
-                }
-                if let Some((_, value)) = self.literal(map, "socket")? {
-                    dropped = Some(value);
-                }
+                let wanted = at_port(adapter, host, &port, (goal, *number)).map_err(refuse)?;
+                dropped = self.literal(map, "socket")?.map(|(_, value)| value);
+                Ok(wanted)
             }
-            _ => return Err(refuse("only a Unix socket or plain TCP can be written here")),
-        }
+            _ => Err("only a Unix socket or plain TCP can be written here"),
+        };
+        let wanted = wanted.map_err(refuse)?;
         self.edits(map, &wanted, dropped, adapter).map_err(refuse)
     }
 
@@ -202,4 +175,51 @@ fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
         }
         _ => "in the environment: host: 127.0.0.1".into(),
     }
+}
+
+/// A key and its value.
+type Pair = (&'static str, String);
+
+/// The keys that lead to a socket.
+fn at_socket(
+    adapter: Adapter,
+    host: Option<&str>,
+    port: &str,
+    path: &str,
+) -> Result<Vec<Pair>, &'static str> {
+    let mut wanted = Vec::new();
+    if adapter == Adapter::Postgres {
+        let (directory, number) = postgres_socket(path)
+            .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
+        wanted.push(("host", directory.to_owned()));
+        if number.to_string() != port {
+            wanted.push(("port", number.to_string()));
+        }
+    } else {
+        if adapter == Adapter::Mysql2 && host.is_some_and(|host| host != "localhost") {
+            wanted.push(("host", "localhost".into()));
+        }
+        wanted.push(("socket", path.to_owned()));
+    }
+    Ok(wanted)
+}
+
+/// The keys that lead to a port.
+fn at_port(
+    adapter: Adapter,
+    host: Option<&str>,
+    port: &str,
+    (goal, number): (&str, u16),
+) -> Result<Vec<Pair>, &'static str> {
+    if adapter != Adapter::Postgres && goal == "localhost" {
+        return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
+    }
+    let mut wanted = Vec::new();
+    if host != Some(goal) {
+        wanted.push(("host", if goal.contains(':') { format!("\"{goal}\"") } else { goal.to_owned() }));
+    }
+    if number.to_string() != port {
+        wanted.push(("port", number.to_string()));
+    }
+    Ok(wanted)
 }

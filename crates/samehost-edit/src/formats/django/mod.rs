@@ -1,6 +1,7 @@
 //! Django's settings.py, where its databases, caches and brokers are written out. What the environment or other code
 //! decides is not looked into.
 
+use std::ops::Range;
 use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
@@ -97,13 +98,13 @@ struct Found {
 enum How {
     /// HOST and PORT: the bytes inside of the host's quotes, those of the port with whether it is there, and where a port
     /// goes that is not.
-    Host { host: std::ops::Range<usize>, port: Option<std::ops::Range<usize>>, after: usize, quote: char },
+    Host { host: Range<usize>, port: Option<Range<usize>>, after: usize, quote: char },
     /// A URL.
-    Url(Spelling, String, std::ops::Range<usize>),
+    Url(Spelling, String, Range<usize>),
     /// memcached's location, and what stands before a path in it.
-    Memcached(&'static str, std::ops::Range<usize>),
+    Memcached(&'static str, Range<usize>),
     /// OPTIONS' unix_socket.
-    Option(std::ops::Range<usize>),
+    Option(Range<usize>),
 }
 
 struct Settings<'a> {
@@ -171,7 +172,7 @@ impl<'a> Settings<'a> {
     }
 
     /// What code makes, by the words in it.
-    fn code(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
+    fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T, Refused> {
         let written = self.source.written(value);
         let from_environment =
             ["env", "config(", "getenv", "dj_database_url"].iter().any(|word| written.contains(word));
@@ -191,59 +192,86 @@ impl<'a> Settings<'a> {
         Err((line(value), reason, by_hand))
     }
 
-    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
-        let name = format!("DATABASES {alias}");
-        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
-        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
-        let text = |key: &str| get(key).and_then(|value| self.text(value));
-        let refused = |node: Node<'_>, reason: String| {
-            let by_hand =
-                "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
-            Err((line(node), format!("{name}: {reason}"), by_hand.to_owned()))
-        };
-        let protocol = match text("ENGINE").as_deref() {
-            Some("django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql") => Protocol::Mysql,
-            Some(
-                "django.db.backends.postgresql"
-                | "django.db.backends.postgresql_psycopg2"
-                | "django.contrib.gis.db.backends.postgis",
-            ) => Protocol::Postgres,
-            Some(_) => return Ok(None),
-            None if get("ENGINE").is_some() => return refused(node, "its ENGINE is made by code".into()),
-            None => return Ok(None),
-        };
-        let mut socket = None;
-        if let Some(options) = get("OPTIONS") {
-            let Value::Dict(options) = self.source.value(options) else {
-                return refused(options, "its OPTIONS are made by code".into());
-            };
-            for (key, value) in options {
-                match (key.as_str(), protocol) {
-                    ("unix_socket", Protocol::Mysql) => socket = Some(value),
-                    (
-                        "host" | "port" | "read_default_file" | "service" | "hostaddr" | "unix_socket"
-                        | "named_pipe",
-                        _,
-                    ) => {
-                        return refused(value, format!("{key} in its OPTIONS counts before HOST"));
-                    }
-                    _ => {}
-                }
-            }
+    /// A database's port, and where it is written.
+    fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>), Refused> {
+        match self.source.value(port) {
+            Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
+            Value::Text(text, range) | Value::Number(text, range) => match text.parse() {
+                Ok(number) => Ok((number, Some(range))),
+                Err(_) => Err(database_refused(name, port, "its PORT is no number")),
+            },
+            _ => self.code(&format!("{name} PORT"), port),
         }
-        let usual = url::usual_port(protocol);
-        let setting = |endpoint, spelled: String, at| Setting {
-            name: name.clone(),
+    }
+
+    fn without_login(
+        &self,
+        name: &str,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        spelled: String,
+        at: Node<'_>,
+    ) -> Setting {
+        Setting {
+            name: name.to_owned(),
             role: Role::Connects,
             protocol,
             endpoint,
             spelled,
             file: self.file.to_owned(),
             line: line(at),
-            user: text("USER").filter(|text| !text.is_empty()),
-            password: text("PASSWORD").filter(|text| !text.is_empty()).map(Secret::new),
-            database: text("NAME").filter(|text| !text.is_empty()),
+            user: None,
+            password: None,
+            database: None,
             backlog: None,
+        }
+    }
+
+    /// The socket that a database's OPTIONS name.
+    fn socket_option<'n>(
+        &'n self,
+        name: &str,
+        protocol: Protocol,
+        options: Node<'n>,
+    ) -> Result<Option<Node<'n>>, Refused> {
+        const BEFORE_HOST: &[&str] =
+            &["host", "port", "read_default_file", "service", "hostaddr", "unix_socket", "named_pipe"];
+        let Value::Dict(pairs) = self.source.value(options) else {
+            return Err(database_refused(name, options, "its OPTIONS are made by code"));
+        };
+        let mut socket = None;
+        for (key, value) in pairs {
+            if key == "unix_socket" && protocol == Protocol::Mysql {
+                socket = Some(value);
+            } else if BEFORE_HOST.contains(&key.as_str()) {
+                let reason = format!("{key} in its OPTIONS counts before HOST");
+                return Err(database_refused(name, value, &reason));
+            }
+        }
+        Ok(socket)
+    }
+
+    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+        let name = format!("DATABASES {alias}");
+        let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
+        let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
+        let text = |key: &str| get(key).and_then(|value| self.text(value));
+        let refused = |node: Node<'_>, reason: String| Err(database_refused(&name, node, &reason));
+        let engine = text("ENGINE");
+        if engine.is_none() && get("ENGINE").is_some() {
+            return refused(node, "its ENGINE is made by code".into());
+        }
+        let Some(protocol) = engine.as_deref().and_then(protocol_of) else { return Ok(None) };
+        let socket = match get("OPTIONS") {
+            Some(options) => self.socket_option(&name, protocol, options)?,
+            None => None,
+        };
+        let login = |key: &str| text(key).filter(|text| !text.is_empty());
+        let setting = |endpoint, spelled: String, at| Setting {
+            user: login("USER"),
+            password: login("PASSWORD").map(Secret::new),
+            database: login("NAME"),
+            ..self.without_login(&name, protocol, endpoint, spelled, at)
         };
         let host = get("HOST");
         let written = match host.map(|host| (host, self.source.value(host))) {
@@ -270,23 +298,12 @@ impl<'a> Settings<'a> {
                 "without a host (or with `localhost` for MySQL) it is the library's own socket already";
             return refused(host.unwrap_or(node), reason.into());
         };
-        let (port, port_range) = match get("PORT").map(|port| (port, self.source.value(port))) {
-            None => (usual, None),
-            Some((_, Value::Text(text, range))) if text.is_empty() => (usual, Some(range)),
-            Some((port, Value::Text(text, range) | Value::Number(text, range))) => match text.parse() {
-                Ok(number) => (number, Some(range)),
-                Err(_) => return refused(port, "its PORT is no number".into()),
-            },
-            Some((port, _)) => return self.code(&format!("{name} PORT"), port),
+        let usual = url::usual_port(protocol);
+        let port = get("PORT").map_or(Ok((usual, None)), |port| self.port(&name, port, usual));
+        let (port, port_range) = port?;
+        let Some(endpoint) = endpoint(protocol, &written, port) else {
+            return refused(host, "its HOST is unusual".into());
         };
-        let endpoint = match protocol {
-            Protocol::Mysql if written.starts_with('/') => {
-                is_plain_path(&written).then(|| Endpoint::Unix(written.clone().into()))
-            }
-            _ if written.starts_with('/') => postgres_path(&written, port),
-            _ => url::tcp(&written, port),
-        };
-        let Some(endpoint) = endpoint else { return refused(host, "its HOST is unusual".into()) };
         let quote = if self.source.bytes(host).starts_with(b"\"") { '"' } else { '\'' };
         let range = host.start_byte() + 1..host.end_byte() - 1;
         let how = How::Host { host: range, port: port_range, after: host.end_byte(), quote };
@@ -321,5 +338,33 @@ impl<'a> Settings<'a> {
             Value::Text(text, _) => Some(text),
             _ => None,
         }
+    }
+}
+
+/// Why a database's entry is not changed.
+fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refused {
+    let by_hand = "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
+    (line(node), format!("{name}: {reason}"), by_hand.to_owned())
+}
+
+/// What a database's ENGINE speaks; none where that is not known here.
+fn protocol_of(engine: &str) -> Option<Protocol> {
+    match engine {
+        "django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql" => Some(Protocol::Mysql),
+        "django.db.backends.postgresql"
+        | "django.db.backends.postgresql_psycopg2"
+        | "django.contrib.gis.db.backends.postgis" => Some(Protocol::Postgres),
+        _ => None,
+    }
+}
+
+/// Where a HOST and a port lead.
+fn endpoint(protocol: Protocol, host: &str, port: u16) -> Option<Endpoint> {
+    match protocol {
+        Protocol::Mysql if host.starts_with('/') => {
+            is_plain_path(host).then(|| Endpoint::Unix(host.to_owned().into()))
+        }
+        _ if host.starts_with('/') => postgres_path(host, port),
+        _ => url::tcp(host, port),
     }
 }

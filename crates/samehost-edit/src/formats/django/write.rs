@@ -41,22 +41,7 @@ impl Settings<'_> {
             }
             (How::Host { host, port, after, quote }, _) => {
                 let protocol = found.setting.protocol;
-                let (written, number) = match (to, path) {
-                    (Endpoint::Tcp { host, port }, _) => {
-                        if protocol == Protocol::Mysql && host == "localhost" {
-                            return Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not");
-                        }
-                        (host.clone(), Some(*port))
-                    }
-                    (_, Some(path)) if protocol == Protocol::Postgres => {
-                        let (directory, port) = postgres_socket(path).ok_or(
-                            "PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT",
-                        )?;
-                        (directory.to_owned(), Some(port))
-                    }
-                    (_, Some(path)) => (path.to_owned(), None),
-                    _ => return Err("only a Unix socket or plain TCP can be written here"),
-                };
+                let (written, number) = host_and_port(protocol, to, path)?;
                 let mut edits = vec![edit(host, written)];
                 let Some(number) = number.map(|number| number.to_string()) else { return Ok(edits) };
                 let usual = url::usual_port(protocol).to_string();
@@ -93,5 +78,26 @@ pub(super) fn by_hand(protocol: Protocol, to: &Endpoint) -> String {
             format!("'HOST': '{host}', 'PORT': '{port}', and no unix_socket")
         }
         _ => "'HOST': '127.0.0.1'".into(),
+    }
+}
+
+/// What HOST and PORT become.
+fn host_and_port(
+    protocol: Protocol,
+    to: &Endpoint,
+    path: Option<&str>,
+) -> Result<(String, Option<u16>), &'static str> {
+    match (to, path) {
+        (Endpoint::Tcp { host, .. }, _) if protocol == Protocol::Mysql && host == "localhost" => {
+            Err("`localhost` is a socket to the MySQL library: 127.0.0.1 is not")
+        }
+        (Endpoint::Tcp { host, port }, _) => Ok((host.clone(), Some(*port))),
+        (_, Some(path)) if protocol == Protocol::Postgres => {
+            let (directory, port) = postgres_socket(path)
+                .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
+            Ok((directory.to_owned(), Some(port)))
+        }
+        (_, Some(path)) => Ok((path.to_owned(), None)),
+        _ => Err("only a Unix socket or plain TCP can be written here"),
     }
 }

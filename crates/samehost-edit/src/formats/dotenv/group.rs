@@ -51,20 +51,24 @@ impl Group {
         lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))
     }
 
+    /// Whether the value of an entry is text, to all libraries alike.
+    fn is_text(&self, entry: &Entry) -> Result<(), Trouble> {
+        if let Some(why) = entry.unclear {
+            return Err((entry.line, format!("{}: {why}", entry.name)));
+        }
+        if !entry.is_plain() {
+            return Err((entry.line, format!("{} is made of other variables", entry.name)));
+        }
+        // Laravel takes quotes off once more, and words such as null for values.
+        if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
+            return Err((entry.line, format!("{} has a value that is more than text", entry.name)));
+        }
+        Ok(())
+    }
+
     /// Where it leads, and the entry that says so; none where it says nothing.
     pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>, Trouble> {
-        for entry in self.names().filter_map(|name| lines.last(name)) {
-            if let Some(why) = entry.unclear {
-                return Err((entry.line, format!("{}: {why}", entry.name)));
-            }
-            if !entry.is_plain() {
-                return Err((entry.line, format!("{} is made of other variables", entry.name)));
-            }
-            // Laravel takes quotes off once more, and words such as null for values.
-            if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
-                return Err((entry.line, format!("{} has a value that is more than text", entry.name)));
-            }
-        }
+        self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
         if let Form::SocketVariable(name) = self.form
             && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
         {

@@ -160,28 +160,21 @@ fn closing(line: &[u8], quote: u8) -> Option<usize> {
     })
 }
 
-/// The entry of a line.
-fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
+/// The value of an entry, as it is written.
+struct Written {
+    range: Range<usize>,
+    literal: bool,
+    commented: bool,
+    opens: Option<u8>,
+    unclear: Option<&'static str>,
+}
+
+/// Reads the value behind an equals sign, which begins at `value`.
+fn written(body: &[u8], equals: usize, value: usize) -> Written {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
-    let skip = |from: usize| from + body[from..].iter().take_while(|byte| blank(byte)).count();
-    let mut start = skip(0);
-    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(&blank) {
-        start = skip(start + 6);
-    }
-    let length =
-        body[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-    let name = std::str::from_utf8(&body[start..start + length]).ok().filter(|name| !name.is_empty())?;
-    let equals = skip(start + length);
-    let (mut unclear, is_equals) = match body.get(equals)? {
-        b'=' => (None, true),
-        b':' => (Some("only Ruby's library takes a colon for the equals sign"), false),
-        _ => return None,
-    };
-    let value = skip(equals + 1);
     let rest = &body[value..];
-    let spaced = is_equals
-        && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));
     let (mut range, mut literal, mut commented, mut opens) = (equals + 1..equals + 1, false, false, None);
+    let mut unclear = None;
     match rest.first().copied() {
         None => {}
         Some(b'#') => commented = true,
@@ -196,7 +189,7 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
                 range = value..body.len();
                 opens = Some(quote);
             } else if !(tail.is_empty() || (tail.starts_with(b"#") && after.first().is_some_and(&blank))) {
-                unclear = unclear.or(Some("something stands behind its closing quote"));
+                unclear = Some("something stands behind its closing quote");
             }
         }
         Some(b'`') => {
@@ -210,22 +203,55 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
             let text = rest[..comment.unwrap_or(rest.len())].trim_ascii_end();
             range = value..value + text.len();
             if text.iter().any(blank) {
-                unclear = unclear.or(Some("its value has spaces and no quotes"));
+                unclear = Some("its value has spaces and no quotes");
             } else if text.iter().any(|byte| b"#\"'`".contains(byte)) {
-                unclear = unclear.or(Some("its value has a # or a quote inside, and no quotes around it"));
+                unclear = Some("its value has a # or a quote inside, and no quotes around it");
             }
         }
     }
-    let text = body.get(range.clone()).unwrap_or_default();
+    Written { range, literal, commented, opens, unclear }
+}
+
+/// Why libraries may not agree on the text of a value.
+fn ambiguous(text: &[u8]) -> Option<&'static str> {
     if text.contains(&b'\\') {
-        unclear = unclear.or(Some("its value has a backslash"));
+        return Some("its value has a backslash");
     }
     if std::str::from_utf8(text).is_err() {
-        unclear = unclear.or(Some("its value is not UTF-8"));
+        return Some("its value is not UTF-8");
     }
-    if text.windows(2).any(|pair| pair == b"$(") {
-        unclear = unclear.or(Some("its value runs a command"));
+    text.windows(2).any(|pair| pair == b"$(").then_some("its value runs a command")
+}
+
+/// The entry of a line.
+fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
+    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let skip = |from: usize| from + body[from..].iter().take_while(|byte| blank(byte)).count();
+    let mut start = skip(0);
+    if body[start..].starts_with(b"export") && body.get(start + 6).is_some_and(&blank) {
+        start = skip(start + 6);
     }
+    let length =
+        body[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    let name = std::str::from_utf8(&body[start..start + length]).ok().filter(|name| !name.is_empty())?;
+    let equals = skip(start + length);
+    let (unclear, is_equals) = match body.get(equals)? {
+        b'=' => (None, true),
+        b':' => (Some("only Ruby's library takes a colon for the equals sign"), false),
+        _ => return None,
+    };
+    let value = skip(equals + 1);
+    let rest = &body[value..];
+    let spaced = is_equals
+        && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));
+    let Written { range, literal, commented, opens, unclear: in_value } = written(body, equals, value);
+    let text = body.get(range.clone()).unwrap_or_default();
+    // Backticks count before everything else.
+    let unclear = match rest.first() {
+        Some(b'`') => in_value,
+        _ => unclear.or(in_value),
+    };
+    let unclear = unclear.or_else(|| ambiguous(text));
     Some(Entry {
         name: name.to_owned(),
         line,

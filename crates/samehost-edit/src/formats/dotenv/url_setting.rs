@@ -15,6 +15,25 @@ use crate::spelling::Spelling;
 use crate::splice;
 
 impl Reader<'_> {
+    fn asked(&self) -> Asked<'_> {
+        Asked { framework: self.framework, directory: self.directory, files: self.files, lines: &self.lines }
+    }
+
+    /// Why Laravel would not use a URL alone, and what to write by hand.
+    fn not_for_laravel(&self, name: &str, parsed: &Url) -> Option<(String, &'static str)> {
+        if self.framework != Framework::Laravel || parsed.protocol() == Some(Protocol::Redis) {
+            return None;
+        }
+        let laravel = Laravel::new(&self.lines, self.directory, self.files);
+        if laravel.url() != Some(name) {
+            let reason = format!("config/database.php does not read {name}");
+            return Some((reason, "DB_SOCKET=/run/mysqld/mysqld.sock"));
+        }
+        let socket = self.lines.last("DB_SOCKET");
+        let counts = socket.is_some_and(|entry| !entry.text.is_empty());
+        counts.then(|| ("DB_SOCKET counts as well".to_owned(), "DB_SOCKET= (empty), then switch again"))
+    }
+
     /// The URL of an entry; none where it has none, or is not the one that counts.
     pub(super) fn url(&self, entry: &Entry) -> Option<Result<Found, Refusal>> {
         let name = &entry.name;
@@ -24,9 +43,7 @@ impl Reader<'_> {
         if self.lines.last(name).is_some_and(|last| last.line != entry.line) {
             return None;
         }
-        let local = ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"]
-            .iter()
-            .any(|word| rest.contains(word) || entry.text.contains(word));
+        let local = may_be_local(&entry.text) || may_be_local(rest);
         let refused =
             |reason: &str, by_hand: &str| local.then(|| Err(self.refusal(entry.line, reason, by_hand)));
         if let Some(reason) = self.doubt(entry) {
@@ -41,40 +58,15 @@ impl Reader<'_> {
                 &format!("{name}= with its password percent-encoded"),
             );
         };
-        let filled = !entry.literal;
-        if filled && [&parsed.scheme, &parsed.host].iter().any(|part| part.contains('$'))
-            || parsed.query.as_ref().is_some_and(|query| query.contains('$'))
-        {
-            let by_hand = format!("{name}= with the host written out, then switch again");
-            return refused(&format!("the host of {name} is made of other variables"), &by_hand);
+        if let Some((reason, by_hand)) = made_of_variables(entry, &parsed) {
+            return refused(&reason, &by_hand);
         }
-        if filled && entry.text.contains("${") && !is_simply_filled(&entry.text) {
-            return refused(
-                &format!("{name} has a default in its variables"),
-                &format!("{name}= written out, then switch again"),
-            );
-        }
-        let asked = Asked {
-            framework: self.framework,
-            directory: self.directory,
-            files: self.files,
-            lines: &self.lines,
-        };
-        let spelling = match asked.spelling(name, &parsed) {
+        let spelling = match self.asked().spelling(name, &parsed) {
             Ok(spelling) => spelling,
             Err((reason, by_hand)) => return refused(&reason, &by_hand),
         };
-        if self.framework == Framework::Laravel && parsed.protocol() != Some(Protocol::Redis) {
-            let laravel = Laravel::new(&self.lines, self.directory, self.files);
-            if laravel.url() != Some(name.as_str()) {
-                return refused(
-                    &format!("config/database.php does not read {name}"),
-                    "DB_SOCKET=/run/mysqld/mysqld.sock",
-                );
-            }
-            if self.lines.last("DB_SOCKET").is_some_and(|entry| !entry.text.is_empty()) {
-                return refused("DB_SOCKET counts as well", "DB_SOCKET= (empty), then switch again");
-            }
+        if let Some((reason, by_hand)) = self.not_for_laravel(name, &parsed) {
+            return refused(&reason, by_hand);
         }
         match spelling.read(&parsed) {
             Ok(said) => Some(Ok(Found {
@@ -137,4 +129,25 @@ fn is_simply_filled(text: &str) -> bool {
         let name = rest.split('}').next().unwrap_or_default();
         rest.contains('}') && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     })
+}
+
+/// Why the variables in an entry's URL leave open where it leads, and what to write by hand.
+fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, String)> {
+    let (name, filled) = (&entry.name, !entry.literal);
+    if filled && [&parsed.scheme, &parsed.host].iter().any(|part| part.contains('$'))
+        || parsed.query.as_ref().is_some_and(|query| query.contains('$'))
+    {
+        let by_hand = format!("{name}= with the host written out, then switch again");
+        return Some((format!("the host of {name} is made of other variables"), by_hand));
+    }
+    let has_default = filled && entry.text.contains("${") && !is_simply_filled(&entry.text);
+    has_default.then(|| {
+        let reason = format!("{name} has a default in its variables");
+        (reason, format!("{name}= written out, then switch again"))
+    })
+}
+
+/// Whether a URL may lead to this machine.
+fn may_be_local(text: &str) -> bool {
+    ["localhost", "127.", "[::1]", "@/", ":///", "%2F", "%2f", "$"].iter().any(|word| text.contains(word))
 }

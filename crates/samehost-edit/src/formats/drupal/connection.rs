@@ -188,16 +188,27 @@ fn connection(
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));
     let spelled = socket.clone().flatten().or_else(|| host.clone()).unwrap_or_default();
+    let endpoint = endpoint(protocol, socket, host.as_deref(), port).map_err(wrong)?;
+    Ok(Some(Connection { name, keys, protocol, endpoint, spelled, port, items: items.to_vec() }))
+}
+
+/// Where a connection leads.
+fn endpoint(
+    protocol: Protocol,
+    socket: Option<Option<String>>,
+    host: Option<&str>,
+    port: u16,
+) -> Result<Endpoint, &'static str> {
     // What would end the value in the name of a source, or the name itself.
     let strange = |one: char| one.is_control() || ";, '\\".contains(one);
-    let endpoint = match (protocol, socket, host.as_deref()) {
+    Ok(match (protocol, socket, host) {
         (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {
             Endpoint::Unix(PathBuf::from(path))
         }
-        (_, Some(_), _) => return Err(wrong("its unix_socket is no path")),
-        (_, None, None | Some("")) => return Err(wrong("it has no host")),
+        (_, Some(_), _) => return Err("its unix_socket is no path"),
+        (_, None, None | Some("")) => return Err("it has no host"),
         (_, None, Some(host)) if host.contains(strange) => {
-            return Err(wrong("its host is not understood"));
+            return Err("its host is not understood");
         }
         (Protocol::Postgres, None, Some(host)) if host.starts_with('/') => {
             Endpoint::Unix(Path::new(host).join(format!(".s.PGSQL.{port}")))
@@ -209,13 +220,12 @@ fn connection(
             Some(inner) => {
                 let inner =
                     inner.strip_suffix(']').filter(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok());
-                let inner = inner.ok_or_else(|| wrong("its host is not understood"))?;
+                let inner = inner.ok_or("its host is not understood")?;
                 Endpoint::Tcp { host: inner.to_owned(), port }
             }
-            None if host.contains(':') => return Err(wrong("mysqlnd wants brackets around an IPv6 address")),
+            None if host.contains(':') => return Err("mysqlnd wants brackets around an IPv6 address"),
             None => Endpoint::Tcp { host: host.to_owned(), port },
         },
         (_, None, Some(host)) => Endpoint::Tcp { host: host.to_owned(), port },
-    };
-    Ok(Some(Connection { name, keys, protocol, endpoint, spelled, port, items: items.to_vec() }))
+    })
 }

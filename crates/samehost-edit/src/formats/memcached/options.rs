@@ -190,8 +190,7 @@ fn parse(
                 long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             let letter = LONG.iter().find(|(long, _)| *long == name).map(|(_, letter)| *letter);
             let Some(letter) = letter else {
-                let abbreviates = !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name));
-                if abbreviates {
+                if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
                     return stop(format!("`--{name}` is an abbreviation"));
                 }
                 // Of another option; its value, if it has one, is passed over as well.
@@ -221,20 +220,24 @@ fn parse(
             }
         };
         let value = String::from_utf8_lossy(&text[written.clone()]).into_owned();
-        let wrong = match letter {
-            'p' => value.parse::<u16>().is_err(),
-            'b' => value.parse::<u32>().is_err(),
-            'a' => u32::from_str_radix(&value, 8).is_err(),
-            's' => !value.starts_with('/'),
-            'l' => value
-                .split(',')
-                .any(|host| host.parse::<std::net::IpAddr>().is_err() && host.contains([':', ' '])),
-            _ => false,
-        };
-        if wrong {
+        if !is_value_of(letter, &value) {
             return stop(format!("the value of -{letter} is not understood"));
         }
         options.given.push(Given { letter, value, written, whole, line: line.clone() });
     }
     Ok(())
+}
+
+/// Whether an option can have this value.
+fn is_value_of(letter: char, value: &str) -> bool {
+    match letter {
+        'p' => value.parse::<u16>().is_ok(),
+        'b' => value.parse::<u32>().is_ok(),
+        'a' => u32::from_str_radix(value, 8).is_ok(),
+        's' => value.starts_with('/'),
+        'l' => value
+            .split(',')
+            .all(|host| host.parse::<std::net::IpAddr>().is_ok() || !host.contains([':', ' '])),
+        _ => true,
+    }
 }

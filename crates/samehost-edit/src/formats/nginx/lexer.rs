@@ -90,6 +90,21 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
+    /// What a byte between words begins.
+    fn between(&mut self, byte: u8, here: u32) -> Result<State, Unreadable> {
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            b';' | b'{' if self.words.is_empty() => return Err(self.unexpected(byte, here)),
+            b';' | b'{' => self.end(byte, here)?,
+            b'}' if !self.words.is_empty() => return Err(self.unexpected(byte, here)),
+            b'}' => self.push(End::Closes, here),
+            b'#' => return Ok(State::Comment),
+            b'"' | b'\'' => return Ok(State::Word(Some(byte))),
+            _ => return Ok(State::Word(None)),
+        }
+        Ok(State::Space)
+    }
+
     fn run(&mut self) -> Result<(), Unreadable> {
         let (mut state, mut start, mut first_line) = (State::Space, 0, 1);
         let (mut escaped, mut variable) = (false, false);
@@ -109,31 +124,22 @@ impl Lexer<'_> {
             }
             let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
             match state {
-                State::Closed => match byte {
-                    _ if space => state = State::Space,
-                    b';' | b'{' => {
-                        state = State::Space;
-                        self.end(byte, here)?;
-                    }
+                State::Closed | State::Space => {
                     // Of `if ("$a" = "b")`: the bracket begins a word.
-                    b')' => {
-                        (state, start, first_line, variable) = (State::Word(None), self.at - 1, here, false);
+                    if state == State::Closed && !space && !matches!(byte, b';' | b'{' | b')') {
+                        return Err(self.unexpected(byte, here));
                     }
-                    _ => return Err(self.unexpected(byte, here)),
-                },
-                State::Space => match byte {
-                    _ if space => {}
-                    b';' | b'{' if self.words.is_empty() => return Err(self.unexpected(byte, here)),
-                    b';' | b'{' => self.end(byte, here)?,
-                    b'}' if !self.words.is_empty() => return Err(self.unexpected(byte, here)),
-                    b'}' => self.push(End::Closes, here),
-                    b'#' => state = State::Comment,
-                    b'"' | b'\'' => (state, start, first_line) = (State::Word(Some(byte)), self.at, here),
-                    _ => {
-                        (state, start, first_line) = (State::Word(None), self.at - 1, here);
-                        (escaped, variable) = (byte == b'\\', byte == b'$');
+                    let at = self.at;
+                    state = self.between(byte, here)?;
+                    match state {
+                        State::Word(Some(_)) => (start, first_line) = (at, here),
+                        State::Word(None) => {
+                            (start, first_line) = (at - 1, here);
+                            (escaped, variable) = (byte == b'\\', byte == b'$');
+                        }
+                        _ => {}
                     }
-                },
+                }
                 State::Word(quote) => {
                     // `${name}` opens no block.
                     if byte == b'{' && variable {
@@ -153,8 +159,7 @@ impl Lexer<'_> {
                 State::Comment => {}
             }
         }
-        let unfinished = !self.words.is_empty() || !matches!(state, State::Space | State::Comment);
-        if unfinished {
+        if !self.words.is_empty() || !matches!(state, State::Space | State::Comment) {
             let reason = "the file ends within a directive".to_owned();
             return Err(Unreadable { line: self.line, reason });
         }

@@ -144,6 +144,12 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
         reading.settings.push(tcp);
         reading.settings.extend(unix.filter(|unix| reading.settings.iter().all(|one| one.name != unix.name)));
     }
+    add_local(file, records, &socket, &mut reading.settings);
+    reading
+}
+
+/// Adds the logins over the socket that are not among the settings yet.
+fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut Vec<Setting>) {
     for record in records.iter().filter(|record| record.kind == "local" && !record.has_options) {
         let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else { continue };
         let first = first_local(records, database, user).map(|(first, _)| first.line.number);
@@ -151,10 +157,10 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
             continue;
         }
         let name = format!("local {} {}", record.database.written, record.user.written);
-        if reading.settings.iter().any(|one| one.name == name) {
+        if settings.iter().any(|one| one.name == name) {
             continue;
         }
-        reading.settings.push(Setting {
+        settings.push(Setting {
             spelled: format!("{name} {}", record.method),
             name,
             role: Role::Listens,
@@ -168,7 +174,6 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
             backlog: None,
         });
     }
-    reading
 }
 
 /// The database and the user of a record that is the one its login meets, and can be written for the socket.

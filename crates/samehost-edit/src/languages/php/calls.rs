@@ -159,36 +159,40 @@ impl Run<'_> {
             trouble.environment = Some(variable);
             return Valued::unknown(trouble);
         }
-        match (name.as_slice(), first) {
-            (b"constant", Some(name)) => {
-                self.constant(source, node, name.strip_prefix(b"\\").unwrap_or(&name))
-            }
-            (b"dirname", Some(path)) => {
+        self.calm_call(source, node, &name, &values).unwrap_or_else(unknown)
+    }
+
+    /// What a function without effects returns; none where that cannot be known.
+    fn calm_call(
+        &mut self,
+        source: &Source,
+        node: Node<'_>,
+        name: &[u8],
+        values: &[Valued],
+    ) -> Option<Valued> {
+        let first = values.first().and_then(|valued| valued.value.text())?;
+        match name {
+            b"constant" => Some(self.constant(source, node, first.strip_prefix(b"\\").unwrap_or(&first))),
+            b"dirname" => {
                 let levels = match values.get(1).map(|valued| &valued.value) {
-                    None => Some(1),
-                    Some(Value::Integer(levels)) => usize::try_from(*levels).ok(),
-                    Some(_) => None,
+                    None => 1,
+                    Some(Value::Integer(levels)) => usize::try_from(*levels).ok()?,
+                    Some(_) => return None,
                 };
-                levels
-                    .and_then(|levels| ancestor(&path, levels))
-                    .map_or_else(unknown, |path| known(source, node, &path))
+                Some(known(source, node, &ancestor(&first, levels)?))
             }
-            (b"realpath", Some(path)) => {
-                let path = absolute(&path).filter(|path| self.files.read(path).is_ok());
-                let real = path.map(|path| self.files.real(&path));
-                real.map_or_else(unknown, |path| known(source, node, &path))
+            b"realpath" => {
+                let path = absolute(&first).filter(|path| self.files.read(path).is_ok())?;
+                Some(known(source, node, &self.files.real(&path)))
             }
-            (b"file_exists" | b"is_file" | b"is_readable", Some(path)) => {
-                let Some(path) = absolute(&path) else { return unknown() };
-                match self.files.read(&path) {
-                    Ok(_) if name != b"is_readable" => Valued::plain(Value::Truth(true)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Valued::plain(Value::Truth(false))
-                    }
-                    _ => unknown(),
+            b"file_exists" | b"is_file" | b"is_readable" => match self.files.read(&absolute(&first)?) {
+                Ok(_) if name != b"is_readable" => Some(Valued::plain(Value::Truth(true))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Some(Valued::plain(Value::Truth(false)))
                 }
-            }
-            _ => unknown(),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

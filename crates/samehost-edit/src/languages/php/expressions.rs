@@ -39,30 +39,8 @@ impl Run<'_> {
             "boolean" => here(source, node, Value::Truth(source.of(node).eq_ignore_ascii_case(b"true"))),
             "null" => here(source, node, Value::Null),
             "parenthesized_expression" | "error_suppression_expression" => self.first(source, node),
-            "cast_expression" => {
-                let kind = node.child_by_field_name("type");
-                let valued = match node.child_by_field_name("value") {
-                    Some(value) => self.evaluate(source, value),
-                    None => unknown("this is not understood"),
-                };
-                let string = kind.is_some_and(|kind| source.of(kind).eq_ignore_ascii_case(b"string"));
-                match valued.value {
-                    Value::Text(_) if string => valued,
-                    Value::Unknown(_) => valued,
-                    _ => unknown("this is converted to another type"),
-                }
-            }
-            "unary_op_expression" => {
-                let valued = match node.child_by_field_name("argument") {
-                    Some(argument) => self.evaluate(source, argument),
-                    None => unknown("this is not understood"),
-                };
-                match (source.of(node).first(), valued.value.truth(), valued.value) {
-                    (Some(b'!'), Some(truth), _) => Valued::plain(Value::Truth(!truth)),
-                    (_, _, Value::Unknown(trouble)) => Valued::unknown(trouble),
-                    _ => unknown("this is calculated"),
-                }
-            }
+            "cast_expression" => self.cast(source, node),
+            "unary_op_expression" => self.unary(source, node),
             "binary_expression" => self.binary(source, node),
             "conditional_expression" => self.conditional(source, node),
             "name" | "qualified_name" => self.name(source, node),
@@ -101,6 +79,74 @@ impl Run<'_> {
         }
     }
 
+    /// `&&` and `||`: the right side may not be executed.
+    fn logical(
+        &mut self,
+        source: &Source,
+        node: Node<'_>,
+        one: Valued,
+        (left, right): (Node<'_>, Node<'_>),
+        decides: bool,
+    ) -> Valued {
+        // A left side of this truth decides, and the right side is not executed.
+        let truth = one.value.truth();
+        let mut second = None;
+        if decides {
+            self.either(source, left, truth, |_| {}, |run| second = Some(run.evaluate(source, right)));
+        } else {
+            self.either(source, left, truth, |run| second = Some(run.evaluate(source, right)), |_| {});
+        }
+        match (truth, second.and_then(|valued| valued.value.truth())) {
+            (Some(first), _) if first == decides => Valued::plain(Value::Truth(decides)),
+            (_, Some(second)) if truth.is_some() || second == decides => Valued::plain(Value::Truth(second)),
+            _ => inherit(one, || source.trouble(node, "this condition cannot be known here")),
+        }
+    }
+
+    fn coalesce(
+        &mut self,
+        source: &Source,
+        node: Node<'_>,
+        one: Valued,
+        (left, right): (Node<'_>, Node<'_>),
+    ) -> Valued {
+        let mut unknown = inherit(one, || source.trouble(node, "whether this is set is not known"));
+        let mut other = Valued::plain(Value::Null);
+        self.either(source, left, None, |_| {}, |run| other = run.evaluate(source, right));
+        if let (Value::Unknown(mine), Value::Unknown(theirs)) = (&mut unknown.value, &other.value) {
+            mine.environment = mine.environment.take().or_else(|| theirs.environment.clone());
+        }
+        unknown
+    }
+
+    fn cast(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
+        let kind = node.child_by_field_name("type");
+        let valued = match node.child_by_field_name("value") {
+            Some(value) => self.evaluate(source, value),
+            None => unknown("this is not understood"),
+        };
+        let string = kind.is_some_and(|kind| source.of(kind).eq_ignore_ascii_case(b"string"));
+        match valued.value {
+            Value::Text(_) if string => valued,
+            Value::Unknown(_) => valued,
+            _ => unknown("this is converted to another type"),
+        }
+    }
+
+    fn unary(&mut self, source: &Source, node: Node<'_>) -> Valued {
+        let unknown = |reason: &str| Valued::unknown(source.trouble(node, reason));
+        let valued = match node.child_by_field_name("argument") {
+            Some(argument) => self.evaluate(source, argument),
+            None => unknown("this is not understood"),
+        };
+        match (source.of(node).first(), valued.value.truth(), valued.value) {
+            (Some(b'!'), Some(truth), _) => Valued::plain(Value::Truth(!truth)),
+            (_, _, Value::Unknown(trouble)) => Valued::unknown(trouble),
+            _ => unknown("this is calculated"),
+        }
+    }
+
     fn binary(&mut self, source: &Source, node: Node<'_>) -> Valued {
         let field = |name: &str| node.child_by_field_name(name);
         let (Some(left), Some(right), Some(operator)) = (field("left"), field("right"), field("operator"))
@@ -110,75 +156,16 @@ impl Run<'_> {
         let operator = source.of(operator).to_ascii_lowercase();
         let one = self.evaluate(source, left);
         match operator.as_slice() {
-            b"&&" | b"and" | b"||" | b"or" => {
-                // A left side of this truth decides, and the right side is not executed.
-                let decides = matches!(operator.as_slice(), b"||" | b"or");
-                let truth = one.value.truth();
-                let mut second = None;
-                if decides {
-                    self.either(
-                        source,
-                        left,
-                        truth,
-                        |_| {},
-                        |run| second = Some(run.evaluate(source, right)),
-                    );
-                } else {
-                    self.either(
-                        source,
-                        left,
-                        truth,
-                        |run| second = Some(run.evaluate(source, right)),
-                        |_| {},
-                    );
-                }
-                match (truth, second.and_then(|valued| valued.value.truth())) {
-                    (Some(first), _) if first == decides => Valued::plain(Value::Truth(decides)),
-                    (_, Some(second)) if truth.is_some() || second == decides => {
-                        Valued::plain(Value::Truth(second))
-                    }
-                    _ => inherit(one, || source.trouble(node, "this condition cannot be known here")),
-                }
-            }
-            b"??" => {
-                let mut unknown = inherit(one, || source.trouble(node, "whether this is set is not known"));
-                let mut other = Valued::plain(Value::Null);
-                self.either(source, left, None, |_| {}, |run| other = run.evaluate(source, right));
-                if let (Value::Unknown(mine), Value::Unknown(theirs)) = (&mut unknown.value, &other.value) {
-                    mine.environment = mine.environment.take().or_else(|| theirs.environment.clone());
-                }
-                unknown
-            }
+            b"&&" | b"and" => self.logical(source, node, one, (left, right), false),
+            b"||" | b"or" => self.logical(source, node, one, (left, right), true),
+            b"??" => self.coalesce(source, node, one, (left, right)),
             b"." => {
                 let two = self.evaluate(source, right);
-                match (one.value.text(), two.value.text()) {
-                    (Some(one_text), Some(two_text)) => {
-                        let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
-                        valued.via = one.via.or(two.via);
-                        if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
-                            valued.place = None;
-                            valued.via.get_or_insert_with(|| source.of(node).to_vec());
-                        }
-                        valued
-                    }
-                    (None, _) => inherit(one, || source.trouble(node, "this is not known")),
-                    (_, None) => inherit(two, || source.trouble(node, "this is not known")),
-                }
+                concatenated(source, node, one, two)
             }
             b"===" | b"==" | b"!==" | b"!=" | b"<>" => {
                 let two = self.evaluate(source, right);
-                let same = operator[0] == b'=';
-                match (&one.value, &two.value) {
-                    (Value::Unknown(_), _) => one,
-                    (_, Value::Unknown(_)) => two,
-                    (Value::Text(mine), Value::Text(theirs)) if plain(mine) && plain(theirs) => {
-                        Valued::plain(Value::Truth((mine == theirs) == same))
-                    }
-                    (Value::Truth(mine), Value::Truth(theirs)) => {
-                        Valued::plain(Value::Truth((mine == theirs) == same))
-                    }
-                    _ => Valued::unknown(source.trouble(node, "this comparison is not followed")),
-                }
+                compared(source, node, one, two, operator[0] == b'=')
             }
             _ => {
                 let two = self.evaluate(source, right);
@@ -349,4 +336,33 @@ fn plain(text: &[u8]) -> bool {
 
 fn decimal(text: &str) -> bool {
     text == "0" || !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn concatenated(source: &Source, node: Node<'_>, one: Valued, two: Valued) -> Valued {
+    match (one.value.text(), two.value.text()) {
+        (Some(one_text), Some(two_text)) => {
+            let mut valued = here(source, node, Value::Text([one_text, two_text].concat()));
+            valued.via = one.via.or(two.via);
+            if valued.via.is_some() || one.place.is_none() || two.place.is_none() {
+                valued.place = None;
+                valued.via.get_or_insert_with(|| source.of(node).to_vec());
+            }
+            valued
+        }
+        (None, _) => inherit(one, || source.trouble(node, "this is not known")),
+        (_, None) => inherit(two, || source.trouble(node, "this is not known")),
+    }
+}
+
+/// `==` and `!=`; `same`: whether equal values make it true.
+fn compared(source: &Source, node: Node<'_>, one: Valued, two: Valued, same: bool) -> Valued {
+    match (&one.value, &two.value) {
+        (Value::Unknown(_), _) => one,
+        (_, Value::Unknown(_)) => two,
+        (Value::Text(mine), Value::Text(theirs)) if plain(mine) && plain(theirs) => {
+            Valued::plain(Value::Truth((mine == theirs) == same))
+        }
+        (Value::Truth(mine), Value::Truth(theirs)) => Valued::plain(Value::Truth((mine == theirs) == same)),
+        _ => Valued::unknown(source.trouble(node, "this comparison is not followed")),
+    }
 }

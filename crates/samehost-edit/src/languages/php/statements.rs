@@ -27,13 +27,26 @@ impl Run<'_> {
         self.depth -= 1;
     }
 
+    fn evaluate_all(&mut self, source: &Source, node: Node<'_>) {
+        for child in children(node) {
+            self.evaluate(source, child);
+        }
+    }
+
+    /// Returns from the present function or file.
+    fn leave(&mut self) {
+        let over = State { over: true, ..State::default() };
+        let state = std::mem::replace(&mut self.state, over);
+        if let Some(returns) = self.returns.last_mut() {
+            returns.push(state);
+        }
+    }
+
     fn one(&mut self, source: &Source, node: Node<'_>) {
         match node.kind() {
             "program" | "compound_statement" | "colon_block" => self.block(source, node),
             "expression_statement" | "echo_statement" | "sequence_expression" => {
-                for child in children(node) {
-                    self.evaluate(source, child);
-                }
+                self.evaluate_all(source, node);
             }
             "if_statement" => {
                 let mut cursor = node.walk();
@@ -43,19 +56,11 @@ impl Run<'_> {
             }
             "const_declaration" => self.constants(source, node),
             "return_statement" => {
-                for child in children(node) {
-                    self.evaluate(source, child);
-                }
-                let over = State { over: true, ..State::default() };
-                let state = std::mem::replace(&mut self.state, over);
-                if let Some(returns) = self.returns.last_mut() {
-                    returns.push(state);
-                }
+                self.evaluate_all(source, node);
+                self.leave();
             }
             "exit_statement" => {
-                for child in children(node) {
-                    self.evaluate(source, child);
-                }
+                self.evaluate_all(source, node);
                 self.state.over = true;
             }
             "namespace_definition" => {
