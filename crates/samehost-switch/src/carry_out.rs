@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::plan::{Plan, PlannedStage, Wish, keep, listen, shown};
+use crate::plan::{Plan, PlannedStage, SwitchRequest, keep, listen, shown};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
@@ -68,13 +68,17 @@ pub struct Confirm<'a> {
 ///
 /// # Errors
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
-pub fn carry_out(mut plan: Plan, wish: &Wish, around: &Around<'_>) -> Result<SwitchReport, TransactionError> {
+pub fn carry_out(
+    mut plan: Plan,
+    request: &SwitchRequest,
+    around: &Around<'_>,
+) -> Result<SwitchReport, TransactionError> {
     let redactor = plan.redactor();
     // Servers, checks and reloads have a word in what is told.
     let telling = |what: &str| (around.telling)(&redactor.message(what));
     let around = &Around { telling: &telling, command: around.command.clone(), ..*around };
     loop {
-        let (report, heard) = attempt(&mut plan, wish, around)?;
+        let (report, heard) = attempt(&mut plan, request, around)?;
         match heard {
             // Put back because of the last stages alone: without them it is made anew.
             Some((at, reasons)) if at > 0 && report.outcome == SwitchOutcome::RolledBack => {
@@ -90,21 +94,21 @@ type Heard = Option<(usize, Vec<SwitchObstacle>)>;
 
 fn attempt(
     plan: &mut Plan,
-    wish: &Wish,
+    request: &SwitchRequest,
     around: &Around<'_>,
 ) -> Result<(SwitchReport, Heard), TransactionError> {
-    let mut report = plan.report(wish);
+    let mut report = plan.report(request);
     let mut transaction = Transaction::begin(around.store, &intent(plan, &report, around))?;
     report.id = Some(transaction.id().to_owned());
     let mut heard = None;
-    let done = proceed(plan, wish, &mut transaction, around, &mut heard);
+    let done = proceed(plan, request, &mut transaction, around, &mut heard);
     match done {
         Ok((proofs, until)) => {
             transaction.commit()?;
             report.confirm_until = until;
             report.outcome = SwitchOutcome::Committed;
             report.proofs = proofs;
-            let now = plan.report(wish);
+            let now = plan.report(request);
             (report.hops, report.notes) = (now.hops, now.notes);
             report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
         }
@@ -170,7 +174,7 @@ pub fn left(back: &RolledBack) -> Vec<String> {
 fn proceed_with(
     index: usize,
     plan: &mut Plan,
-    wish: &Wish,
+    request: &SwitchRequest,
     transaction: &mut Transaction,
     around: &Around<'_>,
     heard: &mut Heard,
@@ -179,7 +183,7 @@ fn proceed_with(
     not_interrupted(around)?;
     if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
         (around.telling)("waiting until nobody speaks to the old place any more");
-        let reasons = listen(&stage, &plan.hops, wish.observe, around.scan, around.is_interrupted);
+        let reasons = listen(&stage, &plan.hops, request.observe, around.scan, around.is_interrupted);
         if let Some(first) = reasons.first() {
             let reason = first.found.clone();
             *heard = Some((index, reasons));
@@ -215,7 +219,7 @@ fn proceed_with(
 /// Every stage, then the proof. An error is the reason to put everything back.
 fn proceed(
     plan: &mut Plan,
-    wish: &Wish,
+    request: &SwitchRequest,
     transaction: &mut Transaction,
     around: &Around<'_>,
     heard: &mut Heard,
@@ -224,7 +228,7 @@ fn proceed(
     keep(plan, around.store, transaction.id()).map_err(words)?;
     let page_before = around.page.map(Page::remember);
     for index in 0..plan.stages.len() {
-        proceed_with(index, plan, wish, transaction, around, heard)?;
+        proceed_with(index, plan, request, transaction, around, heard)?;
     }
     let mut proofs = log_in(plan, around, false)?;
     if let (Some(page), Some(before)) = (around.page, page_before) {

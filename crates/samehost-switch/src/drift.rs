@@ -7,7 +7,7 @@ use samehost_edit::Overlay;
 use samehost_edit::recognise;
 use samehost_model::Endpoint;
 
-use crate::plan::{Subject, shown};
+use crate::plan::{ConfigFile, shown};
 use crate::transaction::{Standing, Stands, Store, TransactionError, standing};
 
 /// How a file of a switch is now.
@@ -50,7 +50,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
         return (false, "was changed since, and is no configuration that samehost knows".into());
     };
     // Whoever changed it may have it include what only root can read.
-    let disk = Subject { file: file.to_owned(), editor, reader: None }.files();
+    let disk = ConfigFile { file: file.to_owned(), editor, reader: None }.files();
     let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
     let reading = match editor.read(file, &files) {
         Ok(reading) => reading,

@@ -5,9 +5,9 @@ use samehost_edit::recognise;
 use samehost_model::switch::{StoredSwitch, SwitchStep};
 use samehost_model::{Redactor, Secret};
 
-use crate::plan::{Replacement, Subject, shown};
+use crate::plan::{ConfigFile, Replacement, shown};
 use crate::told::diff;
-use crate::transaction::{FileChange, Foreseen, Left, Prospect};
+use crate::transaction::{FileChange, Foreseen, Prospect, Skipped};
 
 /// What would be done with a switch that was made, for people: the changed lines without the passwords that its files
 /// name.
@@ -29,7 +29,7 @@ pub fn foretold(foreseen: &Foreseen) -> StoredSwitch {
         checks: Vec::new(),
         reloads: stage.reloads.iter().map(|reload| redactor.command(&reload.what)).collect(),
     });
-    let left = |left: &Left| format!("{} is left as it is: {}", shown(&left.path), left.reason);
+    let left = |left: &Skipped| format!("{} is left as it is: {}", shown(&left.path), left.reason);
     StoredSwitch {
         id: foreseen.id.clone(),
         summary: redactor.message(&foreseen.summary),
@@ -49,7 +49,7 @@ fn secrets(change: &FileChange) -> Vec<Secret> {
     let versions = [&change.before, &change.after].into_iter().flatten();
     let named = versions.filter_map(|text| {
         let editor = recognise(&change.path, text)?;
-        let disk = Subject { file: change.path.clone(), editor, reader: None }.files();
+        let disk = ConfigFile { file: change.path.clone(), editor, reader: None }.files();
         let files = Overlay::new(&disk, [(change.path.clone(), text.clone())].into());
         let reading = editor.read(&change.path, &files).ok()?;
         Some(reading.settings.into_iter().filter_map(|setting| setting.password).collect::<Vec<_>>())

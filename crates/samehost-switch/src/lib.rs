@@ -19,6 +19,7 @@ pub use disk::{Disk, Reads};
 pub use drift::{Held, drift};
 pub use foretold::foretold;
 pub use plan::{
-    Direction, FinishError, Plan, SubjectError, Wish, clients, configurations, finishing, plan, refused_since,
+    ConfigFileError, Direction, FinishError, Plan, SwitchRequest, clients, configurations, finishing, plan,
+    refused_since,
 };
 pub use reload::{ReloadWords, reload};

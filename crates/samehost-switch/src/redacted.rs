@@ -6,15 +6,15 @@ use samehost_model::redact::secrets_in;
 use samehost_model::switch::SwitchReport;
 use samehost_model::{Redactor, Secret};
 
-use crate::plan::{Plan, Read};
+use crate::plan::{ParsedConfig, Plan};
 
 /// The secrets of configurations that were read.
-pub(crate) fn secrets(configurations: &[Read]) -> Vec<Secret> {
+pub(crate) fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
     let mut all = Vec::new();
     for read in configurations {
         let settings = &read.reading.settings;
         all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
-        all.extend(in_file(&read.subject.files(), &read.subject.file));
+        all.extend(in_file(&read.config.files(), &read.config.file));
     }
     all
 }

@@ -178,14 +178,14 @@ pub(crate) fn is_kind(service: &Service, kind: Kind) -> bool {
     service.kind.is_some_and(|found| found.family() == kind.family())
 }
 
-/// Whether a person's wish to stop ends what is being done.
+/// Whether a person's request to stop ends what is being done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stops {
     Yes,
     No,
 }
 
-/// Does what [`way`] said, to put something back: a person's wish to stop does not end it, its time limit does.
+/// Does what [`way`] said, to put something back: a person's request to stop does not end it, its time limit does.
 ///
 /// # Errors
 /// Why it failed, for people.

@@ -8,13 +8,13 @@ use samehost_model::switch::{
 };
 use similar::{ChangeTag, TextDiff};
 
-use crate::plan::{Hop, Plan, PlannedStage, Replacement, Wish, shown};
+use crate::plan::{Hop, Plan, PlannedStage, Replacement, SwitchRequest, shown};
 use crate::redacted::redacted;
 
 impl Plan {
     /// What is to be told of it, before anything is done.
     #[must_use]
-    pub fn report(&self, wish: &Wish) -> SwitchReport {
+    pub fn report(&self, request: &SwitchRequest) -> SwitchReport {
         let outcome = if self.is_barred() {
             SwitchOutcome::Refused
         } else if self.is_empty() {
@@ -27,8 +27,8 @@ impl Plan {
         let redactor = self.redactor();
         let report = SwitchReport {
             schema: SWITCH_SCHEMA,
-            targets: wish.targets.clone(),
-            to: wish.to.name(),
+            targets: request.targets.clone(),
+            to: request.to.name(),
             hops: self.hops.iter().map(hop).collect(),
             steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
             later: self.later.iter().map(|stage| step(stage, &redactor)).collect(),

@@ -30,7 +30,7 @@ use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
 use samehost_report::Terminal;
 use samehost_switch::transaction::Store;
-use samehost_switch::{Around, Direction, Disk, Wish, carry_out, clients, plan};
+use samehost_switch::{Around, Direction, Disk, SwitchRequest, carry_out, clients, plan};
 
 use case::Case;
 use tear::drawn;
@@ -224,10 +224,10 @@ fn told(editor: &dyn Editor, case: &Case, root: &Path) -> Told {
     }
     let scan = machine(&reading, root);
     for to in [Direction::Unix, Direction::Tcp] {
-        let wish = wish(&file, to, root);
-        match plan(&wish, &scan) {
+        let request = request(&file, to, root);
+        match plan(&request, &scan) {
             Ok(plan) => {
-                let report = plan.report(&wish);
+                let report = plan.report(&request);
                 told.planned |= report.outcome == SwitchOutcome::Planned && to == Direction::Unix;
                 told.words.push(("the plan as JSON", serde_json::to_string_pretty(&report).unwrap()));
                 let mut bytes = Vec::new();
@@ -251,7 +251,7 @@ fn left_by_a_transaction(case: &Case, root: &Path, drawn: &Drawn, told: &mut Tol
             editor.read(&file, &Disk::default()).ok().filter(|reading| !reading.settings.is_empty())
         })
         .unwrap_or_default();
-    let (scan, wish) = (machine(&reading, root), wish(&file, Direction::Unix, root));
+    let (scan, request) = (machine(&reading, root), request(&file, Direction::Unix, root));
     let store = Store::open(state.path()).unwrap();
     let progress = std::cell::RefCell::new(String::new());
     let around = Around {
@@ -264,7 +264,7 @@ fn left_by_a_transaction(case: &Case, root: &Path, drawn: &Drawn, told: &mut Tol
         telling: &|what| progress.borrow_mut().push_str(what),
         scan: &|| None,
     };
-    match carry_out(plan(&wish, &scan).unwrap(), &wish, &around) {
+    match carry_out(plan(&request, &scan).unwrap(), &request, &around) {
         Ok(report) => told.words.push(("what was done", serde_json::to_string(&report).unwrap())),
         Err(error) => told.words.push(("why it was not done", error.to_string())),
     }
@@ -288,8 +288,8 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-fn wish(file: &Path, to: Direction, root: &Path) -> Wish {
-    Wish {
+fn request(file: &Path, to: Direction, root: &Path) -> SwitchRequest {
+    SwitchRequest {
         targets: vec![file.display().to_string()],
         to,
         socket: Some(root.join("s.sock")),

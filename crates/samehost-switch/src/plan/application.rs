@@ -12,9 +12,9 @@ use samehost_services::Kind;
 use samehost_system::{Account, Identity as Present, open, start_time};
 
 use super::client::{Reader, unfit};
+use super::config_file::ConfigFile;
 use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
-use super::subject::Subject;
 use super::{Plan, server_files};
 
 /// A user that will connect, and a process of theirs where one runs.
@@ -118,30 +118,30 @@ const A_MOMENT: Duration = Duration::from_millis(1500);
 /// connection to the service now. Who was passed over, and why, is noted in the plan.
 pub(crate) fn applicants(
     scan: &Scan,
-    subject: &Subject,
+    config: &ConfigFile,
     service: Option<usize>,
     holders: &[u32],
     plan: &mut Plan,
 ) -> Vec<Applicant> {
-    let (candidates, reader) = candidates(scan, subject, holders, &mut plan.notes);
-    let found = fitting(scan, subject, candidates, reader, plan);
+    let (candidates, reader) = candidates(scan, config, holders, &mut plan.notes);
+    let found = fitting(scan, config, candidates, reader, plan);
     if !found.is_empty() {
         return found;
     }
     let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
     let talking = talking.map(Candidate::from).collect();
-    let found = fitting(scan, subject, talking, reader, plan);
+    let found = fitting(scan, config, talking, reader, plan);
     if !found.is_empty() {
         return found;
     }
     // Connections that come and go.
     let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
-    fitting(scan, subject, talking.iter().map(Candidate::from).collect(), reader, plan)
+    fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, plan)
 }
 
 fn fitting(
     scan: &Scan,
-    subject: &Subject,
+    config: &ConfigFile,
     candidates: Vec<Candidate<'_>>,
     reader: Reader,
     plan: &mut Plan,
@@ -151,7 +151,7 @@ fn fitting(
     for candidate in candidates {
         let Candidate { process, will_start } = &candidate;
         let account = will_start.as_ref().map(|worker| &worker.account);
-        if let Some(why) = unfit(process, account, &subject.file, reader) {
+        if let Some(why) = unfit(process, account, &config.file, reader) {
             let own = || process.user.clone().unwrap_or_else(|| process.uid.to_string());
             let user = will_start.as_ref().map_or_else(own, |worker| worker.name.clone());
             let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
@@ -172,11 +172,11 @@ fn fitting(
 /// The processes that may read a configuration, and how they come to read it.
 fn candidates<'a>(
     scan: &'a Scan,
-    subject: &Subject,
+    config: &ConfigFile,
     holders: &[u32],
     notes: &mut Vec<String>,
 ) -> (Vec<Candidate<'a>>, Reader) {
-    let uptake = subject.editor.uptake();
+    let uptake = config.editor.uptake();
     let reader = match uptake {
         Uptake::AtOnce | Uptake::RestartApplication => Reader::Itself,
         Uptake::Reload(..) | Uptake::Restart(_) | Uptake::RestartUnit => Reader::OrItsMaster,
@@ -187,24 +187,24 @@ fn candidates<'a>(
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
             // Of several such services, the one that this configuration is for.
-            let main = server_files::process_of(scan, subject);
+            let main = server_files::process_of(scan, config);
             let is_its =
                 |process: &&&Process| main.is_some_and(|pid| process.pid == pid || process.parent == pid);
             let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();
             if its.is_empty() { all } else { its }
         }
         Uptake::RestartUnit => {
-            let unit = subject.file.file_name().unwrap_or_default().to_string_lossy();
+            let unit = config.file.file_name().unwrap_or_default().to_string_lossy();
             scan.processes.iter().filter(|process| process.unit.as_deref() == Some(&*unit)).collect()
         }
         Uptake::RestartApplication => {
-            let folder = server_files::folder(&subject.file);
+            let folder = server_files::folder(&config.file);
             // Not every shell that stands in the directory: who talks to the service, or serves itself.
             let serves = |process: &Process| {
                 let own = [process.pid, process.parent];
                 scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
             };
-            let units = handing_over(scan, &subject.file);
+            let units = handing_over(scan, &config.file);
             let is_its = |process: &&Process| {
                 let is_handed = process.unit.as_deref().is_some_and(|unit| units.contains(unit));
                 let is_client = holders.contains(&process.pid) || serves(process);

@@ -8,9 +8,9 @@ use samehost_model::scan::{Scan, Service};
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
 
+use super::config_file::ConfigFile;
 use super::place::{same_port, unfit};
-use super::subject::Subject;
-use super::{Plan, Wish};
+use super::{Plan, SwitchRequest};
 
 /// Where a connection goes.
 pub(crate) struct Place {
@@ -22,11 +22,11 @@ pub(crate) struct Place {
 
 /// The socket that stands for a port, or that the server is to have.
 pub(crate) fn unix_place(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     service: Option<usize>,
     setting: &Setting,
-    named: Option<&(Subject, Setting)>,
+    named: Option<&(ConfigFile, Setting)>,
     plan: &mut Plan,
 ) -> Option<Place> {
     let port = match &setting.endpoint {
@@ -36,24 +36,24 @@ pub(crate) fn unix_place(
     let present = match service.map(|at| socket_of(scan, at, port)).transpose() {
         Ok(present) => present.flatten(),
         // Another one may be asked for.
-        Err(unsafe_socket) if wish.socket.is_none() => {
+        Err(unsafe_socket) if request.socket.is_none() => {
             plan.bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy());
             return None;
         }
         Err(_) => None,
     };
-    if let Some(path) = present.filter(|path| wish.socket.as_ref().is_none_or(|wanted| wanted == path)) {
+    if let Some(path) = present.filter(|path| request.socket.as_ref().is_none_or(|wanted| wanted == path)) {
         return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
     let kind = service.and_then(|at| scan.services.get(at)?.kind);
-    let kind = kind.or_else(|| named.and_then(|(subject, _)| subject.kind()));
+    let kind = kind.or_else(|| named.and_then(|(config, _)| config.kind()));
     let known = kind.map(Kind::descriptor);
     if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
         plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
         return None;
     }
     let usual = known.map(|known| PathBuf::from(&known.socket)).filter(|path| path.is_absolute());
-    let Some(path) = wish.socket.clone().or(usual) else {
+    let Some(path) = request.socket.clone().or(usual) else {
         plan.bar(
             "server",
             format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
@@ -61,7 +61,7 @@ pub(crate) fn unix_place(
         );
         return None;
     };
-    let path = named.map_or(path.clone(), |(subject, setting)| subject.editor.socket(setting, &path));
+    let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
     let path = free(plan, setting, path, port);
     let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
         Some(service) => samehost_scan::users(scan, service),
@@ -76,7 +76,7 @@ pub(crate) fn unix_place(
 
 /// The port that stands for a socket, or that the server is to have.
 pub(crate) fn tcp_place(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     service: Option<usize>,
     plan: &mut Plan,
@@ -91,7 +91,7 @@ pub(crate) fn tcp_place(
     let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
-        return new_port(wish, scan, found, plan, setting);
+        return new_port(request, scan, found, plan, setting);
     };
     let host = match address.ip() {
         ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
@@ -104,7 +104,7 @@ pub(crate) fn tcp_place(
 /// The port that the user names, or the usual one, of a service that listens on none: its own configuration has to say so
 /// then.
 fn new_port(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     service: Option<&Service>,
     plan: &mut Plan,
@@ -113,7 +113,7 @@ fn new_port(
     let kind = service.and_then(|service| service.kind);
     let usual = kind.and_then(|kind| kind.descriptor().ports.first().copied());
     let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
-    let found = match wish.address.clone().or(usual) {
+    let found = match request.address.clone().or(usual) {
         Some(endpoint) if services_at(scan, &endpoint).is_empty() => {
             return Some(Place { endpoint, listens: false });
         }

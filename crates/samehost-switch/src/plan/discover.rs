@@ -9,8 +9,8 @@ use samehost_edit::Files;
 use samehost_model::scan::{Process, Scan};
 use samehost_services::Kind;
 
+use super::config_file::configs;
 use super::server_files;
-use super::subject::subjects;
 use crate::disk::{Disk, Reads};
 
 /// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
@@ -33,7 +33,7 @@ pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
         }
     }
     // What cannot be read as a configuration is none.
-    found.retain(|path| subjects(&path.display().to_string(), scan, None).is_ok());
+    found.retain(|path| configs(&path.display().to_string(), scan, None).is_ok());
     found.into_iter().collect()
 }
 

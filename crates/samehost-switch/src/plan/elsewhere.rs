@@ -10,8 +10,8 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan, Service};
 use samehost_services::Kind;
 
+use super::config_file::ConfigFile;
 use super::place::same_port;
-use super::subject::Subject;
 use super::{Hop, server_files, shown};
 use crate::disk::{Disk, Reads};
 
@@ -47,11 +47,11 @@ pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop
 }
 
 fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]) -> Vec<Named> {
-    let Some(subject) = files.iter().find_map(|path| Subject::at(path, None).ok()?) else {
+    let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
         return Vec::new();
     };
-    let disk = subject.files();
-    let Ok(reading) = subject.editor.read(&subject.file, &disk) else { return Vec::new() };
+    let disk = config.files();
+    let Ok(reading) = config.editor.read(&config.file, &disk) else { return Vec::new() };
     let real = |path: &Path| disk.real(path);
     let stays = |setting: &&Setting| {
         setting.role == Role::Connects
@@ -69,7 +69,7 @@ fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]
             shown(&setting.file),
             setting.line
         ),
-        remedy: format!("Switch it in the same go: name {} too", shown(&subject.file)),
+        remedy: format!("Switch it in the same go: name {} too", shown(&config.file)),
     });
     named.collect()
 }

@@ -15,16 +15,16 @@ use samehost_services::Kind;
 use samehost_system::accounts;
 
 use super::application::{Applicant, applicants};
+use super::config_file::ConfigFile;
 use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port, trusted};
-use super::subject::Subject;
-use super::{Direction, Plan, Read, Wish, server_files};
+use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
 
 /// A connection that moves.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     /// Which of the plan's configurations it is written in.
-    pub(crate) subject: Subject,
+    pub(crate) config: ConfigFile,
     /// What is written there.
     pub(crate) setting: Setting,
     /// Where it goes.
@@ -40,22 +40,27 @@ pub(crate) struct Hop {
     /// Who connects.
     pub(crate) applicants: Vec<Applicant>,
     /// The server's side, where it has to change first.
-    pub(crate) server: Option<(Subject, Setting)>,
+    pub(crate) server: Option<(ConfigFile, Setting)>,
     /// What a login showed.
     pub(crate) login: Option<String>,
 }
 
 /// Finds the hops of the configurations; servers' own configurations that are needed are added to them.
-pub(crate) fn find(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, plan: &mut Plan) {
-    let mut clients: Vec<(Subject, Setting)> = Vec::new();
+pub(crate) fn find(
+    request: &SwitchRequest,
+    scan: &Scan,
+    configurations: &mut Vec<ParsedConfig>,
+    plan: &mut Plan,
+) {
+    let mut clients: Vec<(ConfigFile, Setting)> = Vec::new();
     for read in configurations.iter() {
         for setting in &read.reading.settings {
             if setting.role != Role::Connects {
                 continue;
             }
-            match (wish.to, &setting.endpoint) {
+            match (request.to, &setting.endpoint) {
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
-                    clients.push((read.subject.clone(), setting.clone()));
+                    clients.push((read.config.clone(), setting.clone()));
                 }
                 (Direction::Unix, Endpoint::Tcp { host, .. }) => plan.notes.push(format!(
                     "{} ({}:{}) goes to {host}, which is not this machine's loopback: it stays",
@@ -63,7 +68,7 @@ pub(crate) fn find(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, pla
                     setting.file.display(),
                     setting.line
                 )),
-                (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.subject.clone(), setting.clone())),
+                (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
                 _ => plan.notes.push(format!(
                     "{} ({}:{}) goes to {} already",
                     setting.name,
@@ -84,13 +89,13 @@ pub(crate) fn find(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, pla
         }
     }
     let moves_nothing = clients.is_empty();
-    for (subject, setting) in clients {
-        if let Some(hop) = hop(wish, scan, configurations, subject, setting, plan) {
+    for (config, setting) in clients {
+        if let Some(hop) = hop(request, scan, configurations, config, setting, plan) {
             plan.hops.push(hop);
         }
     }
     if moves_nothing {
-        listeners(wish, scan, configurations, plan);
+        listeners(request, scan, configurations, plan);
     }
     if plan.hops.is_empty() {
         for obstacle in &mut plan.obstacles {
@@ -100,16 +105,16 @@ pub(crate) fn find(wish: &Wish, scan: &Scan, configurations: &mut Vec<Read>, pla
 }
 
 fn hop(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
-    configurations: &mut Vec<Read>,
-    subject: Subject,
+    configurations: &mut Vec<ParsedConfig>,
+    config: ConfigFile,
     setting: Setting,
     plan: &mut Plan,
 ) -> Option<Hop> {
     let named = server_side(configurations, &setting.endpoint);
-    let named_file = named.as_ref().map(|(subject, _)| subject.file.clone());
-    let service = match server(wish, scan, &setting, named_file.as_deref(), plan) {
+    let named_file = named.as_ref().map(|(config, _)| config.file.clone());
+    let service = match server(request, scan, &setting, named_file.as_deref(), plan) {
         Ok(at) => Some(at),
         Err(Unserved::Nobody(_)) if named.is_some() => None,
         Err(unserved) => {
@@ -118,9 +123,9 @@ fn hop(
         }
     };
     let found = service.and_then(|at| scan.services.get(at));
-    let place = match wish.to {
-        Direction::Unix => unix_place(wish, scan, service, &setting, named.as_ref(), plan)?,
-        Direction::Tcp => tcp_place(wish, scan, service, plan, &setting)?,
+    let place = match request.to {
+        Direction::Unix => unix_place(request, scan, service, &setting, named.as_ref(), plan)?,
+        Direction::Tcp => tcp_place(request, scan, service, plan, &setting)?,
     };
     let server = match place.listens {
         true => None,
@@ -133,11 +138,11 @@ fn hop(
         .filter_map(|connection| scan.sockets.get(connection.client))
         .flat_map(|socket| socket.pids.iter().copied())
         .collect();
-    let applicants = match &wish.user {
+    let applicants = match &request.user {
         Some(user) => named_applicant(user, plan)?,
-        None => applicants(scan, &subject, service, &holders, plan),
+        None => applicants(scan, &config, service, &holders, plan),
     };
-    let trusted = trusted(wish, &setting, named_file.as_deref(), plan);
+    let trusted = trusted(request, &setting, named_file.as_deref(), plan);
     let expected = match service {
         Some(at) => expected_of(scan, at, setting.protocol, &trusted),
         None => samehost_scan::expected(setting.protocol, &trusted),
@@ -146,7 +151,7 @@ fn hop(
         expected,
         trusted,
         service_name: found.map(|service| described(scan, service)),
-        subject,
+        config,
         setting,
         to: place.endpoint,
         service,
@@ -154,22 +159,22 @@ fn hop(
         server,
         login: None,
     };
-    if wish.to == Direction::Unix {
-        blockers(wish, scan, &hop, plan);
+    if request.to == Direction::Unix {
+        blockers(request, scan, &hop, plan);
     }
     Some(hop)
 }
 
 /// A listener of a configuration that was named without any client: it gets its socket, or its port.
-fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan) {
-    let all: Vec<(Subject, Setting)> = configurations
+fn listeners(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfig], plan: &mut Plan) {
+    let all: Vec<(ConfigFile, Setting)> = configurations
         .iter()
-        .flat_map(|read| read.reading.settings.iter().map(|setting| (read.subject.clone(), setting.clone())))
+        .flat_map(|read| read.reading.settings.iter().map(|setting| (read.config.clone(), setting.clone())))
         .filter(|(_, setting)| setting.role == Role::Listens)
         .collect();
     let has_unix = all.iter().any(|(_, setting)| matches!(setting.endpoint, Endpoint::Unix(_)));
-    for (subject, setting) in &all {
-        let is_wanted = match wish.to {
+    for (config, setting) in &all {
+        let is_wanted = match request.to {
             Direction::Unix => matches!(setting.endpoint, Endpoint::Tcp { .. }) && !has_unix,
             Direction::Tcp => false,
         };
@@ -184,8 +189,8 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
             ));
             continue;
         }
-        let side = Some((subject.clone(), setting.clone()));
-        let service = match server(wish, scan, setting, Some(&subject.file), plan) {
+        let side = Some((config.clone(), setting.clone()));
+        let service = match server(request, scan, setting, Some(&config.file), plan) {
             Ok(at) => Some(at),
             Err(Unserved::Nobody(_)) => None,
             Err(unserved) => {
@@ -193,13 +198,13 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
                 continue;
             }
         };
-        let Some(place) = unix_place(wish, scan, service, setting, side.as_ref(), plan) else { continue };
-        let trusted = trusted(wish, setting, Some(&subject.file), plan);
+        let Some(place) = unix_place(request, scan, service, setting, side.as_ref(), plan) else { continue };
+        let trusted = trusted(request, setting, Some(&config.file), plan);
         plan.hops.push(Hop {
             expected: samehost_scan::expected(setting.protocol, &trusted),
             trusted,
             service_name: service.and_then(|at| scan.services.get(at)).map(|found| described(scan, found)),
-            subject: subject.clone(),
+            config: config.clone(),
             setting: setting.clone(),
             to: place.endpoint,
             service,
@@ -212,13 +217,13 @@ fn listeners(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan)
 
 /// The service that a setting reaches: one that may be taken for its server.
 fn server(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     setting: &Setting,
     named: Option<&Path>,
     plan: &mut Plan,
 ) -> Result<usize, Unserved> {
-    let trusted = trusted(wish, setting, named, plan);
+    let trusted = trusted(request, setting, named, plan);
     service_at(scan, &setting.endpoint, setting.protocol, &trusted)
 }
 
@@ -229,11 +234,11 @@ fn unserved_bars(unserved: &Unserved, setting: &Setting, plan: &mut Plan) {
 }
 
 /// The listener of a configuration that stands for an endpoint.
-fn server_side(configurations: &[Read], endpoint: &Endpoint) -> Option<(Subject, Setting)> {
+fn server_side(configurations: &[ParsedConfig], endpoint: &Endpoint) -> Option<(ConfigFile, Setting)> {
     configurations.iter().find_map(|read| {
         let listens =
             |setting: &&Setting| setting.role == Role::Listens && same_port(&setting.endpoint, endpoint);
-        Some((read.subject.clone(), read.reading.settings.iter().find(listens)?.clone()))
+        Some((read.config.clone(), read.reading.settings.iter().find(listens)?.clone()))
     })
 }
 
@@ -242,15 +247,15 @@ fn found_side(
     scan: &Scan,
     service: &Service,
     endpoint: &Endpoint,
-    configurations: &mut Vec<Read>,
+    configurations: &mut Vec<ParsedConfig>,
     plan: &mut Plan,
-) -> Option<(Subject, Setting)> {
+) -> Option<(ConfigFile, Setting)> {
     let candidates = server_files::of(scan, service);
     for path in &candidates {
-        let Ok(Some(subject)) = Subject::at(path, None) else { continue };
-        match subject.editor.read(path, &subject.files()) {
+        let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
+        match config.editor.read(path, &config.files()) {
             Ok(reading) => {
-                let read = Read { subject, reading };
+                let read = ParsedConfig { config, reading };
                 let side = server_side(std::slice::from_ref(&read), endpoint);
                 if side.is_some() {
                     configurations.push(read);
@@ -299,7 +304,7 @@ fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
 }
 
 /// What scan's blockers say of a hop before anything is tried.
-fn blockers(wish: &Wish, scan: &Scan, hop: &Hop, plan: &mut Plan) {
+fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop, plan: &mut Plan) {
     let Some(service) = hop.service else { return };
     let pids: Vec<u32> = hop.applicants.iter().filter_map(Applicant::present).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
@@ -309,7 +314,7 @@ fn blockers(wish: &Wish, scan: &Scan, hop: &Hop, plan: &mut Plan) {
         if is_ours || is_note {
             continue;
         }
-        let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && wish.has_page);
+        let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
         let found = SwitchObstacle {
             code: obstacle.code.to_owned(),
             bars: obstacle.weight != Weight::Note && !is_left,

@@ -5,8 +5,8 @@ use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
 use samehost_model::scan::{Process, Scan};
 use samehost_system::{Account, User, accounts, identity};
 
+use super::config_file::ConfigFile;
 use super::server_files;
-use super::subject::Subject;
 
 /// A worker that there will be.
 pub(super) struct Worker {
@@ -22,7 +22,7 @@ pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
         return Vec::new();
     };
     let files = server_files::of(scan, service);
-    let Some(subject) = files.iter().find_map(|path| Subject::at(path, None).ok()?) else {
+    let Some(config) = files.iter().find_map(|path| ConfigFile::at(path, None).ok()?) else {
         return Vec::new();
     };
     let running: Vec<(u32, u32)> = scan
@@ -33,7 +33,7 @@ pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
         .map(|worker| (worker.uid, worker.gid))
         .collect();
     let mut found = Vec::new();
-    for pool in runs_as(&subject.file, &subject.files()) {
+    for pool in runs_as(&config.file, &config.files()) {
         let Some(account) = account(&pool) else { continue };
         if running.contains(&(account.uid, account.gid)) {
             continue;

@@ -10,12 +10,12 @@ use samehost_model::switch::SwitchObstacle;
 use serde::{Deserialize, Serialize};
 
 use super::application::applicants;
+use super::config_file::ConfigFile;
 use super::hop::Hop;
 use super::leaving::Leaving;
 use super::others::{self, Look};
 use super::stages::{PlannedStage, Replacement, TITLES};
-use super::subject::Subject;
-use super::{Plan, Wish, elsewhere, server_files, shown};
+use super::{Plan, SwitchRequest, elsewhere, server_files, shown};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
 use crate::reload::{Way, way};
@@ -92,8 +92,8 @@ pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), Transacti
         leaves.into_iter().any(|leaving| leaving.restart.is_some() && leaving.from == hop.setting.endpoint)
     };
     let hop = |hop: &Hop| LaterHop {
-        file: hop.subject.file.clone(),
-        editor: hop.subject.editor.name().to_owned(),
+        file: hop.config.file.clone(),
+        editor: hop.config.editor.name().to_owned(),
         name: hop.setting.name.clone(),
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
@@ -134,7 +134,7 @@ impl LaterChange {
 pub fn finishing(
     store: &Store,
     id: &str,
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     look: Look<'_>,
     is_interrupted: &dyn Fn() -> bool,
@@ -156,13 +156,13 @@ pub fn finishing(
         let found = again(hop, scan, &mut plan);
         plan.hops.extend(found);
     }
-    stages(&later, wish, scan, &mut plan);
+    stages(&later, request, scan, &mut plan);
     if plan.stages.is_empty() || plan.is_barred() {
         return Ok(plan);
     }
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
-        still_there(&later, &from, &to, wish, scan, (look, is_interrupted), &mut plan);
+        still_there(&later, &from, &to, request, scan, (look, is_interrupted), &mut plan);
     }
     Ok(plan)
 }
@@ -181,8 +181,8 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
 /// A connection that moved, as its configuration has it now.
 fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
-    let subject = Subject { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
-    let reading = subject.editor.read(&subject.file, &subject.files()).ok()?;
+    let config = ConfigFile { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
+    let reading = config.editor.read(&config.file, &config.files()).ok()?;
     plan.secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
     let is_it = |setting: &&Setting| {
         setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
@@ -205,9 +205,9 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
         .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
         .collect();
     let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
-    let applicants = applicants(scan, &subject, service, &holders, plan);
+    let applicants = applicants(scan, &config, service, &holders, plan);
     Some(Hop {
-        subject,
+        config,
         setting,
         to,
         service,
@@ -221,7 +221,7 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
 }
 
 /// The stages that were kept, held against the files as they are.
-fn stages(later: &Later, wish: &Wish, scan: &Scan, plan: &mut Plan) {
+fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) {
     let now = |change: &LaterChange| Disk::default().read(&change.path).ok();
     let all = || later.stages.iter().flat_map(|stage| &stage.changes);
     if all().all(|change| now(change) == change.after) {
@@ -255,16 +255,16 @@ fn stages(later: &Later, wish: &Wish, scan: &Scan, plan: &mut Plan) {
             .collect();
         for (file, name) in &kept.of {
             let Some(editor) = editor(name) else { continue };
-            let subject = Subject { file: file.clone(), editor, reader: None };
-            stage.check(&subject, &mut plan.notes);
+            let config = ConfigFile { file: file.clone(), editor, reader: None };
+            stage.check(&config, &mut plan.notes);
             stage.of.push((file.clone(), editor.name()));
             // Of several such servers, the one that listens there.
             let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
             let there = places
                 .flat_map(|to: Endpoint| samehost_scan::services_at(scan, &to))
-                .find_map(|at| scan.services.get(at).filter(|service| service.kind == subject.kind())?.pid);
-            let pid = there.or_else(|| server_files::process_of(scan, &subject));
-            match way(scan, editor.uptake(), file, pid, &wish.reloads) {
+                .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
+            let pid = there.or_else(|| server_files::process_of(scan, &config));
+            match way(scan, editor.uptake(), file, pid, &request.reloads) {
                 Way::Nothing(note) => plan.notes.extend(note),
                 Way::Words { what, command } => stage.reloads.push((what, command)),
                 Way::Missing { found, remedy } => plan.bar("reload", found, remedy),
@@ -283,7 +283,7 @@ fn still_there(
     later: &Later,
     from: &Endpoint,
     to: &Endpoint,
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     (look, is_interrupted): (Look<'_>, &dyn Fn() -> bool),
     plan: &mut Plan,
@@ -297,10 +297,10 @@ fn still_there(
             remedy: named.remedy,
         })
         .collect();
-    let seen = others::watch(from, &[], wish.observe, look, is_interrupted);
+    let seen = others::watch(from, &[], request.observe, look, is_interrupted);
     let leaving =
         Leaving { from: from.clone(), to: to.clone(), can_wait: false, moved: false, restart: None };
-    reasons.extend(super::leaving::used(&leaving, &seen, wish.observe));
+    reasons.extend(super::leaving::used(&leaving, &seen, request.observe));
     for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
         let there = others::connected(scan, to, &[]);
         if there.others.is_empty() && there.movers.is_empty() {

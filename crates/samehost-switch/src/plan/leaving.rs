@@ -11,7 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 
 use super::hop::Hop;
 use super::others::{self, Look, Seen};
-use super::{Plan, PlannedStage, Wish, elsewhere};
+use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
 use crate::reload::{Way, systemd_runs, way};
 
 /// How long each server of a row is looked at, at the least.
@@ -37,7 +37,7 @@ impl Plan {
     /// stages back, or bars the plan, where somebody does.
     pub fn look_who_stays(
         &mut self,
-        wish: &Wish,
+        request: &SwitchRequest,
         scan: &Scan,
         look: Look<'_>,
         is_interrupted: &dyn Fn() -> bool,
@@ -47,9 +47,9 @@ impl Plan {
             let mut found = Vec::new();
             // A row of servers shares the time.
             let leaves = stage.leaves.clone();
-            let shortest = wish.observe.min(SHORTEST);
-            let period = (wish.observe / leaves.len().max(1) as u32).max(shortest);
-            let one = Wish { observe: period, ..wish.clone() };
+            let shortest = request.observe.min(SHORTEST);
+            let period = (request.observe / leaves.len().max(1) as u32).max(shortest);
+            let one = SwitchRequest { observe: period, ..request.clone() };
             for leaving in leaves {
                 found.extend(
                     self.reasons(&leaving, &one, scan, look, is_interrupted)
@@ -62,13 +62,13 @@ impl Plan {
                 continue;
             }
             let can_wait =
-                found.iter().all(|(leaving, _)| leaving.can_wait && (leaving.moved || wish.keep_tcp));
+                found.iter().all(|(leaving, _)| leaving.can_wait && (leaving.moved || request.keep_tcp));
             if can_wait {
                 return self.hold_back(at, found.into_iter().map(|(_, why)| why).collect());
             }
             for (leaving, mut why) in found {
                 why.bars = true;
-                if leaving.can_wait && !leaving.moved && !wish.keep_tcp {
+                if leaving.can_wait && !leaving.moved && !request.keep_tcp {
                     why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch --finish ID");
                 }
                 if !self.obstacles.contains(&why) {
@@ -83,7 +83,7 @@ impl Plan {
     fn reasons(
         &mut self,
         leaving: &Leaving,
-        wish: &Wish,
+        request: &SwitchRequest,
         scan: &Scan,
         look: Look<'_>,
         is_interrupted: &dyn Fn() -> bool,
@@ -107,17 +107,17 @@ impl Plan {
                 "Say how it is restarted: --reload 'COMMAND'".into(),
             ));
         }
-        if wish.keep_tcp {
+        if request.keep_tcp {
             reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
             // Nothing more could hold it back.
             return reasons;
         }
-        let seen = others::watch(&leaving.from, &self.hops, wish.observe, look, is_interrupted);
-        reasons.extend(used(leaving, &seen, wish.observe));
+        let seen = others::watch(&leaving.from, &self.hops, request.observe, look, is_interrupted);
+        reasons.extend(used(leaving, &seen, request.observe));
         if leaving.moved && !leaving.can_wait && seen.unnamed > 0 {
             self.notes.push(format!(
                 "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
-                seen.unnamed, leaving.from, wish.observe.as_secs_f32()
+                seen.unnamed, leaving.from, request.observe.as_secs_f32()
             ));
         }
         reasons
@@ -187,9 +187,9 @@ pub(crate) fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Ve
 
 /// How the program of a client's configuration takes a change: an application by a restart of its own unit, where systemd
 /// runs it.
-pub(crate) fn way_of_client(scan: &Scan, wish: &Wish, hop: &Hop, pid: Option<u32>) -> Way {
-    let uptake = hop.subject.editor.uptake();
-    let found = way(scan, uptake, &hop.subject.file, pid, &wish.reloads);
+pub(crate) fn way_of_client(scan: &Scan, request: &SwitchRequest, hop: &Hop, pid: Option<u32>) -> Way {
+    let uptake = hop.config.editor.uptake();
+    let found = way(scan, uptake, &hop.config.file, pid, &request.reloads);
     match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
         (Way::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
             let command = ["systemctl", "restart", "--", &unit].map(str::to_owned).to_vec();
@@ -200,12 +200,12 @@ pub(crate) fn way_of_client(scan: &Scan, wish: &Wish, hop: &Hop, pid: Option<u32
 }
 
 /// The client of a hop that uses the old place until somebody restarts it, where nobody does.
-pub(crate) fn needs_restart(scan: &Scan, wish: &Wish, hop: &Hop) -> Option<String> {
-    if hop.setting.role != Role::Connects || hop.subject.editor.uptake() != Uptake::RestartApplication {
+pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> Option<String> {
+    if hop.setting.role != Role::Connects || hop.config.editor.uptake() != Uptake::RestartApplication {
         return None;
     }
     let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;
-    let is_told = matches!(way_of_client(scan, wish, hop, None), Way::Nothing(_));
+    let is_told = matches!(way_of_client(scan, request, hop, None), Way::Nothing(_));
     is_told.then(|| format!("{} {}", running.name, running.pid))
 }
 

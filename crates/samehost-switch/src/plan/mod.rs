@@ -3,6 +3,7 @@
 
 mod application;
 mod client;
+mod config_file;
 mod destination;
 mod discover;
 mod elsewhere;
@@ -16,7 +17,6 @@ mod others;
 mod place;
 mod server_files;
 mod stages;
-mod subject;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,14 +29,14 @@ use samehost_model::{Endpoint, Redactor, Secret};
 use samehost_system::User;
 
 pub(crate) use application::Applicant;
+pub(crate) use config_file::ConfigFile;
+pub use config_file::ConfigFileError;
 pub use discover::configurations;
 pub(crate) use hop::Hop;
 pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
-pub(crate) use subject::Subject;
-pub use subject::SubjectError;
 
 use crate::redacted::{in_file, secrets};
 use crate::reload::ReloadWords;
@@ -63,7 +63,7 @@ impl Direction {
 
 /// What the user asks for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct SwitchRequest {
     /// Directories, files or services.
     pub targets: Vec<String>,
     /// Which way.
@@ -133,8 +133,8 @@ impl Plan {
 
 /// A configuration that was read.
 #[derive(Debug)]
-pub(crate) struct Read {
-    pub(crate) subject: Subject,
+pub(crate) struct ParsedConfig {
+    pub(crate) config: ConfigFile,
     pub(crate) reading: Reading,
 }
 
@@ -142,15 +142,15 @@ pub(crate) struct Read {
 ///
 /// # Errors
 /// When it is no configuration, or not understood.
-pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
+pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
-    for subject in subject::subjects(path, &Scan::default(), None)? {
-        let files = subject.files();
+    for config in config_file::configs(path, &Scan::default(), None)? {
+        let files = config.files();
         let said = |refusal: Refusal| {
-            let redactor = Redactor::new(&in_file(&files, &subject.file));
-            SubjectError::Refused(refusal.redacted(&redactor))
+            let redactor = Redactor::new(&in_file(&files, &config.file));
+            ConfigFileError::Refused(refusal.redacted(&redactor))
         };
-        let reading = subject.editor.read(&subject.file, &files).map_err(said)?;
+        let reading = config.editor.read(&config.file, &files).map_err(said)?;
         refused.extend(reading.refused.into_iter().map(said));
         settings.extend(reading.settings.into_iter().filter(|setting| setting.role == Role::Connects));
     }
@@ -164,32 +164,32 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, SubjectError> {
 ///
 /// # Errors
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
-pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
+pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
     // Where there is no such user, that is an obstacle later.
-    let reader = wish.user.as_deref().and_then(User::named);
-    let mut subjects: Vec<Subject> = Vec::new();
-    for target in &wish.targets {
-        for subject in subject::subjects(target, scan, reader.as_ref())? {
-            if subjects.iter().all(|other| other.file != subject.file) {
-                subjects.push(subject);
+    let reader = request.user.as_deref().and_then(User::named);
+    let mut configs: Vec<ConfigFile> = Vec::new();
+    for target in &request.targets {
+        for config in config_file::configs(target, scan, reader.as_ref())? {
+            if configs.iter().all(|other| other.file != config.file) {
+                configs.push(config);
             }
         }
     }
-    let mut configurations: Vec<Read> = Vec::new();
-    for subject in subjects {
-        match subject.editor.read(&subject.file, &subject.files()) {
-            Ok(reading) => configurations.push(Read { subject, reading }),
+    let mut configurations: Vec<ParsedConfig> = Vec::new();
+    for config in configs {
+        match config.editor.read(&config.file, &config.files()) {
+            Ok(reading) => configurations.push(ParsedConfig { config, reading }),
             Err(refusal) => {
-                plan.secrets.extend(in_file(&subject.files(), &subject.file));
+                plan.secrets.extend(in_file(&config.files(), &config.file));
                 plan.bar("not-understood", place::said(&refusal), refusal.by_hand);
             }
         }
     }
-    hop::find(wish, scan, &mut configurations, &mut plan);
+    hop::find(request, scan, &mut configurations, &mut plan);
     plan.secrets.extend(secrets(&configurations));
     if !plan.is_barred() {
-        stages::build(wish, scan, &configurations, &mut plan);
+        stages::build(request, scan, &configurations, &mut plan);
         only_own_files(&configurations, &mut plan);
     }
     if !plan.is_barred() && !plan.is_empty() {
@@ -200,13 +200,13 @@ pub fn plan(wish: &Wish, scan: &Scan) -> Result<Plan, SubjectError> {
 
 /// A configuration may include files of other users: it is read as its program reads it, and then nothing of theirs is
 /// changed because somebody else's file says so.
-fn only_own_files(configurations: &[Read], plan: &mut Plan) {
+fn only_own_files(configurations: &[ParsedConfig], plan: &mut Plan) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
-    let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.subject.file)).collect();
-    owners.extend(configurations.iter().filter_map(|read| Some(read.subject.files().user()?.account.uid)));
+    let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.config.file)).collect();
+    owners.extend(configurations.iter().filter_map(|read| Some(read.config.files().user()?.account.uid)));
     owners.push(0);
     let changes = plan.stages.iter().flat_map(|stage| &stage.changes);
     let found: Vec<(PathBuf, u32)> = changes

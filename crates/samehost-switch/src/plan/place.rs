@@ -10,7 +10,7 @@ use samehost_scan::Trusted;
 use samehost_system::ownership::View;
 use samehost_system::{accounts, hosts};
 
-use super::{Plan, Wish};
+use super::{Plan, SwitchRequest};
 
 /// A refusal in one line; what to do by hand is told beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {
@@ -44,14 +44,19 @@ pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
 
 /// Whom the server of a setting may run as: who owns the file that the setting stands in, or the server's own file that the
 /// operator named, and whom the operator names.
-pub(crate) fn trusted(wish: &Wish, setting: &Setting, named: Option<&Path>, plan: &mut Plan) -> Trusted {
+pub(crate) fn trusted(
+    request: &SwitchRequest,
+    setting: &Setting,
+    named: Option<&Path>,
+    plan: &mut Plan,
+) -> Trusted {
     let mut trusted = Trusted::default();
     for file in [Some(setting.file.as_path()), named].into_iter().flatten() {
         if let Ok(metadata) = std::fs::metadata(file) {
             trusted = trusted.or(metadata.uid());
         }
     }
-    let Some(name) = &wish.server_user else { return trusted };
+    let Some(name) = &request.server_user else { return trusted };
     match accounts::account(name) {
         Some(account) => trusted.or(account.uid),
         None => {

@@ -10,7 +10,7 @@ use samehost_scan::{Trusted, plausible};
 use samehost_services::{FileName, Kind};
 use samehost_system::{open, ownership};
 
-use super::subject::Subject;
+use super::config_file::ConfigFile;
 use crate::reload::is_kind;
 
 /// Files in which a service may have its configuration, the surest first. A name in a command line is the process' own
@@ -111,15 +111,15 @@ fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
 
 /// The process that runs by a configuration: of that program, and told this file; else one whose own file lies above it,
 /// for a part; else the only one there is. Which of several comes first says nothing.
-pub(crate) fn process_of(scan: &Scan, subject: &Subject) -> Option<u32> {
-    let kind = subject.kind()?;
+pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
+    let kind = config.kind()?;
     let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
     let sound: Vec<&Service> =
-        services.into_iter().filter(|service| is_for(scan, service, &subject.file)).collect();
+        services.into_iter().filter(|service| is_for(scan, service, &config.file)).collect();
     let main = |service: &&&Service| of(scan, service).into_iter().next();
-    let told = || sound.iter().find(|service| main(service).as_ref() == Some(&subject.file));
+    let told = || sound.iter().find(|service| main(service).as_ref() == Some(&config.file));
     let is_below =
-        |service: &&&Service| main(service).is_some_and(|file| subject.file.starts_with(folder(&file)));
+        |service: &&&Service| main(service).is_some_and(|file| config.file.starts_with(folder(&file)));
     let below = || Some(sound.iter().filter(is_below).collect::<Vec<_>>());
     let only = |found: Vec<&&Service>| match found[..] {
         [one] => one.pid,

@@ -17,11 +17,11 @@ use samehost_scan::identity;
 use samehost_services::NewSocket;
 use samehost_system::accounts;
 
+use super::config_file::ConfigFile;
 use super::hop::Hop;
 use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_client};
 use super::place::{said, same_port};
-use super::subject::Subject;
-use super::{Direction, Plan, Read, Wish, server_files};
+use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
 use crate::check::{Planned, planned};
 use crate::reload::{Way, way};
 use crate::transaction::resolve;
@@ -63,8 +63,8 @@ pub(crate) struct PlannedStage {
 
 impl PlannedStage {
     /// Adds the check of a configuration that changes in it, or a note why it is not run.
-    pub(crate) fn check(&mut self, subject: &Subject, notes: &mut Vec<String>) {
-        match subject.editor.check(&subject.file, &subject.files()).and_then(planned) {
+    pub(crate) fn check(&mut self, config: &ConfigFile, notes: &mut Vec<String>) {
+        match config.editor.check(&config.file, &config.files()).and_then(planned) {
             Some(Ok(check)) => self.checks.push(check),
             Some(Err(note)) if !notes.contains(&note) => notes.push(note),
             _ => {}
@@ -92,7 +92,7 @@ pub(crate) const TITLES: [&str; 4] = [
 
 /// A side of a hop: what changes in one configuration.
 struct Side<'a> {
-    subject: &'a Subject,
+    config: &'a ConfigFile,
     setting: &'a Setting,
     goal: Goal,
     pid: Option<u32>,
@@ -102,26 +102,26 @@ struct Side<'a> {
 }
 
 /// Builds the stages of a plan.
-pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mut Plan) {
+pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfig], plan: &mut Plan) {
     let hops = plan.hops.clone();
-    let sides = sides(wish, scan, &hops, plan);
+    let sides = sides(request, scan, &hops, plan);
     // The files of each configuration, as they are so far.
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
     for (index, title) in TITLES.into_iter().enumerate() {
         let mut stage = PlannedStage { title, ..PlannedStage::default() };
         for (read, texts) in configurations.iter().zip(&mut texts) {
-            let subject = &read.subject;
-            let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.subject.file == subject.file).collect();
-            let changed = match configuration(subject, &own, index) {
+            let config = &read.config;
+            let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
+            let changed = match configuration(config, &own, index) {
                 Ok(after) => {
-                    advance(&subject.files(), texts, after, most_private(&own).as_deref(), &mut stage)
+                    advance(&config.files(), texts, after, most_private(&own).as_deref(), &mut stage)
                 }
-                Err(error) => return refuse(plan, subject, error),
+                Err(error) => return refuse(plan, config, error),
             };
             if changed {
-                stage.of.push((subject.file.clone(), subject.editor.name()));
-                leave(wish, scan, &hops, &own, index, &mut stage);
-                finish(wish, scan, subject, &own, index, &mut stage, plan);
+                stage.of.push((config.file.clone(), config.editor.name()));
+                leave(request, scan, &hops, &own, index, &mut stage);
+                finish(request, scan, config, &own, index, &mut stage, plan);
             }
         }
         let twice =
@@ -146,33 +146,33 @@ pub(crate) fn build(wish: &Wish, scan: &Scan, configurations: &[Read], plan: &mu
     }
 }
 
-fn refuse(plan: &mut Plan, subject: &Subject, error: ProposalError) {
+fn refuse(plan: &mut Plan, config: &ConfigFile, error: ProposalError) {
     plan.stages.clear();
     match error {
         ProposalError::Refused(refusal) => plan.bar("not-understood", said(&refusal), refusal.by_hand),
         other => plan.bar(
             "not-understood",
             other.to_string(),
-            format!("Edit {} by hand; samehost how SERVICE has the words", subject.file.display()),
+            format!("Edit {} by hand; samehost how SERVICE has the words", config.file.display()),
         ),
     }
 }
 
 /// Everything that changes, with how far it is after each stage.
-fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<Side<'a>> {
+fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<Side<'a>> {
     let mut sides: Vec<Side<'a>> = Vec::new();
     for hop in hops {
         let mut client = [State::Old, State::New, State::New, State::New];
-        if let Some((subject, setting)) = &hop.server {
-            let editor = subject.editor;
-            let goal = server_goal(wish, scan, hop, setting, plan);
+        if let Some((config, setting)) = &hop.server {
+            let editor = config.editor;
+            let goal = server_goal(request, scan, hop, setting, plan);
             let copies = editor
-                .transition(&subject.file, &subject.files(), setting, &goal)
+                .transition(&config.file, &config.files(), setting, &goal)
                 .is_ok_and(|edits| edits.is_some());
             let holds =
-                hop.setting.role == Role::Connects && hop.subject.editor.connects_to_both(&hop.setting);
+                hop.setting.role == Role::Connects && hop.config.editor.connects_to_both(&hop.setting);
             let server = if editor.listens_on_both() {
-                let last = if wish.close_tcp { State::New } else { State::Both };
+                let last = if request.close_tcp { State::New } else { State::Both };
                 [State::Both, State::Both, last, last]
             } else {
                 plan.notes.push(moves_away(&setting.endpoint));
@@ -192,16 +192,16 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
                 }
             };
             let pid = hop.service.and_then(|at| scan.services.get(at)).and_then(|service| service.pid);
-            let is_new = |side: &Side<'_>| side.subject.file != subject.file || side.setting != setting;
+            let is_new = |side: &Side<'_>| side.config.file != config.file || side.setting != setting;
             if sides.iter().all(is_new) {
-                sides.push(Side { subject, setting, goal, pid, hop: None, states: server });
+                sides.push(Side { config, setting, goal, pid, hop: None, states: server });
             }
         }
         if hop.setting.role == Role::Connects {
-            let pid = server_files::process_of(scan, &hop.subject);
+            let pid = server_files::process_of(scan, &hop.config);
             let goal = Goal::client(hop.to.clone());
             sides.push(Side {
-                subject: &hop.subject,
+                config: &hop.config,
                 setting: &hop.setting,
                 goal,
                 pid,
@@ -215,14 +215,14 @@ fn sides<'a>(wish: &Wish, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<
 
 /// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
 /// common; else everyone here, as with the port.
-fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
+fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
     /// What nginx and PHP-FPM take where nothing is said.
     const USUAL_BACKLOG: u32 = 511;
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
-    let goal = Goal { endpoint: hop.to.clone(), stays: !wish.close_tcp, access: None, backlog };
-    let kind = hop.server.as_ref().and_then(|(subject, _)| subject.kind());
+    let goal = Goal { endpoint: hop.to.clone(), stays: !request.close_tcp, access: None, backlog };
+    let kind = hop.server.as_ref().and_then(|(config, _)| config.kind());
     let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
-    if wish.to == Direction::Tcp || new_socket == NewSocket::Everyone {
+    if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
         return goal;
     }
     let client = hop.applicants.first().map(|client| &client.identity);
@@ -251,7 +251,7 @@ fn server_goal(wish: &Wish, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mu
 }
 
 /// The files of a configuration after a stage, as far as they differ from those on disk.
-fn configuration(subject: &Subject, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
+fn configuration(config: &ConfigFile, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
     let mut moves = Vec::new();
     let mut texts = Texts::new();
     for side in sides {
@@ -261,15 +261,15 @@ fn configuration(subject: &Subject, sides: &[&Side<'_>], index: usize) -> Result
             State::New => moves.push(one(side, false)),
             State::Copied => {
                 let edits =
-                    subject.editor.transition(&subject.file, &subject.files(), side.setting, &side.goal)?;
+                    config.editor.transition(&config.file, &config.files(), side.setting, &side.goal)?;
                 for edit in edits.into_iter().flatten() {
-                    let before = subject.files().read(&edit.file).unwrap_or_default();
+                    let before = config.files().read(&edit.file).unwrap_or_default();
                     texts.insert(edit.file.clone(), Some(apply(&before, &[&edit])?));
                 }
             }
         }
     }
-    for proposal in propose(subject.editor, &subject.file, &subject.files(), &moves)? {
+    for proposal in propose(config.editor, &config.file, &config.files(), &moves)? {
         texts.insert(proposal.file, Some(proposal.after));
     }
     Ok(texts)
@@ -282,7 +282,7 @@ fn one(side: &Side<'_>, stays: bool) -> Move {
 /// Of the files that a made one may take its text from, the one that the fewest may read: a pool's file may be for fewer
 /// than the file that includes it.
 fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
-    let files = sides.iter().flat_map(|side| [&side.setting.file, &side.subject.file]);
+    let files = sides.iter().flat_map(|side| [&side.setting.file, &side.config.file]);
     let readable = |path: &&PathBuf| {
         std::fs::metadata(path).map_or(u32::MAX, |found| (found.mode() & 0o077).count_ones())
     };
@@ -318,7 +318,7 @@ fn advance(
 
 /// Adds the servers that leave their old place in a stage.
 fn leave(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
     hops: &[Hop],
     sides: &[&Side<'_>],
@@ -335,7 +335,7 @@ fn leave(
         stage.leaves.push(Leaving {
             can_wait: matches!(before, State::Both | State::Copied),
             moved: has_clients(hops, &from),
-            restart: clients.into_iter().find_map(|hop| needs_restart(scan, wish, hop)),
+            restart: clients.into_iter().find_map(|hop| needs_restart(scan, request, hop)),
             to: side.goal.endpoint.clone(),
             from,
         });
@@ -344,20 +344,20 @@ fn leave(
 
 /// Adds what follows from a change of this configuration: the check, the reload, and what must answer then.
 fn finish(
-    wish: &Wish,
+    request: &SwitchRequest,
     scan: &Scan,
-    subject: &Subject,
+    config: &ConfigFile,
     sides: &[&Side<'_>],
     index: usize,
     stage: &mut PlannedStage,
     plan: &mut Plan,
 ) {
-    stage.check(subject, &mut plan.notes);
+    stage.check(config, &mut plan.notes);
     let pid = sides.iter().find_map(|side| side.pid);
     let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
     let taken = match client {
-        Some(hop) => way_of_client(scan, wish, hop, pid),
-        None => way(scan, subject.editor.uptake(), &subject.file, pid, &wish.reloads),
+        Some(hop) => way_of_client(scan, request, hop, pid),
+        None => way(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
     };
     match taken {
         Way::Nothing(note) => {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::error::TransactionError;
 use super::intent::Reload;
 use super::journal::Journal;
-use super::locked_directories::Held;
+use super::locked_directories::LockedDirectories;
 use super::put_back::{self, RolledBack};
-use super::record::{Begun, Record};
+use super::record::{JournalHeader, Record};
 use super::store::Store;
 use super::writer::{Direction, Writer};
 
@@ -18,8 +18,8 @@ use super::writer::{Direction, Writer};
 pub struct Transaction {
     pub(super) store: Store,
     pub(super) journal: Journal,
-    pub(super) begun: Begun,
-    pub(super) held: Held,
+    pub(super) begun: JournalHeader,
+    pub(super) held: LockedDirectories,
 }
 
 impl Transaction {

@@ -9,11 +9,11 @@ use super::error::{TransactionError, at, refused};
 use super::examine::{self};
 use super::intent::Intent;
 use super::journal::Journal;
-use super::locked_directories::Held;
+use super::locked_directories::LockedDirectories;
 use super::metadata::{Permissions, Times};
 use super::plan::{self, Step};
 use super::prepared_name;
-use super::record::{Begun, Kept};
+use super::record::{JournalHeader, SavedMetadata};
 use super::state::State;
 use super::store::{Store, random};
 use super::version::Found;
@@ -33,7 +33,7 @@ impl Transaction {
 
 fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
     let steps = plan::steps(intent)?;
-    let held = Held::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
+    let held = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
     uninterrupted(store, &held, &steps)?;
     let mut files = BTreeMap::new();
     for step in &steps {
@@ -46,8 +46,8 @@ fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError
         }
     }
     let (id, journal) = store.add()?;
-    let begun = Begun {
-        version: Begun::current_version(),
+    let begun = JournalHeader {
+        version: JournalHeader::current_version(),
         id: id.clone(),
         token: match random::<8>() {
             Ok(token) => token,
@@ -104,7 +104,7 @@ fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), Transac
 }
 
 /// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
-fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), TransactionError> {
+fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Result<(), TransactionError> {
     let mut entries = store.list()?;
     entries
         .retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting) || entry.is_unreadable());
@@ -142,7 +142,7 @@ fn uninterrupted(store: &Store, held: &Held, steps: &[Step]) -> Result<(), Trans
 }
 
 /// Checks that a file is as it was read, and can be changed and put back; tells what it carries.
-fn check(held: &Held, step: &Step) -> Result<Kept, TransactionError> {
+fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
     let path = step.path.as_path();
     let failed = at(path, "read it");
     let stale = || TransactionError::Changed {
@@ -164,7 +164,7 @@ fn check(held: &Held, step: &Step) -> Result<Kept, TransactionError> {
             examine::file(path, directory.descriptor(), name, regular)?;
             let permissions = Permissions::of(&regular.file).map_err(&failed)?;
             examine::signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
-            Ok(Kept { permissions, times: Some(Times::of(&regular.stat)) })
+            Ok(SavedMetadata { permissions, times: Some(Times::of(&regular.stat)) })
         }
         _ => Err(stale()),
     }
@@ -179,16 +179,16 @@ fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
 }
 
 /// What a file that is not there yet will carry.
-fn of_new(held: &Held, path: &Path) -> Result<Kept, TransactionError> {
+fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
     let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
     let found = directory.map(|directory| rustix::fs::fstat(directory.descriptor()));
     let found = found.unwrap_or(Err(rustix::io::Errno::NOENT));
     let found = found.map_err(|error| at(path, "look at its directory")(error.into()))?;
-    Ok(Kept { permissions: Permissions::of_new(&found), times: None })
+    Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
 }
 
 /// The directories that are to be made, outermost first.
-fn absent_directories(held: &Held, steps: &[Step]) -> Vec<PathBuf> {
+fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
     let mut absent: Vec<PathBuf> = steps
         .iter()
         .flat_map(|step| step.path.ancestors().skip(1).take_while(|above| held.get(above).is_none()))

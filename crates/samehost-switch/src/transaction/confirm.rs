@@ -3,7 +3,7 @@
 use super::error::TransactionError;
 use super::record::Record;
 use super::state::State;
-use super::store::{Opened, Store};
+use super::store::{JournalStatus, Store};
 
 /// Confirms a switch, so that it stays in force. `by` says who or what did, for the journal. One that is in force for
 /// good already stays so.
@@ -13,11 +13,11 @@ use super::store::{Opened, Store};
 pub fn confirm(store: &Store, id: &str, by: &str) -> Result<(), TransactionError> {
     let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     let (mut journal, _) = match store.take(id)? {
-        Opened::Running => return Err(state(State::Running, "it is being put back, or not done yet")),
-        Opened::Nothing => {
+        JournalStatus::Running => return Err(state(State::Running, "it is being put back, or not done yet")),
+        JournalStatus::Nothing => {
             return Err(state(State::Unfinished, "it touched nothing: samehost switch --recover"));
         }
-        Opened::Ours(ours) => *ours,
+        JournalStatus::Ours(ours) => *ours,
     };
     match journal.last() {
         Some(Record::Awaiting { .. }) => journal.append(&Record::Confirmed { by: by.to_owned() }),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::record::{Begun, History};
+use super::record::{History, JournalHeader};
 use super::state::State;
 
 /// A switch, as the store knows it.
@@ -32,14 +32,14 @@ pub struct Entry {
 
 impl Entry {
     /// Of a journal that was read.
-    pub(super) fn of(begun: Begun, state: State, history: &History) -> Self {
+    pub(super) fn of(begun: JournalHeader, state: State, history: &History) -> Self {
         let mut files: Vec<PathBuf> = Vec::new();
         for step in begun.steps {
             if !files.contains(&step.path) {
                 files.push(step.path);
             }
         }
-        let Begun { id, started_at, process, command, summary, .. } = begun;
+        let JournalHeader { id, started_at, process, command, summary, .. } = begun;
         let awaits = history.awaits().map(str::to_owned);
         let reason = history.reason().map(str::to_owned);
         let left = history.left().to_vec();

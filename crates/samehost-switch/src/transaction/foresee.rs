@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::directory::Directory;
 use super::error::{TransactionError, at};
 use super::intent::{FileChange, Stage};
-use super::put_back::Left;
-use super::record::{Begun, History, Record};
+use super::put_back::Skipped;
+use super::record::{History, JournalHeader, Record};
 use super::store::{Seen, Store};
 use super::undo;
 use super::version::{Digest, Found};
@@ -38,7 +38,7 @@ pub struct Foreseen {
     /// What changes, in the order in which it is done, with the reloads that follow.
     pub stages: Vec<Stage>,
     /// Files that stay as they are, for they are none of the switch's versions.
-    pub left: Vec<Left>,
+    pub left: Vec<Skipped>,
 }
 
 /// What [`undo`](super::undo()) would do.
@@ -117,10 +117,10 @@ struct File {
     text: Option<Vec<u8>>,
 }
 
-/// The way back from a stage, as [`Way`](super::put_back::Way) goes it.
+/// The way back from a stage, as [`Rollback`](super::put_back::Rollback) goes it.
 fn back(
     store: &Store,
-    begun: &Begun,
+    begun: &JournalHeader,
     history: &History,
     furthest: Option<usize>,
     prospect: Prospect,
@@ -166,7 +166,7 @@ fn back(
     let left = left.into_iter().map(|path| {
         let backup = begun.original(&path).map(|digest| store.backup(&begun.id, digest));
         let reason = writer::changed(store, begun, &path).to_string();
-        Left { path, backup, reason }
+        Skipped { path, backup, reason }
     });
     Ok(Foreseen {
         id: begun.id.clone(),

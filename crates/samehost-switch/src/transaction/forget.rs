@@ -4,7 +4,7 @@
 use super::error::TransactionError;
 use super::record::Record;
 use super::state::State;
-use super::store::{Opened, Store};
+use super::store::{JournalStatus, Store};
 use super::undo;
 
 /// Forgets a switch that has ended.
@@ -14,9 +14,9 @@ use super::undo;
 pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
     // The journal stays locked until it is gone.
     let (journal, _) = match store.take(id)? {
-        Opened::Running => return Err(undo::running(id)),
-        Opened::Nothing => return store.forget(id),
-        Opened::Ours(ours) => *ours,
+        JournalStatus::Running => return Err(undo::running(id)),
+        JournalStatus::Nothing => return store.forget(id),
+        JournalStatus::Ours(ours) => *ours,
     };
     let state = |state: State, hint: &'static str| TransactionError::State { id: id.to_owned(), state, hint };
     match journal.last() {

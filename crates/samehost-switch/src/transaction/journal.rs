@@ -8,10 +8,10 @@ use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
 
 use super::error::{TransactionError, at};
 use super::reading::Read;
-use super::record::{Begun, History, Record};
+use super::record::{History, JournalHeader, Record};
 use super::system;
 
-/// Kept free for the records that end a transaction, in bytes.
+/// SavedMetadata free for the records that end a transaction, in bytes.
 const RESERVE: u64 = 16 * 1024;
 
 /// A journal that is locked by us.
@@ -33,14 +33,14 @@ impl Journal {
         path: PathBuf,
         file: OwnedFd,
         read: Read,
-    ) -> Result<(Self, Begun), TransactionError> {
+    ) -> Result<(Self, JournalHeader), TransactionError> {
         system::truncate(&file, read.length).map_err(at(&path, "cut the torn line off"))?;
         seek(&file, SeekFrom::End(0)).map_err(|error| at(&path, "read it")(error.into()))?;
         Ok((Journal { path, file, history: read.history }, read.begun))
     }
 
     /// Writes the first line, and keeps room for those that end the transaction.
-    pub(super) fn begin(&mut self, begun: &Begun) -> Result<(), TransactionError> {
+    pub(super) fn begin(&mut self, begun: &JournalHeader) -> Result<(), TransactionError> {
         let record = Record::Begun(Box::new(begun.clone()));
         let length = self.write(&record)?;
         system::reserve(&self.file, length + RESERVE).map_err(at(&self.path, "reserve room"))

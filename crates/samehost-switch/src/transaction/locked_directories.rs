@@ -15,18 +15,18 @@ use super::system;
 
 /// The directories that a transaction holds, by path.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct LockedDirectories {
     open: BTreeMap<PathBuf, Directory>,
     locks: Vec<Lock>,
 }
 
-impl Held {
+impl LockedDirectories {
     /// Opens and locks the directories of these files: of one that is not there, the nearest above it that is.
     pub(super) fn acquire<'a>(
         store: &Store,
         files: impl Iterator<Item = &'a Path>,
     ) -> Result<Self, TransactionError> {
-        let mut held = Held::default();
+        let mut held = LockedDirectories::default();
         for file in files {
             let mut directory = file.parent().unwrap_or(Path::new("/"));
             while let Err(error) = held.hold(store, directory) {

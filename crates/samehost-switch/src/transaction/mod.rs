@@ -12,7 +12,7 @@
 //! in progress                                                │ finalized
 //!                                                            │
 //!   begin      write          reloading       verified       │ commit
-//! ───────► Begun ─────► Writing n ─────► Reloading n ─────► Verified ──┬──► Committed ─────────────┐
+//! ───────► JournalHeader ─────► Writing n ─────► Reloading n ─────► Verified ──┬──► Committed ─────────────┐
 //!            │            │   ▲              │   │           │   │     │                           │
 //!            │            │   └── next stage ┘   │           │   │     └──► Awaiting ──► Confirmed ┤
 //!            │            │                      │           │   │              │  confirm         │
@@ -74,7 +74,7 @@ pub use error::{Holder, TransactionError};
 pub use foresee::{Foreseen, Outlook, Prospect, foresee_recovery, foresee_undo};
 pub use forget::forget;
 pub use intent::{FileChange, Intent, Reload, Stage};
-pub use put_back::{Failed, Left, RolledBack};
+pub use put_back::{Failed, RolledBack, Skipped};
 pub use recover::{Ending, Recovered, recover};
 pub use resolve::resolve;
 pub use standing::{Standing, Stands, standing};

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::error::TransactionError;
 use super::intent::Reload;
 use super::journal::Journal;
-use super::locked_directories::Held;
+use super::locked_directories::LockedDirectories;
 use super::plan::Step;
-use super::record::{Begun, Record};
+use super::record::{JournalHeader, Record};
 use super::store::Store;
 use super::writer::{Direction, Writer};
 
 /// A file that was left as it is, for it is none of the versions of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Skipped {
     /// Which.
     pub path: PathBuf,
     /// Where the version before the switch is kept.
@@ -41,7 +41,7 @@ pub struct RolledBack {
     /// The files that are as before now and were not, each once.
     pub files: Vec<PathBuf>,
     /// Those that someone else changed meanwhile.
-    pub left: Vec<Left>,
+    pub left: Vec<Skipped>,
     /// Those that the system refused to put back; `recover` tries again.
     pub failures: Vec<Failed>,
     /// Reloads that failed, and why: their programs may still run with the files of the switch.
@@ -60,8 +60,8 @@ impl RolledBack {
 pub(super) fn roll_back(
     store: &Store,
     journal: &mut Journal,
-    begun: &Begun,
-    held: &Held,
+    begun: &JournalHeader,
+    held: &LockedDirectories,
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> RolledBack {
     let verified = journal.history().is_verified();
@@ -72,7 +72,7 @@ pub(super) fn roll_back(
         let failed = Failed { path: journal.path().to_owned(), backup: None, reason: error.to_string() };
         return RolledBack { failures: vec![failed], ..RolledBack::default() };
     }
-    let mut back = Way::new(store, begun, held, journal.history().reloaded());
+    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
     if let Some(furthest) = journal.history().furthest() {
         back.go(furthest, reload);
     }
@@ -80,19 +80,24 @@ pub(super) fn roll_back(
 }
 
 /// The way back.
-pub(super) struct Way<'a> {
+pub(super) struct Rollback<'a> {
     writer: Writer<'a>,
-    begun: &'a Begun,
+    begun: &'a JournalHeader,
     reloaded: BTreeSet<usize>,
     store: &'a Store,
     done: RolledBack,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Rollback<'a> {
     /// From the versions of a switch; the reloads of these stages are done again.
-    pub(super) fn new(store: &'a Store, begun: &'a Begun, held: &'a Held, reloaded: BTreeSet<usize>) -> Self {
+    pub(super) fn new(
+        store: &'a Store,
+        begun: &'a JournalHeader,
+        held: &'a LockedDirectories,
+        reloaded: BTreeSet<usize>,
+    ) -> Self {
         let writer = Writer::new(store, begun, held);
-        Way { writer, begun, reloaded, store, done: RolledBack::default() }
+        Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
     }
 
     /// Puts the stages back from this one to the first. Where the system refuses a file, the stages before stay: with
@@ -159,7 +164,7 @@ impl<'a> Way<'a> {
             }
         }
         let reason = self.writer.changed(path).to_string();
-        self.done.left.push(Left { path: path.to_owned(), backup: self.backup(path), reason });
+        self.done.left.push(Skipped { path: path.to_owned(), backup: self.backup(path), reason });
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::error::TransactionError;
-use super::record::{Begun, History, Record, VERSION};
+use super::record::{History, JournalHeader, Record, VERSION};
 
 /// A journal as read.
 #[derive(Debug)]
 pub(super) struct Read {
-    pub(super) begun: Begun,
+    pub(super) begun: JournalHeader,
     pub(super) history: History,
     /// How much of it is whole lines, in bytes.
     pub(super) length: u64,

@@ -15,7 +15,7 @@ pub(super) const VERSION: u32 = 2;
 
 /// What is known before the first file is touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct JournalHeader {
     pub(super) version: u32,
     pub(super) id: String,
     /// Part of the prepared files' names, so that nobody who may fetch from the directory can guess them.
@@ -27,20 +27,20 @@ pub(super) struct Begun {
     pub(super) steps: Vec<Step>,
     /// By stage.
     pub(super) reloads: Vec<Vec<Reload>>,
-    pub(super) files: BTreeMap<PathBuf, Kept>,
+    pub(super) files: BTreeMap<PathBuf, SavedMetadata>,
     /// Directories that the switch makes, outermost first.
     pub(super) directories: Vec<PathBuf>,
 }
 
 /// What a file carries beside its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct SavedMetadata {
     pub(super) permissions: Permissions,
     /// None where the switch makes the file.
     pub(super) times: Option<Times>,
 }
 
-impl Begun {
+impl JournalHeader {
     /// As a transaction writes it.
     pub(super) fn current_version() -> u32 {
         VERSION
@@ -91,7 +91,7 @@ impl Begun {
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(super) enum Record {
     /// Backed up; nothing touched yet.
-    Begun(Box<Begun>),
+    Begun(Box<JournalHeader>),
     /// The files of a stage may be in place from here on.
     Writing { stage: usize },
     /// Its reloads may have happened from here on.

@@ -4,10 +4,10 @@
 use super::error::TransactionError;
 use super::intent::Reload;
 use super::journal::Journal;
-use super::locked_directories::Held;
-use super::put_back::{self, RolledBack, Way};
-use super::record::{Begun, Record};
-use super::store::{Opened, Store};
+use super::locked_directories::LockedDirectories;
+use super::put_back::{self, Rollback, RolledBack};
+use super::record::{JournalHeader, Record};
+use super::store::{JournalStatus, Store};
 use super::writer::Writer;
 
 /// How an interrupted switch was ended.
@@ -60,14 +60,14 @@ fn end(
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> Result<Option<Ending>, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        Opened::Running => return Ok(Some(Ending::Running)),
-        Opened::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
-        Opened::Ours(ours) => *ours,
+        JournalStatus::Running => return Ok(Some(Ending::Running)),
+        JournalStatus::Nothing => return store.forget(id).map(|()| Some(Ending::Nothing)),
+        JournalStatus::Ours(ours) => *ours,
     };
     if journal.last().is_some_and(Record::has_ended) {
         return Ok(None);
     }
-    let held = Held::acquire(store, begun.places())?;
+    let held = LockedDirectories::acquire(store, begun.places())?;
     let writer = Writer::new(store, &begun, &held);
     // First what takes room that the way back may need.
     writer.discard_forward()?;
@@ -87,11 +87,11 @@ fn end(
 pub(super) fn undo(
     store: &Store,
     journal: &mut Journal,
-    begun: &Begun,
-    held: &Held,
+    begun: &JournalHeader,
+    held: &LockedDirectories,
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> RolledBack {
-    let mut back = Way::new(store, begun, held, journal.history().reloaded());
+    let mut back = Rollback::new(store, begun, held, journal.history().reloaded());
     back.go(begun.reloads.len() - 1, reload);
     back.end(journal, |left| Record::Undone { left })
 }

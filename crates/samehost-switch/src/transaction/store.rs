@@ -16,7 +16,7 @@ use super::entry::{Entry, is_id, name_of_now};
 use super::error::{TransactionError, at, refused};
 use super::journal::Journal;
 use super::reading;
-use super::record::{Begun, History, Record};
+use super::record::{History, JournalHeader, Record};
 use super::state::State;
 use super::system;
 use super::version::Digest;
@@ -40,14 +40,14 @@ pub(super) enum Seen {
     /// It ended before anything was touched.
     Nothing,
     /// What it says.
-    There(Box<(Begun, History)>),
+    There(Box<(JournalHeader, History)>),
 }
 
 /// What is found when a switch of the store is opened for work.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum JournalStatus {
     /// Its lock is ours now.
-    Ours(Box<(Journal, Begun)>),
+    Ours(Box<(Journal, JournalHeader)>),
     /// Another process works on it.
     Running,
     /// It ended before anything was touched.
@@ -252,24 +252,24 @@ impl Store {
     }
 
     /// Opens a switch for work, unless another process is at it.
-    pub(super) fn take(&self, id: &str) -> Result<Opened, TransactionError> {
+    pub(super) fn take(&self, id: &str) -> Result<JournalStatus, TransactionError> {
         let _guard = self.lock()?;
         let path = self.root.join(id).join(JOURNAL);
         self.known(id)?;
         let file = match openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
         {
-            Err(Errno::NOENT) => return Ok(Opened::Nothing),
+            Err(Errno::NOENT) => return Ok(JournalStatus::Nothing),
             other => other.map_err(|error| at(&path, "open the journal")(error.into()))?,
         };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(Opened::Running),
+            Err(Errno::WOULDBLOCK) => return Ok(JournalStatus::Running),
             Err(error) => return Err(at(&path, "lock the journal")(error.into())),
         }
         let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
         Ok(match reading::read(&path, id, &bytes)? {
-            Some(read) => Opened::Ours(Box::new(Journal::resume(path, file, read)?)),
-            None => Opened::Nothing,
+            Some(read) => JournalStatus::Ours(Box::new(Journal::resume(path, file, read)?)),
+            None => JournalStatus::Nothing,
         })
     }
 
@@ -340,7 +340,7 @@ impl Store {
     }
 
     /// What a journal says, and how far its switch is; the store must be locked.
-    fn peek(&self, id: &str) -> Result<Option<(Begun, State, History)>, TransactionError> {
+    fn peek(&self, id: &str) -> Result<Option<(JournalHeader, State, History)>, TransactionError> {
         let path = self.root.join(id).join(JOURNAL);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

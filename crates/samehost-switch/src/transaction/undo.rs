@@ -5,12 +5,12 @@ use std::path::Path;
 use super::entry::Entry;
 use super::error::TransactionError;
 use super::intent::Reload;
-use super::locked_directories::Held;
+use super::locked_directories::LockedDirectories;
 use super::put_back::RolledBack;
-use super::record::{Begun, Record};
+use super::record::{JournalHeader, Record};
 use super::recover;
 use super::state::State;
-use super::store::{Opened, Store};
+use super::store::{JournalStatus, Store};
 use super::writer::{self, Direction, Writer};
 
 /// Puts a committed switch back: every byte, mode, owner, access control list and attribute, the last stage first.
@@ -45,15 +45,15 @@ fn put_back(
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> Result<RolledBack, TransactionError> {
     let (mut journal, begun) = match store.take(id)? {
-        Opened::Running => return Err(running(id)),
-        Opened::Nothing => return Err(nothing(id)),
-        Opened::Ours(ours) => *ours,
+        JournalStatus::Running => return Err(running(id)),
+        JournalStatus::Nothing => return Err(nothing(id)),
+        JournalStatus::Ours(ours) => *ours,
     };
     if let (Some(Record::Committed | Record::Confirmed { .. }), Some(_)) = (journal.last(), why) {
         return Err(state(id, State::Committed, "it was confirmed"));
     }
     is_in_force(id, journal.last())?;
-    let held = Held::acquire(store, begun.places())?;
+    let held = LockedDirectories::acquire(store, begun.places())?;
     check(store, &begun, &held)?;
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
@@ -92,7 +92,7 @@ pub(super) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
 }
 
 /// Every file must still be what the switch left.
-fn check(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionError> {
+fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
     let writer = Writer::new(store, begun, held);
     for step in &begun.steps {
         if !writer.look(&step.path)?.is(begun.last(&step.path)) {
@@ -105,7 +105,7 @@ fn check(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionErr
 /// That a file is no longer what the switch left: by a later switch, or by someone else.
 pub(super) fn changed(
     store: &Store,
-    begun: &Begun,
+    begun: &JournalHeader,
     path: &Path,
 ) -> Result<TransactionError, TransactionError> {
     let later = |entry: &Entry| {
@@ -122,7 +122,7 @@ pub(super) fn changed(
     Ok(error)
 }
 
-fn prepare(store: &Store, begun: &Begun, held: &Held) -> Result<(), TransactionError> {
+fn prepare(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
     let writer = Writer::new(store, begun, held);
     for step in &begun.steps {
         if let Some(digest) = &step.before {

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::error::{TransactionError, at, hint, refused};
-use super::locked_directories::Held;
+use super::locked_directories::LockedDirectories;
 use super::metadata::{GiveError, Permissions, give_owner};
 use super::plan::Step;
 use super::prepared_name;
-use super::record::{Begun, Kept};
+use super::record::{JournalHeader, SavedMetadata};
 use super::store::Store;
 use super::system;
 use super::version::{Digest, Found, Regular};
@@ -31,13 +31,13 @@ pub(super) enum Direction {
 /// Writes the files of a transaction.
 pub(super) struct Writer<'a> {
     store: &'a Store,
-    begun: &'a Begun,
-    held: &'a Held,
+    begun: &'a JournalHeader,
+    held: &'a LockedDirectories,
 }
 
 impl<'a> Writer<'a> {
     /// For a transaction whose directories are held.
-    pub(super) fn new(store: &'a Store, begun: &'a Begun, held: &'a Held) -> Self {
+    pub(super) fn new(store: &'a Store, begun: &'a JournalHeader, held: &'a LockedDirectories) -> Self {
         Writer { store, begun, held }
     }
 
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
         system::sync(regular.file.as_fd()).map_err(&failed)
     }
 
-    fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a Kept), TransactionError> {
+    fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a SavedMetadata), TransactionError> {
         let gone = || at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into());
         let kept = self.begun.files.get(&step.path);
         Option::zip(self.held.of(&step.path), kept).ok_or_else(gone)
@@ -196,7 +196,7 @@ impl<'a> Writer<'a> {
 }
 
 /// That a file is none of the versions of a switch.
-pub(super) fn changed(store: &Store, begun: &Begun, path: &Path) -> TransactionError {
+pub(super) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> TransactionError {
     let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
     let hint = if backup.is_some() {
         "compare the two, and put back by hand what is wanted"

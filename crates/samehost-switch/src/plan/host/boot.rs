@@ -32,7 +32,7 @@ const TMPFILES: &[&str] =
 pub(super) fn look(scan: &Scan, plan: &mut Plan) {
     let mut found = Vec::new();
     for hop in &plan.hops {
-        let (Some((subject, _)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
+        let (Some((config, _)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
         let folder = socket.parent().unwrap_or(Path::new("/"));
         if !file_system(folder).is_some_and(|kind| matches!(kind, TMPFS | RAMFS)) {
             continue;
@@ -46,7 +46,7 @@ pub(super) fn look(scan: &Scan, plan: &mut Plan) {
         let what = format!(
             "{} is on a tmpfs, and gone after the next boot: {} could not make its socket there, and would not start",
             shown(folder),
-            hop.service_name.as_deref().or(subject.kind().map(Kind::name)).unwrap_or("the server")
+            hop.service_name.as_deref().or(config.kind().map(Kind::name)).unwrap_or("the server")
         );
         let remedy = format!(
             "Have its unit make it: systemctl edit {}, [Service] RuntimeDirectory={}; or a line `d {} 0755 USER GROUP -` in /etc/tmpfiles.d/{name}.conf",

@@ -13,8 +13,8 @@ use crate::plan::shown;
 pub(super) fn look(plan: &mut Plan) {
     let mut found = Vec::new();
     for hop in &plan.hops {
-        let (Some((subject, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
-        if setting.role != Role::Listens || subject.kind() != Some(Kind::Nginx) {
+        let (Some((config, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
+        if setting.role != Role::Listens || config.kind() != Some(Kind::Nginx) {
             continue;
         }
         let socket = shown(socket);

@@ -10,7 +10,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
 use samehost_switch::{
-    Around, Confirm, Direction, Page, Plan, ReloadWords, Wish, carry_out, finishing, plan,
+    Around, Confirm, Direction, Page, Plan, ReloadWords, SwitchRequest, carry_out, finishing, plan,
 };
 use samehost_system::interrupt;
 
@@ -57,7 +57,7 @@ pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending
 fn make(
     options: &SwitchOptions,
     mut plan: Plan,
-    wish: &Wish,
+    wish: &SwitchRequest,
     words: String,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Ending> {
@@ -103,7 +103,12 @@ struct Applied<'a> {
 }
 
 /// Makes the switch, and has it watched until somebody confirms it.
-fn apply(options: &SwitchOptions, plan: Plan, wish: &Wish, with: Applied<'_>) -> anyhow::Result<Ending> {
+fn apply(
+    options: &SwitchOptions,
+    plan: Plan,
+    wish: &SwitchRequest,
+    with: Applied<'_>,
+) -> anyhow::Result<Ending> {
     let store = switches::store()?;
     let site = options.page.as_deref().map(Site::ask).transpose()?;
     let within = confirm::within(options);
@@ -138,10 +143,10 @@ pub(super) fn look() -> anyhow::Result<Scan> {
     Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
 }
 
-fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Wish> {
+fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchRequest> {
     let endpoint = |text: &String| format!("tcp:{text}").parse::<Endpoint>();
     let address = options.address.as_ref().map(endpoint).transpose();
-    Ok(Wish {
+    Ok(SwitchRequest {
         address: address.map_err(|error| WrongUse(error.to_string()))?,
         targets: targets.to_vec(),
         to: if options.to == "tcp" { Direction::Tcp } else { Direction::Unix },

@@ -17,7 +17,7 @@ use crate::disk::{Disk, Reads};
 
 /// A configuration and its editor.
 #[derive(Clone)]
-pub(crate) struct Subject {
+pub(crate) struct ConfigFile {
     /// The file, absolute.
     pub(crate) file: PathBuf,
     /// Its editor.
@@ -26,12 +26,12 @@ pub(crate) struct Subject {
     pub(crate) reader: Option<User>,
 }
 
-impl Subject {
+impl ConfigFile {
     /// The configuration at a path; none where no editor knows it.
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
         let text = Disk::of(path, Reads::Application, reader).read(path)?;
-        let subject = |editor| Subject { file: path.to_owned(), editor, reader: reader.cloned() };
-        Ok(recognise(path, &text).map(subject))
+        let config = |editor| ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() };
+        Ok(recognise(path, &text).map(config))
     }
 
     /// The files as those see them who decide what this configuration says: one look, bounded in all.
@@ -49,7 +49,7 @@ impl Subject {
     }
 }
 
-impl std::fmt::Debug for Subject {
+impl std::fmt::Debug for ConfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.file.display(), self.editor.name())
     }
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Subject {
 /// Why nothing was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SubjectError {
+pub enum ConfigFileError {
     /// Neither a path nor a service.
     #[error(
         "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
@@ -118,44 +118,46 @@ pub enum SubjectError {
 }
 
 /// The configurations that a target stands for.
-pub(crate) fn subjects(
+pub(crate) fn configs(
     target: &str,
     scan: &Scan,
     reader: Option<&User>,
-) -> Result<Vec<Subject>, SubjectError> {
+) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let path = Path::new(target);
     if !path.exists() && !target.contains('/') && path.extension().is_none() {
         return service(target, scan, reader);
     }
-    let read = |source| SubjectError::Read { file: path.to_owned(), source };
+    let read = |source| ConfigFileError::Read { file: path.to_owned(), source };
     // Links stay in the path as they are: a program reads `…/current/.env`, whatever that leads to today.
     let path = std::path::absolute(path).map_err(read)?;
     let is_directory = fs::metadata(&path).map_err(read)?.is_dir();
     if is_directory { directory(&path, reader) } else { Ok(vec![file(path, reader)?]) }
 }
 
-fn file(path: PathBuf, reader: Option<&User>) -> Result<Subject, SubjectError> {
-    match Subject::at(&path, reader).map_err(|source| SubjectError::Read { file: path.clone(), source })? {
-        Some(subject) => Ok(subject),
+fn file(path: PathBuf, reader: Option<&User>) -> Result<ConfigFile, ConfigFileError> {
+    match ConfigFile::at(&path, reader)
+        .map_err(|source| ConfigFileError::Read { file: path.clone(), source })?
+    {
+        Some(config) => Ok(config),
         None => {
             let known: Vec<&str> = EDITORS.iter().map(|editor| editor.name()).collect();
-            Err(SubjectError::Format { file: path, known: known.join(", ") })
+            Err(ConfigFileError::Format { file: path, known: known.join(", ") })
         }
     }
 }
 
-fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<Subject>, SubjectError> {
+fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let mut found = Vec::new();
     // A name that is there and cannot be read is told when nothing else is there.
     let mut unread = None;
     for editor in EDITORS {
         for name in editor.names() {
             let path = directory.join(name);
-            match Subject::at(&path, reader) {
-                Ok(Some(subject)) if subject.editor.name() == editor.name() => found.push(subject),
+            match ConfigFile::at(&path, reader) {
+                Ok(Some(config)) if config.editor.name() == editor.name() => found.push(config),
                 Ok(_) => {}
                 Err(error) if is_absent(&error) => {}
-                Err(source) => unread = unread.or(Some(SubjectError::Read { file: path, source })),
+                Err(source) => unread = unread.or(Some(ConfigFileError::Read { file: path, source })),
             }
         }
     }
@@ -173,7 +175,7 @@ fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<Subject>, Su
             return Err(error);
         }
         let looked: Vec<&str> = EDITORS.iter().flat_map(|editor| editor.names().iter().copied()).collect();
-        return Err(SubjectError::Nothing { directory: directory.to_owned(), looked: looked.join(", ") });
+        return Err(ConfigFileError::Nothing { directory: directory.to_owned(), looked: looked.join(", ") });
     }
     Ok(found)
 }
@@ -184,7 +186,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// The service of a name. Which of several comes first says nothing: those count that nobody else can have put there, and
 /// of them those of this network; where that leaves different ones, the operator is asked which.
-fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, SubjectError> {
+fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
     let kind = Kind::named(name);
     let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
     let named = |service: &&Service| is_kind(service) || service.name.eq_ignore_ascii_case(name);
@@ -199,7 +201,7 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, SubjectError> {
     }
     let different = different(scan, &found);
     match different[..] {
-        [] => Err(SubjectError::Unknown(name.to_owned())),
+        [] => Err(ConfigFileError::Unknown(name.to_owned())),
         [one] => Ok(one),
         _ => {
             let described: Vec<String> = different.iter().map(|service| described(scan, service)).collect();
@@ -210,7 +212,7 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, SubjectError> {
                 .collect();
             files.dedup();
             let files = if files.is_empty() { String::new() } else { format!(" ({})", files.join(", ")) };
-            Err(SubjectError::Several {
+            Err(ConfigFileError::Several {
                 name: name.to_owned(),
                 count: described.len(),
                 found: described.join("; "),
@@ -252,12 +254,12 @@ fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
         || ports(one).iter().any(|port| theirs.contains(port))
 }
 
-fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<Subject>, SubjectError> {
+fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let found = meant(name, scan)?;
     let candidates = server_files::of(scan, found);
-    let mut subjects = Vec::new();
+    let mut configs = Vec::new();
     if let Some(path) = candidates.iter().find(|path| path.exists()) {
-        subjects.push(file(path.clone(), None)?);
+        configs.push(file(path.clone(), None)?);
     }
     // Whoever talks to it over TCP has the address in a configuration of their own.
     let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
@@ -265,19 +267,19 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<Subject
     let pids: Vec<u32> =
         over_tcp.filter_map(|one| scan.sockets.get(one.client)?.pids.first().copied()).collect();
     for path in discover::configurations(scan, &pids) {
-        for subject in self::subjects(&path.display().to_string(), scan, reader)? {
-            if subjects.iter().all(|other: &Subject| other.file != subject.file) {
-                subjects.push(subject);
+        for config in self::configs(&path.display().to_string(), scan, reader)? {
+            if configs.iter().all(|other: &ConfigFile| other.file != config.file) {
+                configs.push(config);
             }
         }
     }
-    if subjects.is_empty() {
+    if configs.is_empty() {
         let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
         let looked =
             if looked.is_empty() { "nothing is known of its files".into() } else { looked.join(", ") };
-        return Err(SubjectError::NoFile { service: found.name.clone(), looked });
+        return Err(ConfigFileError::NoFile { service: found.name.clone(), looked });
     }
-    Ok(subjects)
+    Ok(configs)
 }
 
 #[cfg(test)]
@@ -342,12 +344,15 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let scan = Scan::default();
-        assert!(matches!(subjects("nosuch", &scan, None), Err(SubjectError::Unknown(_))));
-        assert!(matches!(subjects("/no/such.conf", &scan, None), Err(SubjectError::Read { .. })));
+        assert!(matches!(configs("nosuch", &scan, None), Err(ConfigFileError::Unknown(_))));
+        assert!(matches!(configs("/no/such.conf", &scan, None), Err(ConfigFileError::Read { .. })));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
-        assert!(matches!(subjects(&path, &scan, None), Err(SubjectError::Nothing { .. })));
+        assert!(matches!(configs(&path, &scan, None), Err(ConfigFileError::Nothing { .. })));
         fs::write(directory.path().join("x.bin"), "x").unwrap();
-        assert!(matches!(subjects(&format!("{path}/x.bin"), &scan, None), Err(SubjectError::Format { .. })));
+        assert!(matches!(
+            configs(&format!("{path}/x.bin"), &scan, None),
+            Err(ConfigFileError::Format { .. })
+        ));
     }
 }
