@@ -15,7 +15,7 @@ use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::{Nets, Stage};
 use crate::tuned::{self, Means};
-use crate::workloads::{Axes, Look, OpenOrClosed, Parameters, Wanted, Workload};
+use crate::workload::{Capabilities, Look, OpenOrClosed, Parameters, Wanted, Workload};
 
 /// Measures a workload, in a network of its own where its private servers need one.
 ///
@@ -146,7 +146,7 @@ fn consented(
     workload: &dyn Workload,
     request: &Request,
     matrix: &Matrix,
-    axes: &Axes,
+    axes: &Capabilities,
     observer: &mut dyn Recorder,
 ) -> Result<(), BenchError> {
     // Rates of a capacity that is not measured yet are no arms; the time for them is what is asked for.
@@ -207,7 +207,7 @@ pub(crate) fn most_at_once(driving: &Driving, matrix: &Matrix) -> u32 {
     each.max().unwrap_or(1)
 }
 
-fn floor_arm(axes: &Axes, workload: &dyn Workload) -> Option<Arm> {
+fn floor_arm(axes: &Capabilities, workload: &dyn Workload) -> Option<Arm> {
     (axes.timed && workload.name() != FLOOR).then(points::floor_arm)
 }
 
@@ -235,7 +235,7 @@ fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
 }
 
 /// Fills in defaults, and refuses options that the workload does not take.
-fn matrix(workload: &dyn Workload, request: &Request, axes: &Axes) -> Result<Matrix, BenchError> {
+fn matrix(workload: &dyn Workload, request: &Request, axes: &Capabilities) -> Result<Matrix, BenchError> {
     let name = workload.name();
     let no = |option: &str| BenchError::Usage(format!("`bench {name}` takes no {option}"));
     for transport in &request.transports {

@@ -7,7 +7,7 @@ use samehost_login::{CredentialsError, LoginError, OPEN};
 use samehost_model::{Endpoint, EndpointError, QuantityError, Transport, UnknownTransport};
 use samehost_transport::{CertificateMakingError, ConnectError, ListenError, StartError, TuningError};
 
-use crate::workloads;
+use crate::advice::try_next;
 
 /// Whose fault it is, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub enum BenchError {
         instead: &'static str,
     },
     /// A server said no to something without which nothing can be measured.
-    #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
+    #[error("the server at {endpoint} refused {what}: {answer}{}", after(try_next))]
     Refused {
         /// Where.
         endpoint: String,
@@ -190,7 +190,7 @@ fn last_words(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!("\nit said:\n{said}") }
 }
 
-fn advice(try_next: &str) -> String {
+fn after(try_next: &str) -> String {
     if try_next.is_empty() { String::new() } else { format!("; {try_next}") }
 }
 
@@ -200,7 +200,7 @@ impl From<LoginError> for BenchError {
             LoginError::Connect(error) => BenchError::Connect(error),
             LoginError::WrongTransport { asked, observed } => BenchError::WrongTransport { asked, observed },
             LoginError::Refused(refused) => BenchError::Refused {
-                try_next: workloads::advice(&refused),
+                try_next: try_next(&refused),
                 endpoint: refused.endpoint,
                 what: refused.what,
                 answer: refused.answer,

@@ -1,28 +1,31 @@
 //! Schedules, drives and meters trials: from a request to raw trials and a report.
 //!
-//! `schedule` and `points` decide (pure), `driving` between slices and trials, `measure` runs the blocks, `engine` drives a trial or a round and is the only
-//! reader of the clock, `workloads` know what is exchanged, `fixtures` start what they need, `servers` are the
-//! built-in ones, `machine` meters CPUs and judges whether they were ours. Nothing here prints or compares.
+//! `schedule` and `points` decide (pure), `driving` decides between slices and trials, `measure` runs the blocks, `engine`
+//! drives a trial or a round and is the only reader of the clock. `workload` is what a workload is, `workloads` are those
+//! there are; `private_servers` are started for them, `builtin_servers` are our own; `machine` meters CPUs and judges
+//! whether they were ours. Nothing here prints or compares.
 
+mod advice;
 mod bench;
+pub mod builtin_servers;
 mod capacity;
 mod driving;
 pub mod engine;
 mod error;
-pub mod fixtures;
 mod impact;
 pub mod machine;
 mod matrix;
 pub mod measure;
 pub mod network;
 mod points;
+pub mod private_servers;
 mod profile;
 mod request;
 pub mod schedule;
-pub mod servers;
 mod stage;
 mod starts;
 mod tuned;
+pub mod workload;
 pub mod workloads;
 
 pub use bench::{bench, check, needs_own_network};

@@ -3,7 +3,7 @@
 use samehost_model::{Arm, Placement, Point, RateSpec, Transport, parse_count_list};
 
 use crate::BenchError;
-use crate::workloads::{Kind, Parameters, Workload};
+use crate::workload::{ParameterKind, Parameters, Workload};
 
 /// The axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -228,9 +228,9 @@ pub fn sweep(
 ///
 /// # Errors
 /// With what is wrong and what to write.
-pub fn values(kind: Kind, text: &str) -> Option<Result<Vec<String>, String>> {
+pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, String>> {
     match kind {
-        Kind::Counts => {
+        ParameterKind::Counts => {
             Some(parse_count_list(text).map(|counts| counts.iter().map(u32::to_string).collect()).map_err(
                 |error| {
                     format!(
@@ -240,7 +240,7 @@ pub fn values(kind: Kind, text: &str) -> Option<Result<Vec<String>, String>> {
                 },
             ))
         }
-        Kind::Choices(words) => {
+        ParameterKind::Choices(words) => {
             let known = |word: &str| {
                 let word = word.trim();
                 let unknown = || format!("`{word}` is none of {}", words.join(", "));
@@ -248,7 +248,9 @@ pub fn values(kind: Kind, text: &str) -> Option<Result<Vec<String>, String>> {
             };
             Some(text.split(',').map(known).collect())
         }
-        Kind::Choice(_) | Kind::Count | Kind::Duration | Kind::Text => None,
+        ParameterKind::Choice(_) | ParameterKind::Count | ParameterKind::Duration | ParameterKind::Text => {
+            None
+        }
     }
 }
 
@@ -279,7 +281,7 @@ mod tests {
     }
 
     fn parameters(name: &str) -> Parameters {
-        crate::workloads::defaults(workload(name).unwrap())
+        crate::workload::defaults(workload(name).unwrap())
     }
 
     fn ids(matrix: &Matrix, name: &str) -> Vec<String> {

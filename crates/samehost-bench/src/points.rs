@@ -7,7 +7,7 @@ use samehost_stats::{looks, min_blocks_for};
 
 use crate::BenchError;
 use crate::driving::Slicing;
-use crate::workloads::Axes;
+use crate::workload::Capabilities;
 
 /// Shortest trial that still shows a rate, and the longest that is worth it.
 const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
@@ -97,7 +97,12 @@ pub struct Wishes {
 ///
 /// # Errors
 /// When the wishes contradict each other.
-pub fn plan(wishes: &Wishes, axes: &Axes, arms: &[Arm], driven: Vec<Driven>) -> Result<Plan, BenchError> {
+pub fn plan(
+    wishes: &Wishes,
+    axes: &Capabilities,
+    arms: &[Arm],
+    driven: Vec<Driven>,
+) -> Result<Plan, BenchError> {
     let groups = crate::schedule::groups(arms);
     let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
     let control = !wishes.no_control && candidates > 0;
@@ -170,7 +175,8 @@ mod tests {
 
     use super::*;
     use crate::matrix::Matrix;
-    use crate::workloads::{Parameters, workload};
+    use crate::workload::Parameters;
+    use crate::workloads::workload;
 
     fn matrix() -> Matrix {
         Matrix {

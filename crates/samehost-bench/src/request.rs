@@ -13,7 +13,7 @@ use crate::impact::Impact;
 use crate::measure::Observer;
 use crate::points::Wishes;
 use crate::profile::CallGraph;
-use crate::workloads::Parameters;
+use crate::workload::Parameters;
 
 /// What to measure.
 #[derive(Clone, Debug)]

@@ -23,8 +23,10 @@ use crate::network::OwnNetwork;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
+use crate::starts::Starts;
 use crate::tuned::{congestion, first_congestion, unusual};
-use crate::workloads::{Start, Starts, Workload, noop_job};
+use crate::workload::{StartOptions, Workload};
+use crate::workloads::noop;
 
 use self::serving::Serving;
 
@@ -47,7 +49,7 @@ pub(crate) struct Nets {
 /// The running fixture and what trials need from it.
 pub(crate) struct Stage<'a> {
     pub(crate) workload: &'static dyn Workload,
-    start: Start,
+    start: StartOptions,
     pub(crate) request: &'a Request,
     /// The servers in use.
     running: Serving,
@@ -86,7 +88,7 @@ impl<'a> Stage<'a> {
         let mut transports = matrix.transports.clone();
         transports.sort_unstable();
         transports.dedup();
-        let start = Start {
+        let start = StartOptions {
             program: request.program.clone(),
             transports,
             parameters: request.parameters.clone(),
@@ -172,7 +174,7 @@ impl<'a> Stage<'a> {
         if !is_floor {
             self.set_congestion(arm)?;
         }
-        let job = if is_floor { noop_job(1) } else { self.running.of_mut(arm).job(arm)? };
+        let job = if is_floor { noop::job(1) } else { self.running.of_mut(arm).job(arm)? };
         if !is_floor {
             self.look_around(arm);
         }

@@ -13,7 +13,7 @@ use crate::BenchError;
 use crate::matrix::{Swept, distinct};
 use crate::network::{Instead, Network};
 use crate::request::Request;
-use crate::workloads::{Parameters, Start, Workload};
+use crate::workload::{Parameters, StartOptions, Workload};
 
 /// What a person can do where there is no network of our own.
 pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
@@ -140,7 +140,7 @@ pub(crate) fn congestion<'a>(point: &'a Point, parameters: &'a Parameters) -> Op
 }
 
 /// How a point's sockets are set where both ends are ours; what the routes set is left to them.
-pub(crate) fn tuning(point: &Point, start: &Start) -> Tuning {
+pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
     let buffer = point.parameters.get(SOCKET_BUFFER).or_else(|| start.parameters.get(SOCKET_BUFFER));
     let congestion = congestion(point, &start.parameters).filter(|_| !start.routed);
     Tuning {
@@ -163,7 +163,7 @@ pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
 }
 
 /// Every way in which a measurement's sockets are set.
-pub(crate) fn tunings(start: &Start) -> Vec<Tuning> {
+pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     let mut all = Vec::new();
     for congestion in values(&start.parameters, CONGESTION) {
         for buffer in values(&start.parameters, SOCKET_BUFFER) {
@@ -224,7 +224,7 @@ mod tests {
 
     fn refusal(name: &str, request: &Request) -> String {
         let workload = workload(name).unwrap();
-        let request = Request { parameters: crate::workloads::defaults(workload), ..request.clone() };
+        let request = Request { parameters: crate::workload::defaults(workload), ..request.clone() };
         check(workload, &request).map_or_else(|error| error.to_string(), |()| String::new())
     }
 

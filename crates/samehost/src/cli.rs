@@ -13,8 +13,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
-use samehost_bench::fixtures::Account;
-use samehost_bench::workloads::{Kind, Parameter, Parameters, WORKLOADS, Workload};
+use samehost_bench::private_servers::Account;
+use samehost_bench::workload::{Parameter, ParameterKind, Parameters, Workload};
+use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
 use samehost_model::{Placement, RateSpec, Transport};
 
@@ -320,7 +321,7 @@ impl FromArgMatches for Bench {
 
 /// The subcommand of one workload: options that it does not take are hidden, and refused with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {
-    let defaults = samehost_bench::workloads::defaults(workload);
+    let defaults = samehost_bench::workload::defaults(workload);
     let axes = workload.axes(&defaults);
     let slices = workload.most_sliced(&defaults, &std::collections::BTreeMap::new()) > 0;
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
@@ -355,18 +356,24 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
 fn parameter_argument(parameter: &'static Parameter) -> clap::Arg {
     let argument = clap::Arg::new(parameter.name).long(parameter.name).help(parameter.help);
     let argument = match parameter.kind {
-        Kind::Choice(words) => argument.value_parser(clap::builder::PossibleValuesParser::new(words)),
-        Kind::Count => argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
-            Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
-            _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
-        }),
-        Kind::Counts | Kind::Choices(_) => argument.value_name("LIST").value_parser(move |text: &str| {
-            parameter_values(parameter.kind, text).transpose().map(|_| text.to_owned())
-        }),
-        Kind::Duration => argument
+        ParameterKind::Choice(words) => {
+            argument.value_parser(clap::builder::PossibleValuesParser::new(words))
+        }
+        ParameterKind::Count => {
+            argument.value_name("N").value_parser(|text: &str| match text.parse::<u32>() {
+                Ok(count) if (1..=1_000_000).contains(&count) => Ok(text.to_owned()),
+                _ => Err("a whole number from 1 to 1000000 is needed".to_owned()),
+            })
+        }
+        ParameterKind::Counts | ParameterKind::Choices(_) => {
+            argument.value_name("LIST").value_parser(move |text: &str| {
+                parameter_values(parameter.kind, text).transpose().map(|_| text.to_owned())
+            })
+        }
+        ParameterKind::Duration => argument
             .value_name("TIME")
             .value_parser(|text: &str| samehost_model::parse_duration(text).map(|_| text.to_owned())),
-        Kind::Text => argument.value_name("TEXT"),
+        ParameterKind::Text => argument.value_name("TEXT"),
     };
     if parameter.default.is_empty() { argument } else { argument.default_value(parameter.default) }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use caches::{Here, TINY, assert_proved, parsed, said};
-use samehost_bench::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use samehost_bench::private_servers::{PhpFpm, PhpFpmSpec, Pool};
 use samehost_model::Transport;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use samehost_bench::fixtures::{PhpFpm, PhpFpmSpec, Pool};
+use samehost_bench::private_servers::{PhpFpm, PhpFpmSpec, Pool};
 use samehost_model::{Endpoint, Transport};
 
 fn spec() -> PhpFpmSpec {

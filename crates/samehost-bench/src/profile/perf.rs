@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::CallGraph;
 use crate::BenchError;
-use crate::fixtures::{PrivateDirectory, installed};
+use crate::private_servers::{PrivateDirectory, installed};
 
 /// Samples per second of CPU time: not in step with what ticks at 1000 or 100 Hz.
 pub(crate) const FREQUENCY_HZ: u32 = 997;

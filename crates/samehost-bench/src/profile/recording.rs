@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::folding::Folding;
 use super::perf::{FREQUENCY_HZ, Profiler};
 use crate::BenchError;
-use crate::fixtures::{PrivateDirectory, Supervised, Supervision};
+use crate::private_servers::{PrivateDirectory, Supervised, Supervision};
 
 /// perf opens an event for each thread and CPU.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,11 +3,11 @@
 use samehost_model::{Arm, ServerInfo};
 
 use crate::BenchError;
-use crate::workloads::{Running, Start, Workload};
+use crate::workload::{Instance, StartOptions, Workload};
 
 /// The servers of one start.
 pub(super) struct Serving {
-    servers: Vec<Box<dyn Running>>,
+    servers: Vec<Box<dyn Instance>>,
     /// The arms that have a server of their own, by name, in the order of the servers; none where all have one in common.
     names: Vec<String>,
 }
@@ -16,7 +16,7 @@ impl Serving {
     /// Starts one server, or one for each of the arms of these names.
     pub(super) fn start(
         workload: &dyn Workload,
-        start: &Start,
+        start: &StartOptions,
         names: Vec<String>,
     ) -> Result<Self, BenchError> {
         let servers = (0..names.len().max(1)).map(|_| workload.start(start));
@@ -24,7 +24,7 @@ impl Serving {
     }
 
     /// Starts as many for the same arms.
-    pub(super) fn again(&self, workload: &dyn Workload, start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn again(&self, workload: &dyn Workload, start: &StartOptions) -> Result<Self, BenchError> {
         Serving::start(workload, start, self.names.clone())
     }
 
@@ -33,12 +33,12 @@ impl Serving {
     }
 
     /// The server of an arm.
-    pub(super) fn of(&self, arm: &Arm) -> &dyn Running {
+    pub(super) fn of(&self, arm: &Arm) -> &dyn Instance {
         &*self.servers[self.place(arm)]
     }
 
     /// The same, for a job.
-    pub(super) fn of_mut(&mut self, arm: &Arm) -> &mut dyn Running {
+    pub(super) fn of_mut(&mut self, arm: &Arm) -> &mut dyn Instance {
         let place = self.place(arm);
         &mut *self.servers[place]
     }

@@ -1,34 +1,18 @@
 //! Servers that already run, given with `--tcp` and `--unix`: what their addresses are, and which processes they have.
 
-use std::collections::BTreeMap;
-
 use samehost_model::{Endpoint, Redactor, Transport};
 
-use super::{Parameters, Start, link_to};
 use crate::BenchError;
 use crate::impact::Impact;
 use crate::machine::{listener_pids, queue};
-
-/// What is to be measured on servers that already run.
-#[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
-    /// Values of the workload's parameters.
-    pub parameters: &'a Parameters,
-    /// Their addresses, by transport.
-    pub servers: &'a BTreeMap<Transport, String>,
-    /// The most connections that any point has.
-    pub connections: u32,
-    /// The sizes of all points together, in bytes.
-    pub sizes: u64,
-    /// The time for measuring, in seconds.
-    pub seconds: f64,
-}
+use crate::workload::{Look, StartOptions};
+use crate::workloads::connecting::link_to;
 
 /// Servers that already run, given as plain endpoints.
 ///
 /// # Errors
 /// When an address is no endpoint, or one of another transport.
-pub(crate) fn foreign_endpoints(start: &Start) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
+pub(crate) fn foreign_endpoints(start: &StartOptions) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
     let mut endpoints = Vec::with_capacity(start.servers.len());
     for (transport, address) in &start.servers {
         let endpoint: Endpoint = address.parse()?;
@@ -46,7 +30,7 @@ pub(crate) fn foreign_endpoints(start: &Start) -> Result<Vec<(Transport, Endpoin
 ///
 /// # Errors
 /// When some are given and others are not.
-pub(crate) fn needs_private(start: &Start) -> Result<bool, BenchError> {
+pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
     if missing && !start.servers.is_empty() {
         return Err(BenchError::Usage(

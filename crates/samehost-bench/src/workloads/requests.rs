@@ -3,8 +3,8 @@
 use samehost_model::{MetricInfo, Point};
 use samehost_transport::ConnectError;
 
-use super::{OpenOrClosed, Parameters};
 use crate::BenchError;
+use crate::workload::{OpenOrClosed, Parameters};
 
 /// What is compared for requests and replies, by how they are driven.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use samehost_bench::workloads::{Workload, workload};
+use samehost_bench::workload::Workload;
+use samehost_bench::workloads::workload;
 use samehost_bench::{BenchError, Request, Wishes};
 use samehost_model::{Placement, Question, Report, Stopping};
 

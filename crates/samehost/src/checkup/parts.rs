@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
-use samehost_bench::workloads::{Parameters, WORKLOADS, Workload, defaults};
+use samehost_bench::workload::{Parameters, Workload, defaults};
+use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
 

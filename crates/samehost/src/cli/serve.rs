@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Transport};
 pub struct ServeOptions {
     /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::servers::SERVERS.iter().map(|server| server.name)))]
+        samehost_bench::builtin_servers::SERVERS.iter().map(|server| server.name)))]
     pub server: String,
     /// Where to listen; may be given several times (tcp:127.0.0.1:7000, unix:/run/app.sock, abstract:name, …)
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "inherited")]
@@ -17,7 +17,7 @@ pub struct ServeOptions {
     /// A thread for each connection, or one for all by epoll that replies at once (epoll) or after each round (rounds, as
     /// Redis does)
     #[arg(long, default_value = "threads", value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::servers::Model::ALL.iter().map(|(name, _)| *name)))]
+        samehost_bench::builtin_servers::Model::ALL.iter().map(|(name, _)| *name)))]
     pub model: String,
     /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]

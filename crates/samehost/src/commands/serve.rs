@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use samehost_bench::servers::{ServeOptions as Options, server};
+use samehost_bench::builtin_servers::{ServeOptions as Options, server};
 use samehost_transport::Tuning;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

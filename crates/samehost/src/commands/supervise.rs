@@ -1,9 +1,9 @@
-//! The hidden verbs that keep private servers from outliving us; see `samehost_bench::fixtures`.
+//! The hidden verbs that keep private servers from outliving us; see `samehost_bench::private_servers`.
 
 use std::io::Write;
 
 use anyhow::Context;
-use samehost_bench::fixtures::{End, supervise as supervise_server};
+use samehost_bench::private_servers::{End, supervise as supervise_server};
 
 use crate::cli::{BecomeServerOptions, SuperviseOptions};
 use crate::exit::Ending;
@@ -16,8 +16,12 @@ pub fn supervise(options: &SuperviseOptions) -> anyhow::Result<Ending> {
 }
 
 pub fn become_server(options: &BecomeServerOptions) -> anyhow::Result<Ending> {
-    Err(samehost_bench::fixtures::replace_with_server(options.parent, options.account, &options.command)
-        .into())
+    Err(samehost_bench::private_servers::replace_with_server(
+        options.parent,
+        options.account,
+        &options.command,
+    )
+    .into())
 }
 
 /// Whether this user may have a network of his own; what stands against it is said in one line.

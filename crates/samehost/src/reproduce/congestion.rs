@@ -1,7 +1,7 @@
 //! What TCP was in the articles: CUBIC, which Linux has had by default since 2006. Where this machine has another, the
 //! experiments are made with CUBIC; where that cannot be, claims about large transfers are not comparable.
 
-use samehost_bench::workloads::Workload;
+use samehost_bench::workload::Workload;
 use samehost_bench::{BenchError, Request};
 use samehost_model::{Comparison, Report, Transport};
 use samehost_system::routes::loopback_congestion;

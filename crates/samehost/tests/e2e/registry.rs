@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use samehost_bench::servers::SERVERS;
+use samehost_bench::builtin_servers::SERVERS;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::Transport;
 
@@ -50,7 +50,7 @@ fn a_dead_endpoint_is_named() {
     let tcp = format!("tcp:{dead}");
     let unix = format!("unix:{}", home.path("dead.sock").display());
     for workload in WORKLOADS {
-        let defaults = samehost_bench::workloads::defaults(*workload);
+        let defaults = samehost_bench::workload::defaults(*workload);
         if !workload.axes(&defaults).foreign_servers {
             continue;
         }

@@ -4,9 +4,12 @@
 use regex::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
 
-use super::{Axes, Kind, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload};
 use crate::BenchError;
 use crate::engine::{Job, process::ProcessJob};
+use crate::starts::Starts;
+use crate::workload::{
+    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
 
 /// Runs the commands given with `--arm`.
 pub struct Command;
@@ -44,19 +47,19 @@ impl Workload for Command {
                 name: "value",
                 help: "Compare the number that this regular expression finds in the output: its first group that matches, or all of it",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
             Parameter {
                 name: "better",
                 help: "Which way the number of --value improves",
                 default: "higher",
-                kind: Kind::Choice(&["higher", "lower"]),
+                kind: ParameterKind::Choice(&["higher", "lower"]),
             },
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::Command],
             connections: None,
             sizes: None,
@@ -84,7 +87,7 @@ impl Workload for Command {
         Starts::Once
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let pattern = pattern(&start.parameters)?;
         let jobs = start.commands.iter().map(|(arm, script)| ProcessJob {
             arm: arm.clone(),
@@ -95,7 +98,7 @@ impl Workload for Command {
     }
 }
 
-impl Running for Commands {
+impl Instance for Commands {
     fn server(&self) -> ServerInfo {
         ServerInfo { kind: "the commands' own".into(), ..ServerInfo::default() }
     }

@@ -9,7 +9,8 @@ use samehost_transport::{ConnectOptions, TlsTrust, connect};
 use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
-use crate::workloads::{connect_failure, prove};
+use crate::workloads::connecting::prove;
+use crate::workloads::requests::connect_failure;
 
 /// Makes a new connection for each request.
 pub(super) struct Cycle {

@@ -10,17 +10,18 @@ use samehost_model::{
 };
 use samehost_transport::Tuning;
 
-use super::{
-    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Workload, crowding,
-    foreign_endpoints, foreign_pids,
-};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::Caller;
-use crate::fixtures::{BuiltIn, BuiltInSpec};
 use crate::impact::Impact;
+use crate::private_servers::{BuiltIn, BuiltInSpec};
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::foreign::{crowding, foreign_endpoints, foreign_pids};
 use crate::workloads::raw::echo::EchoSession;
+use crate::workloads::requests::request_metrics;
 use cycle::Cycle;
 
 /// What every connection sends and expects back.
@@ -52,32 +53,32 @@ impl Workload for Connect {
                 name: "pattern",
                 help: "Connect–request–reply–close in a loop, or many connects at once",
                 default: "cycle",
-                kind: Kind::Choice(&["cycle", "burst"]),
+                kind: ParameterKind::Choice(&["cycle", "burst"]),
             },
             Parameter {
                 name: "backlog",
                 help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
                 default: "4096",
-                kind: Kind::Count,
+                kind: ParameterKind::Count,
             },
             Parameter {
                 name: "accept-delay",
                 help: "burst: the server's pause after each accept",
                 default: "1ms",
-                kind: Kind::Duration,
+                kind: ParameterKind::Duration,
             },
             Parameter {
                 name: "patience",
                 help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
                 default: "3500ms",
-                kind: Kind::Duration,
+                kind: ParameterKind::Duration,
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         let burst = is_burst(parameters);
-        Axes {
+        Capabilities {
             transports: if burst {
                 &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
             } else {
@@ -111,7 +112,7 @@ impl Workload for Connect {
             metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
             return metrics;
         }
-        let mut metrics = super::request_metrics(open_loop);
+        let mut metrics = request_metrics(open_loop);
         metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
         metrics
     }
@@ -129,7 +130,7 @@ impl Workload for Connect {
         crowding(look, is_burst(look.parameters))
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let burst = is_burst(&start.parameters);
         let mut arguments = vec!["--backlog".into(), start.parameters["backlog"].clone()];
         arguments.extend(if burst {
@@ -173,7 +174,7 @@ struct RunningConnect {
     port: Option<u16>,
 }
 
-impl Running for RunningConnect {
+impl Instance for RunningConnect {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: if self.foreign {

@@ -8,7 +8,7 @@ use samehost_transport::{ConnectOptions, connect};
 use super::session::FastCgiSession;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Progress, Session};
-use crate::workloads::connect_failure;
+use crate::workloads::requests::connect_failure;
 
 /// Bytes read at once.
 const BUFFER: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use samehost_model::{Endpoint, Transport};
 
 use super::script;
 use crate::BenchError;
-use crate::fixtures::{Account, Nginx, NginxSpec};
+use crate::private_servers::{Account, Nginx, NginxSpec};
 use crate::workloads::http::{RequestParts, fetch};
 
 /// Where nginx itself says that it is there.

@@ -12,13 +12,16 @@ mod session;
 
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
-use super::{
-    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Wanted, Workload, crowding,
-};
 use crate::BenchError;
-use crate::fixtures::{PHP_FPM, ServerKind};
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
+use crate::private_servers::{PHP_FPM, ServerKind};
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Wanted,
+    Workload,
+};
+use crate::workloads::foreign::crowding;
+use crate::workloads::requests::request_metrics;
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -68,63 +71,68 @@ impl Workload for FastCgi {
                 name: "pattern",
                 help: "Requests one after the other on each connection, or all at once",
                 default: "cycle",
-                kind: Kind::Choice(&["cycle", "burst"]),
+                kind: ParameterKind::Choice(&["cycle", "burst"]),
             },
             Parameter {
                 name: "connect",
                 help: "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
                 default: "per-request",
-                kind: Kind::Choice(&["per-request", "keep"]),
+                kind: ParameterKind::Choice(&["per-request", "keep"]),
             },
             Parameter {
                 name: "via",
                 help: "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
                 default: "none",
-                kind: Kind::Choice(&["none", "nginx"]),
+                kind: ParameterKind::Choice(&["none", "nginx"]),
             },
             Parameter {
                 name: "front",
                 help: "The transport in front of nginx, the same for all arms",
                 default: "tcp",
-                kind: Kind::Choice(&["tcp", "unix"]),
+                kind: ParameterKind::Choice(&["tcp", "unix"]),
             },
             Parameter {
                 name: "script",
                 help: "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
-            Parameter { name: "query", help: "The query string for --script", default: "", kind: Kind::Text },
+            Parameter {
+                name: "query",
+                help: "The query string for --script",
+                default: "",
+                kind: ParameterKind::Text,
+            },
             Parameter {
                 name: "children",
                 help: "Children of each pool of the private PHP-FPM, who serve one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
                 default: "auto",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
             Parameter {
                 name: "backlog",
                 help: "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
                 default: BACKLOG,
-                kind: Kind::Counts,
+                kind: ParameterKind::Counts,
             },
             Parameter {
                 name: "nap",
                 help: "burst: how long our script sleeps in each request",
                 default: "20ms",
-                kind: Kind::Duration,
+                kind: ParameterKind::Duration,
             },
             Parameter {
                 name: "patience",
                 help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
                 default: "10s",
-                kind: Kind::Duration,
+                kind: ParameterKind::Duration,
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         let burst = is_burst(parameters);
-        Axes {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some(if burst { BURST } else { "1" }),
             sizes: if parameters["script"].is_empty() { Some("128") } else { None },
@@ -152,7 +160,7 @@ impl Workload for FastCgi {
 
     fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if !is_burst(parameters) {
-            let mut metrics = super::request_metrics(open_loop);
+            let mut metrics = request_metrics(open_loop);
             if is_via_nginx(parameters) {
                 let at = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
                 metrics.insert(at.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
@@ -234,7 +242,7 @@ impl Workload for FastCgi {
         Some(&PHP_FPM)
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningFastCgi::start(start)?))
     }
 }
@@ -263,7 +271,7 @@ mod tests {
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
         let changed = changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        crate::workloads::defaults(&FastCgi).into_iter().chain(changed).collect()
+        crate::workload::defaults(&FastCgi).into_iter().chain(changed).collect()
     }
 
     fn check(connections: u32, changed: &[(&str, &str)]) -> Result<(), BenchError> {

@@ -19,9 +19,11 @@ use super::{backlog, children, is_burst, is_kept, is_via_nginx, script};
 use crate::BenchError;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::engine::{Job, burst::BurstJob, seen::Seen};
-use crate::fixtures::{Account, PhpFpm, PhpFpmSpec, Pool};
+use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
+use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workloads::connecting::link_to;
+use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
-use crate::workloads::{Parameters, Running, Start, foreign_endpoints, foreign_pids, link_to, needs_private};
 
 /// How often a PHP-FPM was started, so that the order of its pools alternates.
 static STARTS: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +45,7 @@ pub(super) struct RunningFastCgi {
 }
 
 impl RunningFastCgi {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let parameters = start.parameters.clone();
         let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
         let account = Account::made()?;
@@ -76,7 +78,7 @@ impl RunningFastCgi {
     }
 
     /// nginx in front of every pool that a trial may ask.
-    fn start_front(&self, start: &Start, account: Option<Account>) -> Result<Front, BenchError> {
+    fn start_front(&self, start: &StartOptions, account: Option<Account>) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in parse_count_list(&self.parameters["backlog"])? {
             for transport in &start.transports {
@@ -222,7 +224,7 @@ struct Learned {
 }
 
 /// A pool for each transport and backlog; which transport's children are started first alternates.
-fn spec(start: &Start) -> Result<PhpFpmSpec, BenchError> {
+fn spec(start: &StartOptions) -> Result<PhpFpmSpec, BenchError> {
     let children = children(&start.parameters, start.most_connections)?;
     let mut pools = Vec::new();
     for backlog in parse_count_list(&start.parameters["backlog"])? {
@@ -268,7 +270,7 @@ fn check_given(parameters: &Parameters) -> Result<(), BenchError> {
     Ok(())
 }
 
-impl Running for RunningFastCgi {
+impl Instance for RunningFastCgi {
     fn server(&self) -> ServerInfo {
         let pids = match (&self.private, &self.pool) {
             (Some(private), Some(pool)) => private.pids_of(pool),

@@ -14,7 +14,8 @@ use super::session::{BodyCheck, Expected, HttpSession};
 use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Connector, Session};
-use crate::workloads::{connect_failure, prove};
+use crate::workloads::connecting::prove;
+use crate::workloads::requests::connect_failure;
 
 /// How long to wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);

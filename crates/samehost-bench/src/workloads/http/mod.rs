@@ -13,9 +13,12 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Redactor, Transport};
 
-use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::impact::Impact;
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
 pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
 pub(crate) use head::refusal;
 pub use page::PageLook;
@@ -51,49 +54,49 @@ impl Workload for Http {
                 name: "method",
                 help: "How it is asked",
                 default: "get",
-                kind: Kind::Choice(&["get", "post"]),
+                kind: ParameterKind::Choice(&["get", "post"]),
             },
             Parameter {
                 name: "post-size",
                 help: "post: bytes of the request's body",
                 default: "128",
-                kind: Kind::Count,
+                kind: ParameterKind::Count,
             },
             Parameter {
                 name: "http",
                 help: "Version of HTTP in the request",
                 default: "1.1",
-                kind: Kind::Choice(&["1.1", "1.0"]),
+                kind: ParameterKind::Choice(&["1.1", "1.0"]),
             },
             Parameter {
                 name: "connect",
                 help: "keep: connections stay open; per-request: connect, ask, read, close for each request",
                 default: "keep",
-                kind: Kind::Choice(&["keep", "per-request"]),
+                kind: ParameterKind::Choice(&["keep", "per-request"]),
             },
             Parameter {
                 name: "pipeline",
                 help: "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
                 default: "1",
-                kind: Kind::Counts,
+                kind: ParameterKind::Counts,
             },
             Parameter {
                 name: "path",
                 help: "Path and query that are asked for, where --tcp and --unix name a plain endpoint [default: /]",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
             Parameter {
                 name: "host",
                 help: "The Host field [default: that of the URL]",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[
                 Transport::Tcp,
                 Transport::Unix,
@@ -130,7 +133,7 @@ impl Workload for Http {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
@@ -176,7 +179,7 @@ impl Workload for Http {
         Ok(each.collect())
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningHttp::start(start)?))
     }
 }
@@ -193,7 +196,7 @@ fn post_size(parameters: &Parameters) -> Result<u64, BenchError> {
 
 /// Requests sent together.
 fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    super::pipeline(point, parameters, MOST_PIPELINE)
+    requests::pipeline(point, parameters, MOST_PIPELINE)
 }
 
 #[cfg(test)]
@@ -203,7 +206,7 @@ mod tests {
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
         let check = |changed: &[(&str, &str)], size| {
-            let mut parameters = crate::workloads::defaults(&Http);
+            let mut parameters = crate::workload::defaults(&Http);
             parameters.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
             Http.check(&point, Transport::Tcp, &parameters)

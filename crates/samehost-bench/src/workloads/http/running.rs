@@ -12,11 +12,12 @@ use super::head::refusal;
 use super::session::Expected;
 use super::{is_per_request, pipeline, post_size};
 use crate::BenchError;
+use crate::builtin_servers::http_body;
 use crate::engine::Job;
-use crate::fixtures::{BuiltIn, BuiltInSpec};
-use crate::servers::http_body;
+use crate::private_servers::{BuiltIn, BuiltInSpec};
+use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;
-use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
+use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running HTTP server.
 pub(super) struct RunningHttp {
@@ -32,7 +33,7 @@ pub(super) struct RunningHttp {
 }
 
 impl RunningHttp {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
             addresses.insert(*transport, Address::given(*transport, text)?);
@@ -128,7 +129,7 @@ impl RunningHttp {
     }
 }
 
-impl Running for RunningHttp {
+impl Instance for RunningHttp {
     fn server(&self) -> ServerInfo {
         let differ = self.server.is_none() && self.pids.len() > 1;
         ServerInfo {

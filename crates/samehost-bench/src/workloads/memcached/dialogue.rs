@@ -7,7 +7,7 @@ use samehost_model::Endpoint;
 
 use super::session::Exchange;
 use crate::BenchError;
-use crate::workloads::link_to;
+use crate::workloads::connecting::link_to;
 
 /// What the server says it is.
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {

@@ -7,7 +7,8 @@ use samehost_login::memcached::listing;
 use super::endpoint;
 use crate::BenchError;
 use crate::impact::{Connections, Impact, in_words};
-use crate::workloads::{Look, link_to};
+use crate::workload::Look;
+use crate::workloads::connecting::link_to;
 
 /// Looks at each server.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {

@@ -13,10 +13,13 @@ use samehost_login::Destination;
 use samehost_login::url::ServerUrl;
 use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
-use crate::fixtures::{MEMCACHED, ServerKind};
 use crate::impact::Impact;
+use crate::private_servers::{MEMCACHED, ServerKind};
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use running::RunningMemcached;
 use session::Protocol;
 
@@ -45,19 +48,19 @@ impl Workload for Memcached {
                 name: "command",
                 help: "What is asked, of a key `samehost:…` that is set before the first trial and deleted after the last",
                 default: "get",
-                kind: Kind::Choice(&["get", "set"]),
+                kind: ParameterKind::Choice(&["get", "set"]),
             },
             Parameter {
                 name: "protocol",
                 help: "The classic text protocol (get, set) or the meta commands (mg, ms)",
                 default: "text",
-                kind: Kind::Choice(&["text", "meta"]),
+                kind: ParameterKind::Choice(&["text", "meta"]),
             },
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some("1"),
             sizes: Some("128"),
@@ -77,7 +80,7 @@ impl Workload for Memcached {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
@@ -97,7 +100,7 @@ impl Workload for Memcached {
         Some(&MEMCACHED)
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningMemcached::start(start)?))
     }
 }

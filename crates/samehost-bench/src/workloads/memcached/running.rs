@@ -13,9 +13,11 @@ use super::{dialogue, endpoint, protocol};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
-use crate::fixtures::{MemcachedServer, random_hex};
+use crate::private_servers::{MemcachedServer, random_hex};
+use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;
-use crate::workloads::{Parameters, Running, Start, foreign_pids, link_to};
+use crate::workloads::connecting::link_to;
+use crate::workloads::foreign::foreign_pids;
 
 /// A running memcached, or two.
 pub(super) struct RunningMemcached {
@@ -33,7 +35,7 @@ pub(super) struct RunningMemcached {
 }
 
 impl RunningMemcached {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let mut given = BTreeMap::new();
         for (transport, text) in &start.servers {
             given.insert(*transport, endpoint(*transport, text)?);
@@ -79,7 +81,7 @@ impl Drop for RunningMemcached {
     }
 }
 
-impl Running for RunningMemcached {
+impl Instance for RunningMemcached {
     fn server(&self) -> ServerInfo {
         let pids = match self.current {
             Some(current) => self.private.get(&current).map(|private| vec![private.pid()]),

@@ -8,7 +8,8 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::BenchError;
-use crate::workloads::PATIENCE;
+use crate::advice;
+use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
 pub(super) use samehost_login::mysql::{QUERY, Reply};
@@ -51,7 +52,7 @@ impl Dialogue {
             database: address.database.as_deref(),
             expected,
         };
-        let mut dialogue = Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, PATIENCE)?);
+        let mut dialogue = Dialogue(mysql::Dialogue::begin(&address.endpoint, &account, REPLY_TIMEOUT)?);
         if address.unlogged {
             dialogue.must("keeping our statements out of the binary log", UNLOGGED)?;
         }
@@ -107,7 +108,7 @@ impl Dialogue {
         BenchError::Refused {
             endpoint: self.0.link().endpoint().to_string(),
             what: what.to_owned(),
-            try_next: advice(error.code).to_owned(),
+            try_next: advice::mysql(error.code).to_owned(),
             answer: error.to_string(),
         }
     }
@@ -164,19 +165,4 @@ fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
         }
     }
     Ok(Some((Ok((u32::from_le_bytes([a, b, c, d]), parameters, columns)), at)))
-}
-
-/// What to try next: where a measurement has options for it, those; else what anybody would.
-pub(in crate::workloads) fn advice(code: u16) -> &'static str {
-    match code {
-        1040 | 1203 | 1226 => "use fewer --connections, or raise max_connections",
-        1044 => {
-            "grant the user a database of the tool's own (CREATE on samehost.*), name one that it may use in the URL, or try --read-only yes"
-        }
-        3159 | 1835 => "the server takes TLS or the Unix socket only: --transports tcp+tls,unix",
-        1290 | 1792 | 1836 => "the server is read-only: try --read-only yes",
-        1142 | 1227 => "the user may not do that: try --read-only yes, or grant it",
-        1021 | 1114 => "the disk is full",
-        code => mysql::advice(code),
-    }
 }

@@ -10,7 +10,7 @@ use super::statement::Statement;
 use super::{is_per_query, is_read_only, rows};
 use crate::BenchError;
 use crate::impact::{Connections, Impact, in_words};
-use crate::workloads::Look;
+use crate::workload::Look;
 
 /// What a row takes with its part of the page, in bytes.
 const ROW: u64 = 320;

@@ -15,16 +15,17 @@ use std::collections::BTreeMap;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
-use super::{
-    Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload,
-};
 use crate::BenchError;
-use crate::fixtures::{MARIADB, ServerKind};
 use crate::impact::Impact;
+use crate::private_servers::{MARIADB, ServerKind};
 use crate::starts::DATABASES;
+use crate::starts::Starts;
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
 use dialogue::Dialogue;
-pub(super) use dialogue::advice;
 use running::RunningMySql;
 use samehost_login::mysql::Surroundings;
 use statement::Statement;
@@ -42,43 +43,43 @@ const PARAMETERS: &[Parameter] = &[
         name: "statement",
         help: "What is asked: one row by its primary key, SELECT 1, an UPDATE or an INSERT of one row, or a dump (all rows of the table in one reply, as mysqldump --quick reads them)",
         default: "point-select",
-        kind: Kind::Choice(Statement::NAMES),
+        kind: ParameterKind::Choice(Statement::NAMES),
     },
     Parameter {
         name: "protocol",
         help: "Prepared once per connection and executed, or sent as text and parsed each time",
         default: "prepared",
-        kind: Kind::Choice(&["prepared", "text"]),
+        kind: ParameterKind::Choice(&["prepared", "text"]),
     },
     Parameter {
         name: "connect",
         help: "Connections are made once, or anew for each statement: connect, log in, ask as text, quit",
         default: "once",
-        kind: Kind::Choice(&["once", "per-query"]),
+        kind: ParameterKind::Choice(&["once", "per-query"]),
     },
     Parameter {
         name: "rows",
         help: "Rows of the table [default: 10000; for a dump 200000]",
         default: "",
-        kind: Kind::Text,
+        kind: ParameterKind::Text,
     },
     Parameter {
         name: "thread-handling",
         help: "The private server's threads",
         default: "one-thread-per-connection",
-        kind: Kind::Choice(&["one-thread-per-connection", "pool-of-threads"]),
+        kind: ParameterKind::Choice(&["one-thread-per-connection", "pool-of-threads"]),
     },
     Parameter {
         name: "read-only",
         help: "On a server that runs: write nothing, and use a table that is there (--table)",
         default: "no",
-        kind: Kind::Choice(&["no", "yes"]),
+        kind: ParameterKind::Choice(&["no", "yes"]),
     },
     Parameter {
         name: "table",
         help: "With --read-only yes: the table, which has one integer as primary key [default: the largest such of the URL's database]",
         default: "",
-        kind: Kind::Text,
+        kind: ParameterKind::Text,
     },
 ];
 
@@ -99,9 +100,9 @@ impl Workload for MySql {
         PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         let dump = Statement::of(parameters) == Statement::Dump;
-        Axes {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
             connections: if dump { None } else { Some("1") },
             sizes: None,
@@ -133,7 +134,7 @@ impl Workload for MySql {
                 .map(MetricInfo::built_in)
                 .to_vec();
         }
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
@@ -197,7 +198,7 @@ impl Workload for MySql {
         Some(&MARIADB)
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningMySql::start(start)?))
     }
 }

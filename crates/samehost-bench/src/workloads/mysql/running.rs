@@ -21,8 +21,9 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
-use crate::fixtures::{MARIADB_USER, MariaDbOptions, MariaDbServer};
-use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
+use crate::private_servers::{MARIADB_USER, MariaDbOptions, MariaDbServer};
+use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
@@ -41,7 +42,7 @@ pub(super) struct RunningMySql {
 }
 
 impl RunningMySql {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         if !start.servers.is_empty() {
             let around = Surroundings::of_process()?;
@@ -98,7 +99,10 @@ impl RunningMySql {
     }
 }
 
-fn private(start: &Start, addresses: &mut BTreeMap<Transport, Address>) -> Result<MariaDbServer, BenchError> {
+fn private(
+    start: &StartOptions,
+    addresses: &mut BTreeMap<Transport, Address>,
+) -> Result<MariaDbServer, BenchError> {
     let options = MariaDbOptions {
         connections: start.most_connections,
         thread_handling: start.parameters["thread-handling"].clone(),
@@ -155,7 +159,7 @@ fn kind(identity: &Identity, differ: bool) -> String {
     format!("{name}{threads}{apart}")
 }
 
-impl Running for RunningMySql {
+impl Instance for RunningMySql {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: self.kind.clone(),

@@ -1,7 +1,7 @@
 //! What is asked: the statements, as SQL and as the bytes of a command, and the rows that they are answered with.
 
 use super::dialogue::QUERY;
-use crate::workloads::Parameters;
+use crate::workload::Parameters;
 use samehost_login::mysql::packet::frame;
 
 /// COM_STMT_EXECUTE.

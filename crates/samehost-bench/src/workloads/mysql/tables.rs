@@ -8,8 +8,8 @@ use super::running::rows_of;
 use super::session::{Ids, Known};
 use super::statement::{Command, Statement, Table};
 use crate::BenchError;
-use crate::fixtures::random_hex;
-use crate::workloads::Parameters;
+use crate::private_servers::random_hex;
+use crate::workload::Parameters;
 
 /// Most rows that one statement adds: each must be done within a connection's patience.
 const MOST_AT_ONCE: u32 = 50_000;

@@ -2,10 +2,10 @@
 
 use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
 
-use super::{Axes, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
+use crate::workload::{Capabilities, Instance, OpenOrClosed, Parameter, Parameters, StartOptions, Workload};
 
 /// Does nothing.
 pub struct Noop;
@@ -40,8 +40,8 @@ impl Workload for Noop {
         &[]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::None],
             connections: Some("1"),
             sizes: None,
@@ -60,12 +60,12 @@ impl Workload for Noop {
         ["latency_mean", "throughput", "client_cpu_per_op"].map(MetricInfo::built_in).into()
     }
 
-    fn start(&self, _: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, _: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(Noop))
     }
 }
 
-impl Running for Noop {
+impl Instance for Noop {
     fn server(&self) -> ServerInfo {
         ServerInfo { kind: "none".into(), managed: true, ..ServerInfo::default() }
     }

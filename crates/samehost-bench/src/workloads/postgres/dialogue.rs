@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
+use samehost_login::Expected;
 use samehost_login::postgres::{Account, LoggedIn, Row, SslMode, unsaid};
-use samehost_login::{Expected, Refused};
 use samehost_model::{Endpoint, Protocol};
 use samehost_transport::Stream;
 
@@ -14,8 +14,8 @@ use super::address::Address;
 use super::messages::{Refusal, bytes, first, parse, parse_statement, query};
 use crate::BenchError;
 use crate::engine::session::{Bad, Progress, Session};
-use crate::fixtures::POSTGRES_ROLE;
-use crate::workloads::PATIENCE;
+use crate::private_servers::POSTGRES_ROLE;
+use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
 /// One connection, let in and on its database.
@@ -57,7 +57,7 @@ impl Dialogue {
             read_only,
             expected,
         };
-        Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, PATIENCE)?))
+        Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, REPLY_TIMEOUT)?))
     }
 
     /// Runs a statement without which nothing can be measured, and hands back its rows as text.
@@ -189,29 +189,6 @@ impl Dialogue {
     pub(super) fn into_stream(self) -> Result<Stream, BenchError> {
         Ok(self.0.link.into_stream()?)
     }
-}
-
-/// What to try next: where a measurement has options for it, those; else what anybody would, in the refusal itself.
-pub(in crate::workloads) fn advice(refused: &Refused) -> Option<&'static str> {
-    Some(match refused.code.as_deref() {
-        None if refused.what == "TLS" => {
-            "set `ssl = on` with a certificate in postgresql.conf, or leave tcp+tls out of --transports"
-        }
-        Some("28000") if refused.may_need_tls => {
-            "pg_hba.conf lets nobody in here without TLS (hostssl), or has no line for this user and database at all: try --transports tcp+tls,unix"
-        }
-        Some("42501") => {
-            "grant it (GRANT CREATE ON SCHEMA public TO …), or use --statement select-1 --read-only yes, which writes nothing"
-        }
-        Some("25006") => "this server only reads; use --statement select-1 --read-only yes",
-        Some("53100") => {
-            "make room on the disk of its data directory (TMPDIR, for a private server), or use fewer --rows"
-        }
-        Some("53300") => {
-            "use fewer --connections, or raise max_connections in postgresql.conf (and the role's CONNECTION LIMIT)"
-        }
-        _ => return None,
-    })
 }
 
 /// The other half of a server: its Unix socket when `known` is TCP, its port when `known` is a Unix socket.

@@ -9,7 +9,7 @@ use super::statement::Statement;
 use super::{is_read_only, rows};
 use crate::BenchError;
 use crate::impact::{Connections, Impact, in_words};
-use crate::workloads::Look;
+use crate::workload::Look;
 
 /// What a row takes where half of each page stays free, with its part of the index, in bytes.
 const ROW: u64 = 400;

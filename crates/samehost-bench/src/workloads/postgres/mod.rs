@@ -16,15 +16,16 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{
-    Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Workload,
-};
 use crate::BenchError;
-use crate::fixtures::{POSTGRES, ServerKind};
 use crate::impact::Impact;
+use crate::private_servers::{POSTGRES, ServerKind};
 use crate::starts::DATABASES;
+use crate::starts::Starts;
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
-pub(super) use dialogue::advice;
 use running::RunningPostgres;
 use samehost_login::postgres::Defaults;
 use statement::Statement;
@@ -56,39 +57,39 @@ impl Workload for Postgres {
                 name: "statement",
                 help: "What is asked: one row by its key, a constant, an update of one row, or the whole table as text (COPY). All but select-1 use a table `samehost_…`, made before the first trial and dropped after the last",
                 default: "point-select",
-                kind: Kind::Choice(&["point-select", "select-1", "update", "copy"]),
+                kind: ParameterKind::Choice(&["point-select", "select-1", "update", "copy"]),
             },
             Parameter {
                 name: "protocol",
                 help: "extended: a prepared statement, Bind, Execute and Sync each time; simple: its text each time",
                 default: "extended",
-                kind: Kind::Choice(&["extended", "simple"]),
+                kind: ParameterKind::Choice(&["extended", "simple"]),
             },
             Parameter {
                 name: "connect",
                 help: "once: connections stay; per-query: connect, log in, ask and close for each statement",
                 default: "once",
-                kind: Kind::Choice(&["once", "per-query"]),
+                kind: ParameterKind::Choice(&["once", "per-query"]),
             },
             Parameter {
                 name: "rows",
                 help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
                 default: "10000",
-                kind: Kind::Count,
+                kind: ParameterKind::Count,
             },
             Parameter {
                 name: "read-only",
                 help: "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
                 default: "no",
-                kind: Kind::Choice(&["no", "yes"]),
+                kind: ParameterKind::Choice(&["no", "yes"]),
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         // A COPY is one whole operation on a connection of its own.
         let requests = parameters["statement"] != "copy";
-        Axes {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
             connections: requests.then_some("1"),
             sizes: None,
@@ -127,7 +128,7 @@ impl Workload for Postgres {
                 ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
             return names.map(MetricInfo::built_in).to_vec();
         }
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
@@ -199,7 +200,7 @@ impl Workload for Postgres {
         Some(&POSTGRES)
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningPostgres::start(start)?))
     }
 }
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
-        let mut all = crate::workloads::defaults(&Postgres);
+        let mut all = crate::workload::defaults(&Postgres);
         all.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         all
     }

@@ -21,8 +21,9 @@ use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
-use crate::fixtures::{PostgresServer, random_hex};
-use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
+use crate::private_servers::{PostgresServer, random_hex};
+use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// Requests of each connection before it is measured. A backend fills its caches at the first, which takes it
 /// milliseconds, and plans a prepared statement anew five times before it keeps a plan: with a thousand connections
@@ -49,7 +50,7 @@ pub(super) struct RunningPostgres {
 }
 
 impl RunningPostgres {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let defaults = Defaults::here();
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
@@ -187,7 +188,7 @@ impl Drop for RunningPostgres {
     }
 }
 
-impl Running for RunningPostgres {
+impl Instance for RunningPostgres {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: if self.differ() {

@@ -6,7 +6,7 @@
 use super::messages::{bind_execute_sync, message, parse_statement, query};
 use samehost_model::Point;
 
-use crate::workloads::Parameters;
+use crate::workload::Parameters;
 
 /// The id before the first.
 const BASE: u32 = 1_000_000_000;

@@ -5,7 +5,7 @@ use std::path::Path;
 use samehost_model::{Endpoint, Point, Transport};
 
 use crate::BenchError;
-use crate::workloads::Parameters;
+use crate::workload::Parameters;
 
 /// Connections to the backends that nginx keeps open, as published.
 const KEPT: u32 = 48;

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
-use crate::fixtures::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use crate::workload::{
+    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use crate::{BenchError, Starts};
 use condition::Condition;
 use running::RunningProxy;
@@ -41,32 +44,37 @@ impl Workload for Proxy {
                 name: "backend",
                 help: "What stands behind nginx",
                 default: "thin",
-                kind: Kind::Choice(BACKEND_NAMES),
+                kind: ParameterKind::Choice(BACKEND_NAMES),
             },
             Parameter {
                 name: "backends",
                 help: "How many of them: a number, a list (1,4) or a doubling range (1..4)",
                 default: "1,4",
-                kind: Kind::Counts,
+                kind: ParameterKind::Counts,
             },
             Parameter {
                 name: "http",
                 help: "What nginx speaks to them: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
                 default: "1.0,1.1",
-                kind: Kind::Choices(&["1.0", "1.1"]),
+                kind: ParameterKind::Choices(&["1.0", "1.1"]),
             },
             Parameter {
                 name: "front",
                 help: "Transport in front of nginx, which is the same for all",
                 default: "unix",
-                kind: Kind::Choice(&["unix", "tcp"]),
+                kind: ParameterKind::Choice(&["unix", "tcp"]),
             },
-            Parameter { name: "workers", help: "Worker processes of nginx", default: "1", kind: Kind::Count },
+            Parameter {
+                name: "workers",
+                help: "Worker processes of nginx",
+                default: "1",
+                kind: ParameterKind::Count,
+            },
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some("1"),
             sizes: Some("4096"),
@@ -87,7 +95,7 @@ impl Workload for Proxy {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = super::request_metrics(open_loop);
+        let mut metrics = request_metrics(open_loop);
         let at =
             metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
         metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
@@ -134,7 +142,7 @@ impl Workload for Proxy {
         if in_a_moment { Starts::EachBlock } else { Starts::InTurn(4) }
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningProxy::start(start)?))
     }
 }

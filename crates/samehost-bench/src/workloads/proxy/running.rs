@@ -8,11 +8,11 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use super::condition::{ASKED, Condition, WHERE, front};
 use super::kind;
 use crate::BenchError;
+use crate::builtin_servers::http_body;
 use crate::engine::Job;
-use crate::fixtures::{Account, Backend, BackendKind, Nginx, NginxSpec};
-use crate::servers::http_body;
+use crate::private_servers::{Account, Backend, BackendKind, Nginx, NginxSpec};
+use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
-use crate::workloads::{Parameters, Running, Start};
 
 /// Requests that each fresh process answers before anything is measured: the first ones of Ruby are slow.
 const WARM_UP: u32 = 40;
@@ -35,7 +35,7 @@ pub(super) struct RunningProxy {
 }
 
 impl RunningProxy {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let parameters = start.parameters.clone();
         let kind = kind(&parameters).ok_or_else(|| BenchError::Usage("no such backend".into()))?;
         let conditions = Condition::all(&start.transports, &parameters)?;
@@ -89,7 +89,7 @@ impl RunningProxy {
 fn start_backends(
     kind: &'static BackendKind,
     account: Option<Account>,
-    start: &Start,
+    start: &StartOptions,
     most: u32,
 ) -> Result<BTreeMap<Transport, Vec<Backend>>, BenchError> {
     let mut transports = start.transports.clone();
@@ -159,7 +159,7 @@ fn behind<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condi
     processes.filter_map(|backend| backend.endpoint(condition.transport)).collect()
 }
 
-impl Running for RunningProxy {
+impl Instance for RunningProxy {
     fn server(&self) -> ServerInfo {
         let how = if self.kind.listens_on_both {
             "the same processes for both transports"

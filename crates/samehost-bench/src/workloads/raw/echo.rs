@@ -1,7 +1,7 @@
 //! The echo conversation: a message of fixed size with a running number in front, and the same back.
 
+use crate::builtin_servers::MARK;
 use crate::engine::session::{Bad, Progress, Session};
-use crate::servers::MARK;
 
 /// One connection's conversation with an echo server.
 #[derive(Debug)]

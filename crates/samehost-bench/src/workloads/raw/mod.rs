@@ -10,16 +10,18 @@ use std::time::Duration;
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
-use super::{
-    Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload,
-    foreign_endpoints, foreign_pids, prove, request_metrics,
-};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::bulk::Writer;
 use crate::engine::session::{Connector, Session, Wait};
-use crate::fixtures::{BuiltIn, BuiltInSpec};
+use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
+use crate::workload::{
+    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::connecting::prove;
+use crate::workloads::foreign::{foreign_endpoints, foreign_pids};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use echo::EchoSession;
 
 /// Largest message that one blocking connection may echo: it fits every transport's buffers, so that neither
@@ -61,38 +63,38 @@ impl Workload for Raw {
                 name: "pattern",
                 help: "A message there and back, or a stream to a receiver that acknowledges the last byte",
                 default: "ping-pong",
-                kind: Kind::Choice(&["ping-pong", "bulk"]),
+                kind: ParameterKind::Choice(&["ping-pong", "bulk"]),
             },
             Parameter {
                 name: "server",
                 help: "A thread for each connection (blocking: asleep in read, not in poll), or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
                 default: "auto",
-                kind: Kind::Choice(&["auto", "threads", "blocking", "epoll", "rounds"]),
+                kind: ParameterKind::Choice(&["auto", "threads", "blocking", "epoll", "rounds"]),
             },
             Parameter {
                 name: "wait",
                 help: "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
                 default: "poll",
-                kind: Kind::Choice(&["poll", "read"]),
+                kind: ParameterKind::Choice(&["poll", "read"]),
             },
             Parameter {
                 name: "work",
                 help: "CPU time that the server spends on each message, to play one with work to do (20us)",
                 default: "",
-                kind: Kind::Duration,
+                kind: ParameterKind::Duration,
             },
             Parameter {
                 name: "longer",
                 help: "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         let bulk = is_bulk(parameters);
-        Axes {
+        Capabilities {
             transports: &[
                 Transport::Tcp,
                 Transport::Unix,
@@ -174,7 +176,7 @@ impl Workload for Raw {
         true
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = is_bulk(&start.parameters);
         let endpoints = foreign_endpoints(start)?;
         let model = match start.parameters["server"].as_str() {
@@ -220,7 +222,7 @@ fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
 struct RunningRaw {
     /// One for each way in which sockets are set.
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
-    start: Start,
+    start: StartOptions,
     /// Servers that already run.
     endpoints: Vec<(Transport, Endpoint)>,
     bulk: bool,
@@ -244,7 +246,7 @@ impl RunningRaw {
     }
 }
 
-impl Running for RunningRaw {
+impl Instance for RunningRaw {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: if self.foreign {

@@ -9,7 +9,7 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::BenchError;
-use crate::workloads::PATIENCE;
+use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
 pub(super) use samehost_login::redis::Identity;
@@ -35,7 +35,7 @@ impl Dialogue {
             database: address.database,
             expected,
         };
-        Ok(Dialogue(redis::Dialogue::begin(&address.endpoint, &account, PATIENCE)?))
+        Ok(Dialogue(redis::Dialogue::begin(&address.endpoint, &account, REPLY_TIMEOUT)?))
     }
 
     /// Asks, and hands back what was answered, a refusal too.
@@ -70,15 +70,6 @@ impl Dialogue {
     /// The connection, for the engine.
     pub(super) fn into_stream(self) -> Result<Stream, BenchError> {
         Ok(self.0.into_link().into_stream()?)
-    }
-}
-
-/// What to try next: where a measurement has options for it, those; else what anybody would.
-pub(in crate::workloads) fn advice(answer: &str) -> &'static str {
-    match answer.split(' ').next().unwrap_or_default() {
-        "NOPERM" => "the user may not do that: --command ping needs no rights to keys",
-        "READONLY" => "this is a replica; measure its primary, or use --command ping",
-        _ => redis::advice(answer),
     }
 }
 

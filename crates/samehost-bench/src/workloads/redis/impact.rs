@@ -6,7 +6,7 @@ use super::dialogue::Dialogue;
 use super::given;
 use crate::BenchError;
 use crate::impact::{Connections, Impact, in_words};
-use crate::workloads::Look;
+use crate::workload::Look;
 
 /// Commands that a connection or many get through in a second, for the size of a log.
 const COMMANDS_PER_S: f64 = 50_000.0;

@@ -7,17 +7,18 @@ mod impact;
 mod running;
 mod session;
 
-pub(super) use dialogue::advice;
-
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use super::{Axes, Kind, Look, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
-use crate::fixtures::{REDIS, ServerKind};
 use crate::impact::Impact;
+use crate::private_servers::{REDIS, ServerKind};
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
 use address::Address;
 use running::RunningRedis;
 
@@ -54,19 +55,19 @@ impl Workload for Redis {
                 name: "command",
                 help: "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
                 default: "get",
-                kind: Kind::Choice(&["get", "set", "incr", "ping"]),
+                kind: ParameterKind::Choice(&["get", "set", "incr", "ping"]),
             },
             Parameter {
                 name: "pipeline",
                 help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
                 default: "1",
-                kind: Kind::Counts,
+                kind: ParameterKind::Counts,
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some("1"),
             sizes: if has_value(parameters) { Some("128") } else { None },
@@ -91,7 +92,7 @@ impl Workload for Redis {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
@@ -135,7 +136,7 @@ impl Workload for Redis {
         Some(&REDIS)
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningRedis::start(start)?))
     }
 }
@@ -151,7 +152,7 @@ fn has_value(parameters: &Parameters) -> bool {
 
 /// Commands in one request.
 fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    super::pipeline(point, parameters, MOST_PIPELINE)
+    requests::pipeline(point, parameters, MOST_PIPELINE)
 }
 
 #[cfg(test)]

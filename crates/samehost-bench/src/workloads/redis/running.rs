@@ -16,9 +16,10 @@ use super::{given, pipeline};
 use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
-use crate::fixtures::{RedisServer, random_hex};
+use crate::private_servers::{RedisServer, random_hex};
+use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;
-use crate::workloads::{Parameters, Running, Start, foreign_pids, needs_private};
+use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
@@ -45,7 +46,7 @@ pub(super) struct RunningRedis {
 }
 
 impl RunningRedis {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
             addresses.insert(*transport, given(*transport, text)?);
@@ -164,7 +165,7 @@ impl Drop for RunningRedis {
     }
 }
 
-impl Running for RunningRedis {
+impl Instance for RunningRedis {
     fn server(&self) -> ServerInfo {
         let kind = self.identity.kind.unwrap_or(Kind::Redis).name();
         ServerInfo {

@@ -20,9 +20,9 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
 use crate::BenchError;
+use crate::builtin_servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
-use crate::servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
 
 /// How long the first answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport, parse_size};
 
-use super::{Axes, Kind, MOST_SLICED, OpenOrClosed, Parameter, Parameters, Running, Start, Workload};
 use crate::BenchError;
+use crate::workload::{
+    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+};
+use crate::workloads::requests::{MOST_SLICED, request_metrics};
 
 /// Largest payload either way.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
@@ -61,20 +64,20 @@ impl Workload for Rpc {
                 name: "protocol",
                 help: "grpc: tonic on both sides; go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. The latter two need Go (golang-go) and build a server of ours first",
                 default: "grpc",
-                kind: Kind::Choice(&["grpc", "go-gob", "go-json"]),
+                kind: ParameterKind::Choice(&["grpc", "go-gob", "go-json"]),
             },
             Parameter {
                 name: "reply",
                 help: "Bytes of the reply's payload (such as 4k); echo: the request's payload comes back",
                 default: ECHO,
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
         ]
     }
 
-    fn axes(&self, parameters: &Parameters) -> Axes {
+    fn axes(&self, parameters: &Parameters) -> Capabilities {
         let protocol = protocol(parameters);
-        Axes {
+        Capabilities {
             transports: if protocol == Protocol::Grpc {
                 grpc::TRANSPORTS
             } else {
@@ -107,7 +110,7 @@ impl Workload for Rpc {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        super::request_metrics(open_loop)
+        request_metrics(open_loop)
     }
 
     fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
@@ -128,7 +131,7 @@ impl Workload for Rpc {
         Ok(())
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         match protocol(&start.parameters) {
             Protocol::Grpc => Ok(Box::new(running::Grpc::start(start)?)),
             protocol => Ok(Box::new(running::Go::start(start, protocol)?)),

@@ -8,12 +8,14 @@ use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
 use super::{Protocol, grpc, json, payload, reply_size};
 use crate::BenchError;
+use crate::builtin_servers::rpc::messages::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::engine::session::{Caller, Connector, Session};
-use crate::fixtures::{BuiltIn, BuiltInSpec, GoCodec, GoServer};
-use crate::servers::rpc::messages::reply_to;
-use crate::workloads::{Running, Start, foreign_endpoints, foreign_pids, needs_private, prove};
+use crate::private_servers::{BuiltIn, BuiltInSpec, GoCodec, GoServer};
+use crate::workload::{Instance, StartOptions};
+use crate::workloads::connecting::prove;
+use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 
 /// Largest message that one blocking connection may send before it reads: it fits every transport's buffers.
 const SMALL: usize = 16 * 1024;
@@ -36,7 +38,7 @@ pub(super) struct Grpc {
 }
 
 impl Grpc {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         let endpoints = foreign_endpoints(start)?;
         let own: &[Transport] = if needs_private(start)? { &start.transports } else { &[] };
         let spec = BuiltInSpec {
@@ -58,7 +60,7 @@ impl Grpc {
     }
 }
 
-impl Running for Grpc {
+impl Instance for Grpc {
     fn server(&self) -> ServerInfo {
         let foreign = self.is_foreign();
         ServerInfo {
@@ -99,7 +101,7 @@ pub(super) struct Go {
 }
 
 impl Go {
-    pub(super) fn start(start: &Start, protocol: Protocol) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions, protocol: Protocol) -> Result<Self, BenchError> {
         let codec = if protocol == Protocol::GoJson { GoCodec::Json } else { GoCodec::Gob };
         let reply_size = reply_size(&start.parameters)?;
         Ok(Go { server: GoServer::start(&start.program)?, codec, reply_size })
@@ -123,7 +125,7 @@ impl Go {
     }
 }
 
-impl Running for Go {
+impl Instance for Go {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: "Go's net/rpc, a small server of ours".into(),

@@ -14,7 +14,7 @@ use super::request;
 use super::site::{Database, PREPEND, Site};
 use super::web::check_name;
 use crate::BenchError;
-use crate::fixtures::{Account, PrivateDirectory, installed};
+use crate::private_servers::{Account, PrivateDirectory, installed};
 
 /// Asks the site.
 const INSPECT: &str = include_str!("php/inspect.php");

@@ -15,12 +15,15 @@ mod web;
 
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
-use super::{
-    Axes, Kind, Look, OpenOrClosed, Parameter, Parameters, Running, Start, Starts, Wanted, Workload,
-};
 use crate::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
+use crate::starts::Starts;
+use crate::workload::{
+    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Wanted,
+    Workload,
+};
+use crate::workloads::requests::request_metrics;
 use running::RunningWordPress;
 
 /// Most pages asked for at the same time: each has a process of PHP.
@@ -48,31 +51,31 @@ impl Workload for WordPress {
                 name: "fpm",
                 help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
                 default: "unix",
-                kind: Kind::Choices(&["unix", "tcp"]),
+                kind: ParameterKind::Choices(&["unix", "tcp"]),
             },
             Parameter {
                 name: "site",
                 help: "Directory of a site that is there already; no file of it is changed [default: a private site]",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
             Parameter {
                 name: "path",
                 help: "Path and query of the page [default: the site's home]",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
             Parameter {
                 name: "host",
                 help: "--site: the Host field, and the site's name [default: that of its home address]",
                 default: "",
-                kind: Kind::Text,
+                kind: ParameterKind::Text,
             },
         ]
     }
 
-    fn axes(&self, _: &Parameters) -> Axes {
-        Axes {
+    fn axes(&self, _: &Parameters) -> Capabilities {
+        Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some("1"),
             sizes: None,
@@ -94,7 +97,7 @@ impl Workload for WordPress {
     }
 
     fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = super::request_metrics(open_loop);
+        let mut metrics = request_metrics(open_loop);
         metrics.retain(|metric| metric.name != "total_cpu_per_op");
         let server = metrics.iter().position(|metric| metric.name == "client_cpu_per_op").unwrap_or(0);
         metrics.insert(server, MetricInfo::built_in("proxy_cpu_per_op"));
@@ -172,7 +175,7 @@ impl Workload for WordPress {
         Starts::Once
     }
 
-    fn start(&self, start: &Start) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         Ok(Box::new(RunningWordPress::start(start)?))
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use samehost_system::accounts;
 
 use crate::BenchError;
-use crate::fixtures::Account;
+use crate::private_servers::Account;
 
 /// Groups of web servers, by which sites of root are often closed to others.
 const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];

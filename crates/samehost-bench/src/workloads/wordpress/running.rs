@@ -11,9 +11,10 @@ use super::site::{Database, Site, private};
 use super::web::Web;
 use crate::BenchError;
 use crate::engine::Job;
-use crate::fixtures::{MARIADB, MariaDbServer, NGINX, PhpFpm};
+use crate::private_servers::{MARIADB, MariaDbServer, NGINX, PhpFpm};
+use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
-use crate::workloads::{Parameters, Running, Start, foreign_pids};
 
 /// What the page of a private site must show: its last post.
 const MARK: &[u8] = b"Post 24";
@@ -42,7 +43,7 @@ struct CurrentTrial {
 }
 
 impl RunningWordPress {
-    pub(super) fn start(start: &Start) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
         // Told apart before anything is started.
         (NGINX.find)()?;
         PhpFpm::require_extension("mysqli", "php-mysql")?;
@@ -200,7 +201,7 @@ fn install(web: &Web) -> Result<(String, String), BenchError> {
     Ok((format!("WordPress, theme {theme}"), version.to_owned()))
 }
 
-impl Running for RunningWordPress {
+impl Instance for RunningWordPress {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: self.kind.clone(),

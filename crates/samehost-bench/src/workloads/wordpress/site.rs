@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 
 use crate::BenchError;
-use crate::fixtures::{Account, MARIADB_USER, MariaDbOptions, MariaDbServer};
-use crate::workloads::Start;
+use crate::private_servers::{Account, MARIADB_USER, MariaDbOptions, MariaDbServer};
+use crate::workload::StartOptions;
 use crate::workloads::mysql::ensure_database;
 
 /// Where Debian's package puts WordPress.
@@ -70,7 +70,7 @@ pub(super) struct Site {
 }
 
 /// A private site, before it is installed: its database, and its scripts.
-pub(super) fn private(start: &Start, most_pages: u32) -> Result<(Site, MariaDbServer), BenchError> {
+pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, MariaDbServer), BenchError> {
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
     let options = MariaDbOptions {

@@ -8,8 +8,8 @@ use samehost_model::{Endpoint, Transport};
 
 use super::site::{PREPEND, Site};
 use crate::BenchError;
-use crate::fixtures::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
-use crate::workloads::Start;
+use crate::private_servers::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
+use crate::workload::StartOptions;
 use crate::workloads::http::{RequestParts, fetch, refusal};
 
 /// The file in which PHP writes down each page, in its directory.
@@ -31,7 +31,7 @@ pub(super) struct Web {
 
 impl Web {
     /// Starts them, with processes of PHP for as many pages as are asked for at the same time.
-    pub(super) fn start(start: &Start, site: &Site, pools: &[Transport]) -> Result<Self, BenchError> {
+    pub(super) fn start(start: &StartOptions, site: &Site, pools: &[Transport]) -> Result<Self, BenchError> {
         let pages = start.most_connections;
         // One more than pages at the same time: a process still writes down a page when the next is asked for.
         let pool = |transport: &Transport| Pool {
