@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Head, Outcome, Placement, Redactor, Report, Transport, WorkloadInfo};
 
-use crate::BenchError;
 use crate::driving::Driving;
+use crate::error::BenchError;
 use crate::machine::{Awake, CpuPlan, allowed_cpus, host};
 use crate::matrix::{Matrix, capacities_of, distinct, sweep};
 use crate::network::{Network, OwnNetwork};

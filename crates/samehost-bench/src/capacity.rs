@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use samehost_model::{Arm, RateSpec, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::matrix::{Capacity, Matrix, distinct};
 use crate::measure::Observer;
 use crate::stage::Stage;

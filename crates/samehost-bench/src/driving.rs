@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use samehost_model::{Arm, Driven, Placement, Point, Undivided};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::CpuPlan;
 use crate::schedule;
 

@@ -2,7 +2,7 @@
 
 use samehost_model::{Arm, Placement, Point, RateSpec, Transport, parse_count_list};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workload::{ParameterKind, Parameters, Workload};
 
 /// The axes of the matrix.

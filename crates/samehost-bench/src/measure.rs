@@ -8,7 +8,7 @@ use samehost_analysis::{Row, decided};
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
 use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::Watch;
 use crate::schedule::{self, Group};
 

@@ -18,7 +18,7 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use samehost_model::{Code, Warning};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::network_settings;
 
 /// The network that a measurement's private servers need.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use samehost_model::{Arm, Driven, Plan, Point, Question, Redactor, Stopping, Transport};
 use samehost_stats::{looks, min_blocks_for};
 
-use crate::BenchError;
 use crate::driving::Slicing;
+use crate::error::BenchError;
 use crate::workload::Capabilities;
 
 /// Shortest trial that still shows a rate, and the longest that is worth it.

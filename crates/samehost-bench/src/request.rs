@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use samehost_model::{Placement, Profile, RateSpec, Report, Transport};
 
-use crate::BenchError;
 use crate::engine::arrivals::Spacing;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::measure::Observer;
 use crate::points::Wishes;

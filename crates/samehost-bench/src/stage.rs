@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
-use crate::BenchError;
 use crate::bench::most_at_once;
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
+use crate::error::BenchError;
 use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
 use crate::matrix::Matrix;
 use crate::measure::{Aim, ArmSlot, Measurer, measure};

@@ -9,7 +9,7 @@ use samehost_system::diag::both_ends;
 use samehost_system::routes::available_congestion;
 use samehost_transport::{Stream, Tuning, TuningError};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::matrix::{Swept, distinct};
 use crate::network::{Instead, Network};
 use crate::request::Request;

@@ -8,7 +8,7 @@ use samehost_model::Protocol;
 use samehost_system::Identity;
 use samehost_system::proc::users::Names;
 
-use crate::Untied;
+use crate::error::Untied;
 
 /// A process by its number and the time of its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use samehost_model::{Endpoint, Transport};
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect, start_tls};
 
+use crate::error::LoginError;
+use crate::expected::Expected;
 use crate::tie::tie;
-use crate::{Expected, LoginError};
 
 /// The most bytes that wait to be understood, in a login; what a server says there has some hundred.
 const MOST_IN_LOGIN: usize = 1 << 20;

@@ -8,9 +8,12 @@ use samehost_system::accounts;
 use samehost_system::diag::both_ends;
 use samehost_transport::{ConnectError, Observed};
 
+use crate::credentials::Credentials;
+use crate::error::LoginError;
+use crate::expected::Expected;
 use crate::guard::guard;
 use crate::link::{Link, plain};
-use crate::{Credentials, Expected, LoginError, memcached, mysql, postgres, redis, rights, spent};
+use crate::{memcached, mysql, postgres, redis, rights, spent};
 
 /// What the server, and the kernel, say of a connection that was let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -298,7 +301,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::LoginErrorKind;
+    use crate::error::LoginErrorKind;
 
     const ASKED: [Protocol; 4] = [Protocol::Mysql, Protocol::Postgres, Protocol::Redis, Protocol::Memcached];
 

@@ -1,6 +1,6 @@
 //! memcached's text protocol: its version, and its own view of a connection. It has no login here.
 
-use crate::LoginError;
+use crate::error::LoginError;
 use crate::link::Link;
 
 /// Longest line that is waited for.

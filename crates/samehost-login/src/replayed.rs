@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::Stream;
 
-use crate::LoginError;
+use crate::error::LoginError;
 use crate::link::Link;
 
 /// The most that is said at once: what a socket holds while nobody reads.

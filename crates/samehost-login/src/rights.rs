@@ -1,7 +1,8 @@
 //! What an account may do, as its server tells it to the account itself, and what of that another one lacks: the account
 //! of a socket (`u@localhost`) may be let in and still not be the one of TCP (`u@127.0.0.1`).
 
-use crate::{LoginError, mysql, postgres, redis};
+use crate::error::LoginError;
+use crate::{mysql, postgres, redis};
 
 /// Grants of MySQL and MariaDB without the account and without anything of its password.
 pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, LoginError> {

@@ -8,7 +8,8 @@ use std::sync::{LazyLock, Mutex};
 
 use samehost_model::{Endpoint, Protocol};
 
-use crate::{Credentials, LoginError};
+use crate::credentials::Credentials;
+use crate::error::LoginError;
 
 /// What became of passwords, by hashes with keys of this process: no password is kept.
 #[derive(Default)]
@@ -62,7 +63,7 @@ mod tests {
     use samehost_model::Secret;
 
     use super::*;
-    use crate::Refused;
+    use crate::error::Refused;
 
     fn refused(may_need_tls: bool) -> LoginError {
         LoginError::from(Box::new(Refused {

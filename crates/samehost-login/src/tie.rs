@@ -10,8 +10,8 @@ use samehost_system::identity::{Namespaces, stat_field};
 use samehost_system::peer::{self, Accepted, Peer};
 use samehost_system::{Identity, open, start_time};
 
-use crate::expected::Known;
-use crate::{Expected, LoginError, Untied, UntiedClass};
+use crate::error::{LoginError, Untied, UntiedClass};
+use crate::expected::{Expected, Known};
 
 /// How long to wait between two looks at whether a connection was accepted.
 const MOMENT: Duration = Duration::from_millis(2);

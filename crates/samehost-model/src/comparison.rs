@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Point, Warning};
+use crate::arm::Point;
+use crate::warning::Warning;
 
 /// The interval of a ratio held against the practical margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

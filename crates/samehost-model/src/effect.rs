@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Point;
+use crate::arm::Point;
 
 /// A factor with two levels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Transport;
+use crate::transport::Transport;
 
 /// The longest path a Unix socket address holds, in bytes: `sun_path` is 108 with its closing NUL (unix(7)).
 pub const UNIX_PATH_MAX: usize = 107;

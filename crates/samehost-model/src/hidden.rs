@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Head, LogLine, Redactor, Report, Trial};
+use crate::redact::Redactor;
+use crate::report::{Head, LogLine, Report};
+use crate::trial::Trial;
 
 impl Trial {
     /// Hides secrets in what others say.
@@ -66,7 +68,8 @@ impl LogLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Code, Secret, Warning};
+    use crate::secret::Secret;
+    use crate::warning::{Code, Warning};
 
     #[test]
     fn a_trial_keeps_its_numbers_and_no_password() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Point;
+use crate::arm::Point;
 
 /// A metric that is a part of another one: the time in the database is a part of the time of a page. Both are times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

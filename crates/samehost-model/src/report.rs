@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Arm, Comparison, ConnectionSettings, Control, Effect, Limit, MetricInfo, Part, Placement, Point,
-    Prediction, Profile, ProfileDifference, Trial, Warning,
-};
+use crate::arm::{Arm, Placement, Point};
+use crate::comparison::{Comparison, Control};
+use crate::connection::ConnectionSettings;
+use crate::effect::{Effect, Limit};
+use crate::metric::MetricInfo;
+use crate::prediction::{Part, Prediction};
+use crate::profile::{Profile, ProfileDifference};
+use crate::trial::Trial;
+use crate::warning::Warning;
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";

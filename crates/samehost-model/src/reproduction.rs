@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, Report};
+use crate::report::{Host, Report};
 
 /// Name and version of the format.
 pub const REPRODUCTION_SCHEMA: &str = "samehost.reproduction/1";

@@ -3,8 +3,9 @@
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 
+use crate::report::Report;
+use crate::reproduction::Reproduction;
 use crate::scan::{HOW_SCHEMA, HowTo, SCAN_SCHEMA, ScanView, VERIFY_SCHEMA, Verification};
-use crate::{Report, Reproduction};
 
 /// The schema of [`Report`] as pretty-printed JSON, ending in a newline.
 ///

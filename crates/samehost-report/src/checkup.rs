@@ -8,8 +8,9 @@ use samehost_model::{Code, Comparison, Host, Report, Verdict, Warning};
 
 use crate::checkup_words::{amount, bulk, difference, varies};
 use crate::scan_congestion::broken;
+use crate::sockets;
+use crate::terminal::Terminal;
 use crate::text::wrap;
-use crate::{Terminal, sockets};
 
 /// A part of the whole that a reader would notice.
 const NOTICEABLE: f64 = 0.05;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, SocketKind};
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::Page;
-use crate::{Terminal, scan_advice, scan_congestion};
+use crate::terminal::{Page, Terminal};
+use crate::{scan_advice, scan_congestion};
 
 /// Endpoints of a service beyond these are counted, not listed.
 const MOST_ENDPOINTS: usize = 8;

@@ -6,10 +6,9 @@ use std::io::{self, Write};
 use samehost_model::human::format_value;
 use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
 
-use crate::Terminal;
 use crate::line::{Line, Span, Tone, labelled};
 use crate::scan::{count, titled};
-use crate::terminal::Page;
+use crate::terminal::{Page, Terminal};
 
 impl Terminal {
     /// Renders one piece of a scan's advice, and nothing else of it.

@@ -6,10 +6,9 @@ use samehost_model::switch::{
     FileDiff, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
-use crate::Terminal;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::scan::titled;
-use crate::terminal::Page;
+use crate::terminal::{Page, Terminal};
 
 impl Terminal {
     /// Renders a switch, as planned or as it ended.

@@ -4,10 +4,9 @@ use std::io::{self, Write};
 
 use samehost_model::scan::Verification;
 
-use crate::Terminal;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::scan::count;
-use crate::terminal::Page;
+use crate::terminal::{Page, Terminal};
 
 impl Terminal {
     /// Renders what was found of a target.

@@ -80,7 +80,7 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate_shift;
+    use crate::estimate::estimate_shift;
 
     #[test]
     fn resemblance_of_known_series() {

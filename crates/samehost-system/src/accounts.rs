@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::{Account, Run, database};
+use crate::as_user::Account;
+use crate::command::Run;
+use crate::database;
 
 /// How long a directory may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

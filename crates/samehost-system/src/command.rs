@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{Account, User, interrupt};
+use crate::as_user::Account;
+use crate::interrupt;
+use crate::user::User;
 
 /// Where programs are looked for.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

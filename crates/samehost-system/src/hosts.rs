@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::{Run, open};
+use crate::command::Run;
+use crate::open;
 
 /// How long the resolver may take.
 const PATIENCE: Duration = Duration::from_secs(5);

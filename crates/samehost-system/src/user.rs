@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::{Account, accounts, database};
+use crate::as_user::Account;
+use crate::{accounts, database};
 
 /// The group of those who have none (nogroup): it owns nothing.
 const NO_GROUP: u32 = 65_534;

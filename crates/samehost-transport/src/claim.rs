@@ -10,10 +10,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::Endpoint;
 
+use crate::address;
 use crate::connect_error::describe;
+use crate::listen::ListenOptions;
+use crate::listen_error::ListenError;
 use crate::lock_file::{LockFile, NotTaken, lock_path, same_file};
 use crate::socket::{self, Blocking, Connecting};
-use crate::{ListenError, ListenOptions, address};
 
 /// A path that is ours: the socket file that we made there, and the lock beside it.
 #[derive(Debug)]

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use samehost_model::Endpoint;
 
-use crate::connect_error::{PARENT_NEEDED, StartError};
+use crate::connect_error::{ConnectError, PARENT_NEEDED, StartError};
 use crate::registry::carrier;
-use crate::{ConnectError, Connecting, Stream, TlsTrust, Tuning};
+use crate::socket::Connecting;
+use crate::stream::Stream;
+use crate::tls_trust::TlsTrust;
+use crate::tuning::Tuning;
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use samehost_model::Endpoint;
 
-use crate::{AddressError, Denied, TuningError};
+use crate::address::AddressError;
+use crate::denied::Denied;
+use crate::tuning::TuningError;
 
 pub(crate) const PARENT_NEEDED: &str = "nobody can connect to it by name: make it with `pair()` or `pipe_pair()` and hand one side to a child process";
 

@@ -13,9 +13,12 @@ use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
 use crate::connect_error::PARENT_NEEDED;
+use crate::listen_error::ListenError;
 use crate::registry::carrier;
+use crate::stream::Stream;
 use crate::tls_session::TlsSession;
-use crate::{ListenError, Stream, TlsServer, Tuning};
+use crate::tls_trust::TlsServer;
+use crate::tuning::Tuning;
 
 /// How to listen. What does not concern the endpoint's transport is ignored.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use samehost_model::Endpoint;
 
-use crate::{AddressError, TuningError};
+use crate::address::AddressError;
+use crate::tuning::TuningError;
 
 /// Why [`listen`](crate::listen) failed.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,14 @@
 
 use samehost_model::{Endpoint, Transport};
 
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, StartError};
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
+use crate::observed::Observed;
+use crate::socket::Connecting;
+use crate::stream::Stream;
 use crate::transports::{abstract_name, pipe, seqpacket, socketpair, tcp, tls, unix};
-use crate::{
-    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, Observed, StartError,
-    Stream,
-};
 
 /// See [`connect_nonblocking`](crate::connect_nonblocking).
 type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;

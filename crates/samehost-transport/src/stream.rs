@@ -13,7 +13,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::Shutdown;
 use samehost_model::Transport;
 
-use crate::Observed;
+use crate::observed::Observed;
 use crate::tls_session::TlsSession;
 
 /// A connection over any transport.

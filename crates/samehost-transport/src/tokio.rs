@@ -32,7 +32,13 @@ use ::tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host
 use samehost_model::{Endpoint, Transport};
 
 use crate::claim::Claim;
-use crate::{ConnectError, ConnectOptions, Errno, ListenError, ListenOptions, Observed, StartError, Tuning};
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, StartError};
+use crate::listen::ListenOptions;
+use crate::listen_error::ListenError;
+use crate::observed::Observed;
+use crate::tuning::Tuning;
+use rustix::io::Errno;
 
 const NOT_ASYNC: &str = "async connections are tcp, tcp6, unix and abstract; use the blocking side, or wrap a tcp stream in tokio-rustls for TLS";
 

@@ -10,7 +10,7 @@ use samehost_transport::{Listener, Stream};
 
 use super::listeners::{Listening, is_passing};
 use super::responder::Responder;
-use crate::BenchError;
+use crate::error::BenchError;
 
 const BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 256;

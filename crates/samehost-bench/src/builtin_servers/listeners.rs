@@ -10,7 +10,7 @@ use samehost_model::Endpoint;
 use samehost_transport::{Listener, Stream, TlsServer};
 
 use super::{ServeOptions, listen_options};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Stack of a connection's thread; their buffers are on the heap.
 const STACK: usize = 256 * 1024;

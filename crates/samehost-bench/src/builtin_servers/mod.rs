@@ -20,8 +20,8 @@ pub use listeners::{Listening, Stopper};
 use responder::Echo;
 pub(crate) use responder::MARK;
 
-use crate::BenchError;
 use crate::engine::session::Wait;
+use crate::error::BenchError;
 
 /// Serves what is listened on until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;

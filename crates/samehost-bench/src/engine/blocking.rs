@@ -7,7 +7,7 @@ use samehost_transport::Stream;
 use super::clock::now;
 use super::count::Count;
 use super::session::{Connector, Progress, Session, Wait};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Bytes of the buffer that replies are read into.
 const BUFFER: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use samehost_transport::Stream;
 
 use super::clock::{Nanos, now};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Bytes of a round's header.
 pub const HEADER: usize = 16;

@@ -16,7 +16,7 @@ use super::clock::{Nanos, nanos, now, timespec};
 use super::recorder::histogram;
 use super::seen::Seen;
 use super::session::{Progress, Session};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// A connection that took longer than this had its SYN dropped: the kernel sends it again after 1 s.
 const STALL: Nanos = 900_000_000;

@@ -20,7 +20,7 @@ use super::seen;
 use super::trial::{self, Metered};
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use super::{Load, Surroundings};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
 
 /// From the order to the first request: it has time to read it.

@@ -15,7 +15,7 @@ use super::clock::{Nanos, now, timespec};
 use super::count::Count;
 use super::recorder::{Recorder, Tally};
 use super::session::{Connector, Progress, Session};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Bytes of the one buffer that all connections read into.
 const BUFFER: usize = 256 * 1024;

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use samehost_model::Trial;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::CpuPlan;
 use arrivals::Spacing;
 use session::{Caller, Connector};

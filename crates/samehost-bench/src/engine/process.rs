@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use samehost_model::Redactor;
 
 use super::clock::{Nanos, now};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// A command to time.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use samehost_transport::Stream;
 
 use super::seen::Seen;
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// How far a session got with the bytes it was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use samehost_transport::Stream;
 
 use super::clock::{Nanos, now};
 use super::session::{Progress, Session};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::ThreadUse;
 
 /// Bytes of the buffer that the reply is read into.

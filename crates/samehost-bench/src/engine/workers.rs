@@ -16,7 +16,7 @@ use super::seen::Seen;
 use super::session::{Caller, Connected, Connector, connect_all};
 use super::trial::{self, Metered};
 use super::{Load, OpenLoop, Surroundings, arrivals, blocking, burst, callers, epoll, process, whole};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
 /// Longest time between looks at whether a signal came.

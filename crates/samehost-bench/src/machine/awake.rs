@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use samehost_model::AwakeBy;
 
 use super::placement::allowed_cpus;
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Latency that a program can ask for; root only.
 const LATENCY: &str = "/dev/cpu_dma_latency";

@@ -5,7 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use samehost_model::Placement;
 
 use super::proc;
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// CPUs that this process may use, ascending.
 #[must_use]

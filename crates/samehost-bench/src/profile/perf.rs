@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::CallGraph;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{PrivateDirectory, installed};
 
 /// Samples per second of CPU time: not in step with what ticks at 1000 or 100 Hz.

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::folding::Folding;
 use super::perf::{FREQUENCY_HZ, Profiler};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{PrivateDirectory, Supervised, Supervision};
 
 /// perf opens an event for each thread and CPU.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Trial, Warning};
 
 use super::Stage;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::families;
 use crate::points::FLOOR;
 use crate::profile::{FREQUENCY_HZ, Folding, Profiler};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use samehost_model::{Arm, Trial};
 
 use super::Stage;
-use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::slices::{Lanes, Round};
+use crate::error::BenchError;
 use crate::measure::ArmSlot;
 
 impl Stage<'_> {

@@ -2,7 +2,7 @@
 
 use samehost_model::{Arm, ServerInfo};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workload::{Instance, StartOptions, Workload};
 
 /// The servers of one start.

@@ -2,7 +2,7 @@
 
 use samehost_model::{Endpoint, Redactor, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::machine::{listener_pids, queue};
 use crate::workload::{Look, StartOptions};

@@ -3,7 +3,7 @@
 use samehost_model::{MetricInfo, Point};
 use samehost_transport::ConnectError;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workload::{OpenOrClosed, Parameters};
 
 /// What is compared for requests and replies, by how they are driven.

@@ -19,7 +19,7 @@ use samehost_system::proc::status;
 
 use super::As;
 use super::message::Which;
-use crate::LoginError;
+use crate::error::LoginError;
 
 /// Memory that the process may use, in bytes: far more than connecting takes.
 const MEMORY: u64 = 1 << 30;

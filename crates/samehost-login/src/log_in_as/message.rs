@@ -7,7 +7,7 @@ use samehost_model::Endpoint;
 use serde::{Deserialize, Serialize};
 
 use super::As;
-use crate::{LoginError, LoginErrorKind};
+use crate::error::{LoginError, LoginErrorKind};
 
 /// Whom to be, and where to connect to. Descriptors come with it, in this order, where it says so: a root directory, a
 /// network namespace, a user namespace.

@@ -22,9 +22,11 @@ use rustix::thread::CapabilitySet;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_transport::{ConnectOptions, Stream, connect};
 
+use crate::credentials::Credentials;
+use crate::error::LoginError;
+use crate::expected::Expected;
 use crate::link::{Link, plain, prove};
-use crate::log_in::with_tls_where_needed;
-use crate::{Connection, Credentials, Expected, LoginError, View, log_in};
+use crate::log_in::{Connection, View, log_in, with_tls_where_needed};
 use become_client::Doors;
 use message::{Answer, Request};
 

@@ -10,7 +10,7 @@ use samehost_system::proc::users::Names;
 
 use super::As;
 use super::become_client::shares_our_view;
-use crate::LoginError;
+use crate::error::LoginError;
 
 /// The longest file of names that is read.
 const LONGEST: u64 = 1 << 20;

@@ -8,9 +8,10 @@ use samehost_transport::Stream;
 
 use super::login::{Channel, Denied, Greeting, Login, Step};
 use super::packet::{self, Answer, SqlError, first_frame, frame, take_text};
+use crate::error::{LoginError, Refused};
+use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::{Link, plain, prove};
-use crate::{Expected, LoginError, Refused};
 
 /// COM_QUIT.
 const QUIT: u8 = 0x01;

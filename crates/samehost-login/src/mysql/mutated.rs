@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use samehost_testing::bent;
 
 use super::{Account, Dialogue};
+use crate::error::LoginError;
+use crate::expected::Expected;
 use crate::replayed::{endpoint, login};
-use crate::{Expected, LoginError};
 
 fn recorded() -> Vec<Vec<u8>> {
     vec![

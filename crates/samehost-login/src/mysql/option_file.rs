@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::{CredentialsError, password_file};
+use crate::credentials::CredentialsError;
+use crate::password_file;
 
 /// What is taken from it.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Where user and password of MySQL come from when a URL has none, as for the server's own clients.
 
 use super::OptionFile;
-use crate::CredentialsError;
+use crate::credentials::CredentialsError;
 
 /// Where user and password come from when a URL has none.
 #[derive(Clone, Default)]

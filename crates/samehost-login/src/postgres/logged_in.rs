@@ -8,7 +8,7 @@ use samehost_model::Endpoint;
 
 use super::login::{Account, MOST_MESSAGES, converse, next, refused, secure, unsaid};
 use super::messages::{Refusal, query};
-use crate::LoginError;
+use crate::error::LoginError;
 use crate::link::{Link, plain, prove};
 
 /// A connection that is let in and ready for a query.

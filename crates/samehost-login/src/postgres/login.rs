@@ -8,9 +8,10 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::LoggedIn;
 use super::messages::{Refusal, bytes, parse};
+use crate::error::{LoginError, Refused};
+use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::Link;
-use crate::{Expected, LoginError, Refused};
 
 /// How a server given by a TCP endpoint is connected to (libpq's sslmode). A `tcp+tls` one always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

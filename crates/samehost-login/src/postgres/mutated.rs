@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use samehost_testing::bent;
 
 use super::{Account, LoggedIn, SslMode};
+use crate::error::LoginError;
+use crate::expected::Expected;
 use crate::replayed::{endpoint, login};
-use crate::{Expected, LoginError};
 
 /// AuthenticationOk.
 const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0";

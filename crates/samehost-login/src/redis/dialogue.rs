@@ -8,9 +8,10 @@ use samehost_model::{Endpoint, Protocol};
 use samehost_services::Kind;
 
 use super::resp::{self, Reply};
+use crate::error::{LoginError, Refused};
+use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::{Link, prove};
-use crate::{Expected, LoginError, Refused};
 
 /// Whom to be.
 #[derive(Clone, Copy)]

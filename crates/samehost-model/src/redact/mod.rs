@@ -13,7 +13,7 @@ mod value;
 
 use std::ops::Range;
 
-use crate::Secret;
+use crate::secret::Secret;
 use known::Known;
 
 /// What stands in a secret's place.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ConnectionSettings;
+use crate::connection::ConnectionSettings;
 
 /// The name of the JSON format.
 pub const VERIFY_SCHEMA: &str = "samehost.verify/1";

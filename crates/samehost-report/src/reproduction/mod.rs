@@ -160,7 +160,7 @@ const TITLE: &str = "Published experiments on this machine";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Terminal;
+    use crate::terminal::Terminal;
     use samehost_model::{Expected, Host, Mode, REPRODUCTION_SCHEMA};
 
     fn claim(judgement: Judgement, size: Option<EffectSize>, here: Option<Here>) -> ClaimOutcome {

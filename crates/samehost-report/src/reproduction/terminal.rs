@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use samehost_model::Reproduction;
 
 use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
-use crate::Terminal;
 use crate::grid::{Align, Column, Grid};
 use crate::head;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::Page;
+use crate::terminal::{Page, Terminal};
 
 /// Columns before a claim: the longest id and a gap.
 const INDENT: usize = 4;

@@ -5,10 +5,13 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};
 
 use super::unix::{connect_to, listen_on, start_to};
+use crate::address;
+use crate::address::AddressError;
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
 use crate::observed::{Family, Kind, Name};
 use crate::registry::Carrier;
 use crate::socket::{self, Blocking};
-use crate::{AddressError, ListenError, ListenOptions, Listener, address};
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Abstract,

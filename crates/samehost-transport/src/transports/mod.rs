@@ -11,10 +11,12 @@ pub(crate) mod unix;
 
 use samehost_model::Endpoint;
 
-use crate::connect_error::PARENT_NEEDED;
-use crate::{
-    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError, Stream,
-};
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, PARENT_NEEDED, StartError};
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
+use crate::socket::Connecting;
+use crate::stream::Stream;
 
 /// `connect` of a transport that only a parent can hand over.
 fn connect_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {

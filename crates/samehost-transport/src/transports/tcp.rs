@@ -9,12 +9,14 @@ use rustix::net::{self, AddressFamily, SocketType, sockopt};
 use samehost_model::{Endpoint, Transport};
 
 use crate::address::look_up;
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, StartError};
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
 use crate::observed::{Family, Kind, Observed, Protocol};
 use crate::registry::Carrier;
-use crate::socket::{self, Blocking};
-use crate::{
-    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError, Stream,
-};
+use crate::socket::{self, Blocking, Connecting};
+use crate::stream::Stream;
 
 pub(crate) const TCP: Carrier = Carrier {
     transport: Transport::Tcp,

@@ -12,13 +12,15 @@ use rustls::pki_types::ServerName;
 use samehost_model::{Endpoint, Transport};
 
 use super::tcp;
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, StartError};
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
 use crate::registry::Carrier;
-use crate::socket::{self, remaining};
+use crate::socket::{self, Connecting, remaining};
+use crate::stream::Stream;
 use crate::tls_session::TlsSession;
-use crate::{
-    ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError, Stream,
-    TlsTrust,
-};
+use crate::tls_trust::TlsTrust;
 
 pub(crate) const CARRIER: Carrier =
     Carrier { transport: Transport::TcpTls, connect, start, listen, carries: tcp::is_tcp };

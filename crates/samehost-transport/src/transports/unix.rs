@@ -8,14 +8,17 @@ use rustix::fs::Mode;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};
 
+use crate::address;
+use crate::address::AddressError;
 use crate::claim::Claim;
+use crate::connect::ConnectOptions;
+use crate::connect_error::{ConnectError, StartError};
+use crate::listen::{ListenOptions, Listener};
+use crate::listen_error::ListenError;
 use crate::observed::{Family, Kind, Name};
 use crate::registry::Carrier;
-use crate::socket::{self, Blocking};
-use crate::{
-    AddressError, ConnectError, ConnectOptions, Connecting, ListenError, ListenOptions, Listener, StartError,
-    Stream, address,
-};
+use crate::socket::{self, Blocking, Connecting};
+use crate::stream::Stream;
 
 pub(crate) const CARRIER: Carrier = Carrier {
     transport: Transport::Unix,

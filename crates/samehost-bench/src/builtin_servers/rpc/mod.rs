@@ -17,7 +17,7 @@ use tonic::transport::server::Connected;
 
 use super::listeners::{self, Listening};
 use super::{Model, ServeOptions};
-use crate::BenchError;
+use crate::error::BenchError;
 use service::EchoService;
 
 /// Connections that wait to be taken over by the runtime.

@@ -1,9 +1,9 @@
 //! One slice on connections that stay: requests on all of them until enough was counted, and then until every reply is in.
 
 use super::{Driver, EVENTS, LONGEST_SLEEP};
-use crate::BenchError;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::count::Count;
+use crate::error::BenchError;
 
 impl<C: Count> Driver<C> {
     /// What counts.

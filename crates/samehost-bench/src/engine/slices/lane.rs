@@ -6,12 +6,12 @@ use samehost_transport::Stream;
 
 use super::counter::SliceCounter;
 use super::turns::Arm;
-use crate::BenchError;
 use crate::engine::blocking::Single;
 use crate::engine::bulk::Writer;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::epoll::Driver;
 use crate::engine::session::{Connector, Session};
+use crate::error::BenchError;
 
 /// Exchanges of each connection that are left out at the beginning of a slice.
 const SETTLING: u64 = 2;

@@ -24,7 +24,7 @@ use super::seen::Seen;
 use super::session::{Connected, Connector, connect_all};
 use super::trial;
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::machine::{CpuPlan, families};
 
 /// From the last reply until the server's clocks are read: it has steps left before it rests.

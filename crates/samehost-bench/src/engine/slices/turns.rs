@@ -5,8 +5,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::BenchError;
 use crate::engine::clock::Nanos;
+use crate::error::BenchError;
 
 /// An arm whose requests can be driven for a while, over and over.
 pub(super) trait Arm {

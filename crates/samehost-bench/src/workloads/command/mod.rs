@@ -4,8 +4,8 @@
 use regex::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
 
-use crate::BenchError;
 use crate::engine::{Job, process::ProcessJob};
+use crate::error::BenchError;
 use crate::starts::Starts;
 use crate::workload::{
     Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,

@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use samehost_model::{Endpoint, Transport};
 use samehost_transport::{ConnectOptions, TlsTrust, connect};
 
-use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
+use crate::error::BenchError;
 use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 

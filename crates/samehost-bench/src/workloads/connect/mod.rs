@@ -10,10 +10,10 @@ use samehost_model::{
 };
 use samehost_transport::Tuning;
 
-use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::burst::BurstJob;
 use crate::engine::session::Caller;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use samehost_model::{Endpoint, Transport};
 
 use super::script;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{Account, Nginx, NginxSpec};
 use crate::workloads::http::{RequestParts, fetch};
 

@@ -12,7 +12,7 @@ mod session;
 
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::private_servers::{PHP_FPM, ServerKind};

@@ -6,7 +6,7 @@ use samehost_login::Destination;
 use samehost_login::url::{ServerUrl, unescape};
 use samehost_model::{Endpoint, Protocol, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
 

@@ -11,9 +11,9 @@ use samehost_transport::{ConnectOptions, Stream, TlsTrust, connect};
 use super::head::Head;
 use super::reply::{Got, ReplyReader};
 use super::session::{BodyCheck, Expected, HttpSession};
-use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Connector, Session};
+use crate::error::BenchError;
 use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 

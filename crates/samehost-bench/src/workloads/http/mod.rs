@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Redactor, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::workload::{
     Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::address::Address;
 use super::exchange::{RequestParts, fetch_with};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// How often a page is asked for to know what of it stays.
 const LOOKS: usize = 3;

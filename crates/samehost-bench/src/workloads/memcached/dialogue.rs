@@ -6,7 +6,7 @@ use samehost_login::memcached::{self, line, listing};
 use samehost_model::Endpoint;
 
 use super::session::Exchange;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workloads::connecting::link_to;
 
 /// What the server says it is.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use samehost_login::memcached::listing;
 
 use super::endpoint;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 use crate::workloads::connecting::link_to;

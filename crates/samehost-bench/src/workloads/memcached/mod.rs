@@ -13,7 +13,7 @@ use samehost_login::Destination;
 use samehost_login::url::ServerUrl;
 use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::private_servers::{MEMCACHED, ServerKind};
 use crate::workload::{

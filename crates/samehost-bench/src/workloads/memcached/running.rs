@@ -10,9 +10,9 @@ use samehost_transport::Stream;
 
 use super::session::{Exchange, MemcachedSession};
 use super::{dialogue, endpoint, protocol};
-use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
+use crate::error::BenchError;
 use crate::private_servers::{MemcachedServer, random_hex};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;

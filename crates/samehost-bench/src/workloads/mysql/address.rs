@@ -9,7 +9,7 @@ use samehost_login::url::{ServerUrl, escape, login, unescape};
 use samehost_login::{Destination, MYSQL_SOCKET_OPTIONS};
 use samehost_model::{Endpoint, Protocol, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 const FORMS: &str = "write mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)";
 

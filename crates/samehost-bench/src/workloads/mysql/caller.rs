@@ -7,9 +7,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::address::Address;
 use super::dialogue::{Dialogue, Reply};
 use super::statement::{Statement, Table, digits};
-use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
+use crate::error::BenchError;
 
 /// Makes a new connection for each statement.
 pub(super) struct MySqlCaller {

@@ -7,8 +7,8 @@ use samehost_model::Protocol;
 use samehost_transport::Stream;
 
 use super::address::Address;
-use crate::BenchError;
 use crate::advice;
+use crate::error::BenchError;
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::dialogue::{BinaryLog, Dialogue};
 use super::statement::Statement;
 use super::{is_per_query, is_read_only, rows};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 

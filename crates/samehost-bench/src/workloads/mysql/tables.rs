@@ -7,7 +7,7 @@ use super::dialogue::Dialogue;
 use super::running::rows_of;
 use super::session::{Ids, Known};
 use super::statement::{Command, Statement, Table};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::random_hex;
 use crate::workload::Parameters;
 

@@ -2,9 +2,9 @@
 
 use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
 
-use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
+use crate::error::BenchError;
 use crate::workload::{Capabilities, Instance, OpenOrClosed, Parameter, Parameters, StartOptions, Workload};
 
 /// Does nothing.

@@ -10,7 +10,7 @@ use samehost_login::url::{ServerUrl, escape, login, unescape};
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_services::scheme;
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
 const DEFAULT_PORT: u16 = 5432;

@@ -3,9 +3,9 @@
 use super::address::Address;
 use super::dialogue::Dialogue;
 use super::session::RowSession;
-use crate::BenchError;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
+use crate::error::BenchError;
 use samehost_transport::ConnectError;
 
 /// Asks over a new connection each time.

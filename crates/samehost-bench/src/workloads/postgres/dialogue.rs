@@ -12,8 +12,8 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use super::messages::{Refusal, bytes, first, parse, parse_statement, query};
-use crate::BenchError;
 use crate::engine::session::{Bad, Progress, Session};
+use crate::error::BenchError;
 use crate::private_servers::POSTGRES_ROLE;
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};

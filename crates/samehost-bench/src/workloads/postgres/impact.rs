@@ -7,7 +7,7 @@ use super::address::Address;
 use super::dialogue::{Dialogue, Identity};
 use super::statement::Statement;
 use super::{is_read_only, rows};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 

@@ -16,11 +16,10 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::private_servers::{POSTGRES, ServerKind};
-use crate::starts::DATABASES;
-use crate::starts::Starts;
+use crate::starts::{DATABASES, Starts};
 use crate::workload::{
     Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
 };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Point, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workload::Parameters;
 
 /// Connections to the backends that nginx keeps open, as published.

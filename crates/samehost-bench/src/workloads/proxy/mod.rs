@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
+use crate::error::BenchError;
 use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use crate::starts::Starts;
 use crate::workload::{
     Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
-use crate::{BenchError, Starts};
 use condition::Condition;
 use running::RunningProxy;
 

@@ -7,9 +7,9 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
 use super::condition::{ASKED, Condition, WHERE, front};
 use super::kind;
-use crate::BenchError;
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
+use crate::error::BenchError;
 use crate::private_servers::{Account, Backend, BackendKind, Nginx, NginxSpec};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};

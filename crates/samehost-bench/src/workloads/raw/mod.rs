@@ -10,10 +10,10 @@ use std::time::Duration;
 use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
-use crate::BenchError;
 use crate::engine::Job;
 use crate::engine::bulk::Writer;
 use crate::engine::session::{Connector, Session, Wait};
+use crate::error::BenchError;
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{

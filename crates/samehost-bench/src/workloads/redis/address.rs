@@ -7,7 +7,7 @@ use samehost_login::Destination;
 use samehost_login::url::{ServerUrl, escape, login};
 use samehost_model::{Endpoint, Protocol, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 

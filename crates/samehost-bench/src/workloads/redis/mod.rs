@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::private_servers::{REDIS, ServerKind};
 use crate::workload::{

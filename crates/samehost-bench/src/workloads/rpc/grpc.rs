@@ -19,10 +19,10 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::BenchError;
 use crate::builtin_servers::rpc::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, reply_to};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
+use crate::error::BenchError;
 
 /// How long the first answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use samehost_model::{MetricInfo, Point, Transport, parse_size};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::workload::{
     Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
 };

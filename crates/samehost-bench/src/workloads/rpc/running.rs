@@ -7,11 +7,11 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
 use super::{Protocol, grpc, json, payload, reply_size};
-use crate::BenchError;
 use crate::builtin_servers::rpc::messages::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::engine::session::{Caller, Connector, Session};
+use crate::error::BenchError;
 use crate::private_servers::{BuiltIn, BuiltInSpec, GoCodec, GoServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::prove;

@@ -13,7 +13,7 @@ use super::readers::{Reader, readers};
 use super::request;
 use super::site::{Database, PREPEND, Site};
 use super::web::check_name;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{Account, PrivateDirectory, installed};
 
 /// Asks the site.

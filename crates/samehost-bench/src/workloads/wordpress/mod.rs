@@ -15,7 +15,7 @@ mod web;
 
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::starts::Starts;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_system::accounts;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::Account;
 
 /// Groups of web servers, by which sites of root are often closed to others.

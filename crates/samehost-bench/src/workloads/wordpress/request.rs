@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// How often a probe connects to the database.
 const CONNECTS: u32 = 16;

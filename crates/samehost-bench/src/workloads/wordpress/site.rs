@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Transport};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{Account, MARIADB_USER, MariaDbOptions, MariaDbServer};
 use crate::workload::StartOptions;
 use crate::workloads::mysql::ensure_database;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use samehost_model::{Endpoint, Transport};
 
 use super::site::{PREPEND, Site};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::private_servers::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::StartOptions;
 use crate::workloads::http::{RequestParts, fetch, refusal};
