@@ -4,6 +4,8 @@
 //! report can be read, judged and rendered again without a server in sight. Its serde names *are* the JSON
 //! report `samehost.report/1`; the checked-in schema is derived from these types and held by a test.
 
+#![warn(missing_docs)]
+
 mod arm;
 mod comparison;
 mod connection;

@@ -70,6 +70,8 @@
 //! printf 'ping\n' | cargo run -p samehost-transport --example client -- unix:/run/user/1000/nc.sock   # prints pong
 //! ```
 
+#![warn(missing_docs)]
+
 mod address;
 mod claim;
 mod connect;
