@@ -1,5 +1,5 @@
-//! Collects everything of one moment: sockets of every network namespace, who holds them, and what those processes are.
-//! The kernel is asked for its sockets while other threads walk through /proc.
+//! Takes a snapshot: the sockets of every network namespace, the processes that hold them, and their
+//! attributes. The kernel lists its sockets while other threads walk through /proc.
 
 use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -14,10 +14,10 @@ use crate::proc::descriptors::{Descriptors, pids, walk};
 use crate::proc::{net_table, users::Names};
 use crate::{congestion, join, namespaces, process, service};
 
-/// Looks at this machine: sockets, processes, services, connections. No advice yet.
+/// Snapshot of this machine: sockets, processes, services, connections, without advice.
 ///
 /// # Errors
-/// When /proc is not there, or the kernel neither lists its sockets nor shows them in /proc.
+/// When /proc is missing, or sockets can be listed neither by sock_diag nor from /proc.
 pub fn collect(version: &str) -> Result<Scan, ScanError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = openat(CWD, c"/proc", flags, Mode::empty()).map_err(ScanError::Proc)?;
@@ -66,7 +66,7 @@ pub fn collect(version: &str) -> Result<Scan, ScanError> {
     Ok(scan)
 }
 
-/// A look that was stopped half-way says nothing: what it did not see would be missing from it.
+/// Aborts an interrupted snapshot, as an incomplete one would be misleading.
 fn stop_here() -> Result<(), ScanError> {
     if interrupt::is_requested() { Err(ScanError::Interrupted) } else { Ok(()) }
 }
@@ -81,12 +81,12 @@ fn own_sockets(namespace: u64) -> Result<(ReadBy, Vec<Socket>), ScanError> {
     }
 }
 
-/// Writes to each socket who holds it, and counts what stays hidden.
+/// Records the processes that hold each socket, and counts what stays hidden.
 fn hold(sockets: &mut [Socket], descriptors: &Descriptors, spaces: &[NetworkNamespace]) -> Hidden {
     let mut unheld = 0;
     for socket in sockets.iter_mut() {
         socket.pids = descriptors.holders_of(socket.inode).collect();
-        // Inode 0: the process let it go, and the kernel still ends the connection.
+        // Inode 0: the process has closed the socket, and the kernel is still finishing the connection.
         unheld += u32::from(socket.pids.is_empty() && socket.inode != 0);
     }
     let refused = |space: &&NetworkNamespace| matches!(space.read_by, ReadBy::Refused(_));

@@ -1,6 +1,6 @@
-//! Whether connections inside this machine begin with BBR, which paces what it sends to spare a network that is not
-//! there, and what would give them CUBIC: the present route of each address in use, with all that it has. It finds and
-//! words it; it changes no route.
+//! Detects local connections that use BBR, whose pacing is useless without a network in between. Suggests a
+//! command to give them CUBIC: the current route of each address in use, with all its attributes and another
+//! congestion control. Changes no route.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,12 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use samehost_model::scan::{Address, Scan, SlowCongestion, Socket};
 use samehost_system::routes::{LocalRoute, available_congestion, default_congestion, local_routes, route_to};
 
-/// The congestion control that is slow where no network is between.
+/// Congestion control that slows local connections down.
 const SLOW: &str = "bbr";
-/// What most distributions have.
+/// Default of most distributions.
 const USUAL: &str = "cubic";
 
-/// The addresses in use in the own network whose connections begin with BBR; none where the kernel does not tell.
+/// Addresses in use in this network namespace whose connections start with BBR; empty when the kernel does
+/// not report it.
 pub(crate) fn slow(scan: &Scan) -> Vec<SlowCongestion> {
     let Ok(routes) = local_routes() else { return Vec::new() };
     let default = default_congestion().unwrap_or_default();
@@ -21,7 +22,7 @@ pub(crate) fn slow(scan: &Scan) -> Vec<SlowCongestion> {
     in_use(scan).into_iter().filter_map(|address| of(address, &routes, &default, has_usual)).collect()
 }
 
-/// The own addresses that connections with both ends here have, and those of the loopback that somebody listens on.
+/// Local addresses of connections with both ends on this machine, and loopback addresses with a listener.
 fn in_use(scan: &Scan) -> BTreeSet<IpAddr> {
     let own = scan.network_namespaces.first().map_or(0, |space| space.inode);
     let ours = |socket: &&Socket| socket.network_namespace == own && socket.kind.is_tcp();
@@ -78,14 +79,15 @@ fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) ->
     })
 }
 
-/// What gives an address's connections the usual congestion control, and what takes that back.
+/// Commands that give an address's connections the usual congestion control, and commands that undo this.
 fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
     let back = |route: &LocalRoute| match &route.congestion {
         Some(name) => format!("{route} congctl {name}"),
         None => route.to_string(),
     };
-    // The kernel's own IPv6 route has a priority that no request can name, so it cannot be replaced: another stands behind
-    // it, and then it goes. What takes that back has the usual priority.
+    // The kernel's own IPv6 route has priority 0, which no request can name, so it cannot be replaced. A
+    // second route is added behind it, and then the first is deleted. The route that undoes this has the
+    // usual priority.
     if address.is_ipv6() && route.priority == 0 {
         let ours = LocalRoute { protocol: 4, priority: 1024, ..route.clone() };
         let cure =

@@ -1,5 +1,5 @@
-//! Connections that begin and end while we watch. No look at a moment finds them; the kernel tells of each end of one, with
-//! what it sent and received, when that is over.
+//! Counts connections that open and close between two snapshots. The kernel announces both ends of each when
+//! they close (sock_diag destroy events), with what each sent and received.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use crate::diag::{Counters, Endings};
 use crate::join::Listeners;
 use crate::namespaces;
 
-/// Ends whose other end is not local, or not heard of yet; more are forgotten.
+/// Limit on ends whose other end is remote or was not announced yet; more are dropped.
 const MOST_ALONE: usize = 65_536;
 
-/// What the connections to one address did.
+/// Totals of the connections to one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) connections: u64,
@@ -21,29 +21,29 @@ pub(crate) struct Sum {
     pub(crate) bytes: u64,
 }
 
-/// Hears of connections as they end, in all namespaces of a scan.
+/// Listens for closed connections in all network namespaces of a scan.
 #[derive(Default)]
 pub(crate) struct Ended {
     spaces: Vec<Space>,
     sums: Sums,
-    /// A namespace does not tell us.
+    /// Some namespace sends no events.
     deaf: bool,
-    /// There were more than the kernel kept for us.
+    /// Events were lost because the kernel's buffer was full.
     missed: bool,
 }
 
-/// What connections did, by namespace and the address of the server's end.
+/// Totals by namespace and server address.
 pub(crate) type Sums = HashMap<(u64, SocketAddr), Sum>;
 
 struct Space {
     inode: u64,
     endings: Endings,
-    /// One end of each connection: its address, its peer's.
+    /// Ends without their other end yet, by their own and their peer's address.
     alone: HashMap<(SocketAddr, SocketAddr), Counters>,
 }
 
 impl Ended {
-    /// Begins to listen, where it may.
+    /// Subscribes in every namespace that allows it.
     pub(crate) fn open(namespaces: &[NetworkNamespace]) -> Self {
         let mut ended = Ended::default();
         for space in namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
@@ -58,14 +58,15 @@ impl Ended {
         ended
     }
 
-    /// Whether every namespace of a scan is listened to that can be.
+    /// Whether every namespace of a scan that can be subscribed to is.
     pub(crate) fn covers(&self, namespaces: &[NetworkNamespace]) -> bool {
         let heard = |inode| self.spaces.iter().any(|space| space.inode == inode);
         let mut readable = namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag);
         self.deaf || readable.all(|space| heard(space.inode))
     }
 
-    /// Takes in what ended since the last call, but what was there `before` has another beginning than we saw.
+    /// Reads the events since the last call. Connections that were open `before` are skipped: their counters
+    /// include earlier traffic.
     pub(crate) fn hear(
         &mut self,
         listeners: &Listeners,
@@ -99,12 +100,12 @@ impl Ended {
         }
     }
 
-    /// What was heard since it was last taken.
+    /// Totals since the last `take`.
     pub(crate) fn sums(&self) -> &Sums {
         &self.sums
     }
 
-    /// What was heard since the last time, and whether that is all there was.
+    /// Takes the totals since the last call, and whether they are complete.
     pub(crate) fn take(&mut self) -> (Sums, bool) {
         let missed = std::mem::take(&mut self.missed);
         (std::mem::take(&mut self.sums), !missed && !self.deaf)
@@ -118,7 +119,6 @@ impl Sum {
         self.bytes += counters.bytes_acked + counters.bytes_received;
     }
 
-    /// Adds another.
     pub(crate) fn merge(&mut self, other: Sum) {
         self.connections += other.connections;
         self.round_trips += other.round_trips;
@@ -126,7 +126,7 @@ impl Sum {
     }
 }
 
-/// The address without IPv6 around IPv4, which one end may have and the other not.
+/// Converts IPv4-mapped IPv6 addresses to IPv4: the two ends of a connection may differ in this.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

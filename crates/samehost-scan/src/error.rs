@@ -1,20 +1,18 @@
-//! Why this machine could not be looked at.
+//! Errors of a scan.
 
 use rustix::io::Errno;
 
-/// Why a scan failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScanError {
-    /// /proc cannot be read.
     #[error("/proc cannot be read ({0}); mount it: mount -t proc proc /proc")]
     Proc(#[source] Errno),
-    /// The kernel does not list its sockets.
+    /// Neither sock_diag nor /proc/self/net lists sockets.
     #[error(
         "the kernel does not list its sockets ({0}), and /proc/self/net does not show them; load the modules tcp_diag and unix_diag"
     )]
     Kernel(#[source] Errno),
-    /// A person, or the system, wanted it to stop.
+    /// Interrupted by a signal.
     #[error("stopped before everything was looked at")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! Whom a login to a service may meet: the policy that connections are tied by.
+//! Which processes a login to a service may reach. Connections are tied to their server by this policy.
 
 use samehost_login::{Expected, Known};
 use samehost_model::Protocol;
@@ -7,15 +7,16 @@ use samehost_system::Identity;
 
 use crate::trust::Trusted;
 
-/// Who may be at the other end: a server of this protocol, as its packages run it, as root, or as who runs this program;
-/// or as whom the configuration trusts, its owner above all, for whose credentials it is.
+/// Accepts a server of this protocol that runs as its package's account, as root, as the user of this
+/// program, or as a user whom the configuration trusts. The configuration's owner is trusted, because the
+/// credentials are his.
 #[must_use]
 pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
     trusted.users().fold(Expected::of_service(protocol), Expected::or_account)
 }
 
-/// The same, where a service was found and may be taken for the server: also those very processes that hold its sockets,
-/// be they in a container.
+/// Like [`expected`], for a service that was found and identified: also accepts the processes that hold its
+/// sockets, even in a container.
 #[must_use]
 pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Trusted) -> Expected {
     let listeners = scan.services.get(service).map(|found| found.listeners.as_slice()).unwrap_or_default();
@@ -23,7 +24,7 @@ pub fn expected_of(scan: &Scan, service: usize, protocol: Protocol, trusted: &Tr
     let mut pids: Vec<u32> = sockets.flat_map(|socket| socket.pids.iter().copied()).collect();
     pids.sort_unstable();
     pids.dedup();
-    // The init system holds sockets for services, and is none.
+    // The init system holds sockets on behalf of services and is not the server.
     let holders = pids.into_iter().filter(|pid| *pid != 1).filter_map(Identity::of);
     Expected::processes(holders.map(|holder| Known::from(&holder))).or(expected(protocol, trusted))
 }

@@ -1,6 +1,7 @@
-//! Recognises services of unknown kind by what they say: connects to those that listen on a Unix socket or on loopback
-//! here, waits for a greeting, and asks a question that any server of its protocol answers and none remembers. Only on
-//! request, for a connection is a connection: a server counts it, and a one-shot program takes it for its own.
+//! Identifies unrecognised services by probing: connects to those that listen on a Unix socket or loopback in
+//! this namespace, waits for a greeting, then sends a request that servers of the protocol answer without
+//! side effects. Only on request: servers count the connection, and a one-shot program would take it for its
+//! client.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,29 +14,30 @@ use samehost_services::{Kind, Protocol};
 use samehost_system::interrupt;
 use samehost_transport::{ConnectOptions, Stream, connect};
 
-/// How long a server on the same machine may take to accept, to greet, and to answer.
+/// Time limit for a local server to accept, to greet, and to answer.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Services asked at the same time.
+/// Services probed in parallel.
 const AT_ONCE: usize = 8;
-/// The most of an answer that is read.
+/// Size limit of an answer, in bytes.
 const MOST: usize = 4096;
 
-/// A question, and what its answer says. One question a connection, for a server may end one that it does not like.
+/// A probe and the parser of its answer. Each probe has its own connection, as servers close it after an
+/// invalid request.
 struct Question {
     ask: &'static [u8],
     hear: fn(&[u8]) -> Option<Kind>,
 }
 
-/// The first one asks nothing: it waits for who speaks first.
+/// The first probe sends nothing and waits for protocols in which the server speaks first.
 const QUESTIONS: &[Question] = &[
     Question { ask: b"", hear: greeting },
-    // SSLRequest: one byte comes back, before any login.
+    // SSLRequest: the reply is one byte, before any login.
     Question { ask: &[0, 0, 0, 8, 4, 210, 22, 47], hear: postgres },
     Question { ask: b"INFO server\r\n", hear: redis },
     Question { ask: b"version\r\n", hear: memcached },
 ];
 
-/// Fills in what services of unknown kind are, as far as they say it.
+/// Fills in the kind of services that answer a probe.
 pub fn greet(scan: &mut Scan) {
     let strangers: Vec<(usize, Endpoint)> = scan
         .services
@@ -62,7 +64,8 @@ pub fn greet(scan: &mut Scan) {
     }
 }
 
-/// Unknown so far, in our namespace, and running: what init holds for a service would be started by a connection.
+/// Whether a service may be probed: unrecognised, in our namespace, and running. Connecting to a socket that
+/// init holds would start its service.
 fn may_be_asked(scan: &Scan, service: &Service) -> bool {
     let is_here =
         scan.network_namespaces.iter().any(|space| space.own && space.inode == service.network_namespace);
@@ -71,7 +74,7 @@ fn may_be_asked(scan: &Scan, service: &Service) -> bool {
     service.kind.is_none() && is_here && !is_held_by_init && !is_ours
 }
 
-/// Where a listener can be asked without leaving the machine.
+/// Endpoint for a probe; `None` when connecting would leave the machine.
 fn door(socket: &Socket) -> Option<Endpoint> {
     if socket.state != SocketState::Listen {
         return None;
@@ -102,7 +105,7 @@ fn ask(endpoint: &Endpoint) -> Option<Kind> {
         if let Some(kind) = (question.hear)(&answer) {
             return Some(kind);
         }
-        // It spoke first, in a language that is not known here: whatever is asked would be an answer to that.
+        // The server spoke first in an unknown protocol; a probe would be taken for a reply.
         if question.ask.is_empty() {
             return None;
         }
@@ -110,7 +113,7 @@ fn ask(endpoint: &Endpoint) -> Option<Kind> {
     None
 }
 
-/// What comes back; none when nothing does.
+/// Sends a probe and returns the answer; `None` when there is none.
 fn exchange(stream: &mut Stream, question: &[u8]) -> Option<Vec<u8>> {
     for timeout in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(&stream, timeout, Some(PATIENCE)).ok()?;
@@ -122,7 +125,8 @@ fn exchange(stream: &mut Stream, question: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// MySQL's first packet: three bytes of length, number 0, protocol 10, and the version up to a NUL byte.
+/// MySQL's initial handshake: three bytes of length, sequence number 0, protocol 10, and the version up to a
+/// NUL byte.
 fn greeting(bytes: &[u8]) -> Option<Kind> {
     if bytes.starts_with(b"SSH-") {
         return Some(Kind::Sshd);
@@ -135,12 +139,12 @@ fn greeting(bytes: &[u8]) -> Option<Kind> {
     is_version.then(|| Kind::that_says(Protocol::Mysql, version).unwrap_or(Kind::Mysql))
 }
 
-/// Yes or no to TLS, in one byte.
+/// Reply to SSLRequest: `S` or `N`.
 fn postgres(bytes: &[u8]) -> Option<Kind> {
     matches!(bytes, b"S" | b"N").then_some(Kind::Postgres)
 }
 
-/// A server that wants a password first says so in its own words.
+/// A server that requires a password answers with an error of its own.
 fn redis(bytes: &[u8]) -> Option<Kind> {
     if bytes.starts_with(b"-NOAUTH") || bytes.starts_with(b"-DENIED") {
         return Some(Kind::Redis);

@@ -1,16 +1,16 @@
-//! Joins the two ends of every connection: TCP by its pair of addresses, Unix sockets by the peer's inode. Pure.
+//! Pairs the two ends of every connection: TCP by addresses, Unix sockets by the peer's inode. Pure.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use samehost_model::scan::{Address, Connection, NetworkNamespace, Socket, SocketKind, SocketState};
 
-/// The listening TCP sockets, to ask which end of a connection was accepted.
+/// Listening TCP sockets, to decide which end of a connection was accepted.
 #[derive(Default)]
 pub(crate) struct Listeners {
     /// By namespace and address.
     exact: HashMap<(u64, SocketAddr), Vec<usize>>,
-    /// Those of every address of IPv6 that take IPv4 as well, by namespace and port.
+    /// Dual-stack listeners (`::` without IPV6_V6ONLY), by namespace and port.
     dual: HashMap<(u64, u16), Vec<usize>>,
 }
 
@@ -36,9 +36,9 @@ impl Listeners {
         self.all(namespace, address).first().copied()
     }
 
-    /// The listeners that the kernel hands connections to an address to: those of that very address, else of every
-    /// address of its family, else, for IPv4, those of IPv6 that take it as well. Several only where one user shares a
-    /// port among them (`SO_REUSEPORT`).
+    /// Listeners to which the kernel gives connections to an address: those bound to that address, else to
+    /// all addresses of its family, else, for IPv4, dual-stack ones. Several only when one user shares a port
+    /// (`SO_REUSEPORT`).
     pub(crate) fn all(&self, namespace: u64, address: SocketAddr) -> &[usize] {
         let every = match address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -52,7 +52,7 @@ impl Listeners {
     }
 }
 
-/// Joins what can be joined, and writes to each Unix socket the address of its peer.
+/// Pairs sockets into connections, and records the peer's address on each Unix socket.
 pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> Vec<Connection> {
     let foreign: Vec<u64> =
         namespaces.iter().filter(|space| space.foreign).map(|space| space.inode).collect();
@@ -70,8 +70,9 @@ pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> V
     connections
 }
 
-/// Addresses mean the same socket in every namespace, but for loopback ones; and in one that an ordinary user made they
-/// mean what he likes: he could build both ends of anybody's connection.
+/// Namespace under which an address is looked up. Addresses are unique across namespaces, except loopback
+/// ones. In a namespace that an ordinary user made, addresses are not trusted: he could fake both ends of any
+/// connection.
 fn place(namespace: u64, local: SocketAddr, foreign: &[u64]) -> u64 {
     if local.ip().is_loopback() || foreign.contains(&namespace) { namespace } else { 0 }
 }
@@ -100,7 +101,7 @@ fn join_tcp(sockets: &[Socket], foreign: &[u64]) -> Vec<Connection> {
             |at: usize, address| listeners.accepts(sockets[at].network_namespace, address).is_some();
         let is_server = match (accepts(at, local), accepts(other, peer)) {
             (here, there) if here != there => here,
-            // Servers have the lower port, for clients' ports come from a range above them.
+            // Heuristic: clients get ports from a range above most servers' ports.
             _ => local.port() < peer.port(),
         };
         let (client, server) = if is_server { (other, at) } else { (at, other) };
@@ -124,7 +125,8 @@ fn join_unix(sockets: &[Socket]) -> Vec<Connection> {
         if is_mutual && other <= at {
             continue;
         }
-        // The accepted end bears the listener's name; of datagram sockets the one that is sent to is the server.
+        // The accepted end has the listener's name; of datagram sockets, the one that is sent to is the
+        // server.
         let here_is_server = is_mutual && is_accepted(socket) && !is_accepted(&sockets[other]);
         let (client, server) = if here_is_server { (other, at) } else { (at, other) };
         joined.push(Connection { kind: socket.kind, client, server, service: None });

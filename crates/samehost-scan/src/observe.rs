@@ -1,4 +1,4 @@
-//! Measures traffic: the counters of every TCP connection at two moments, from the kernel. No packet is captured.
+//! Measures traffic from the kernel's counters of every TCP connection at two moments. Captures no packets.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -14,38 +14,39 @@ use crate::join::Listeners;
 use crate::namespaces;
 use crate::proc::cpu_time;
 
-/// How long the kernel keeps a closed connection's socket (`TCP_TIMEWAIT_LEN`), in milliseconds.
+/// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
-/// Into how many steps an observation is cut at most, and how long each is at least: by them the rate's error is known.
+/// Maximum number of steps in an observation and minimum length of each. The scatter of the steps gives the
+/// error of the rate.
 const STEPS: u32 = 8;
 const SHORTEST_STEP: Duration = Duration::from_millis(400);
 /// Two-sided 95 % quantiles of Student's t for 2 to 7 degrees of freedom.
 const T: [f64; 6] = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
-/// How often a stop is looked for.
+/// Interval at which a request to stop is checked.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A connection in one namespace, by its addresses.
+/// Namespace and the two addresses of a connection.
 type Key = (u64, SocketAddr, SocketAddr);
 
-/// One look at all connections.
+/// Snapshot of all connections' counters.
 struct Look {
     at: Instant,
     counters: HashMap<Key, Counters>,
-    /// CPU time of the processes at either end of advised connections, in seconds.
+    /// CPU time of the processes at either end of connections with advice, in seconds.
     cpu_s: HashMap<u32, f64>,
     /// Ends in TIME_WAIT: namespace, both addresses, milliseconds left.
     closed: Vec<(Key, u32)>,
 }
 
-/// Watches connections over scan after scan: the traffic of each is what came since the look before.
+/// Measures traffic from scan to scan, as differences between successive snapshots.
 #[derive(Default)]
 pub struct Observer {
     before: Option<(Look, Ended)>,
 }
 
 impl Observer {
-    /// Fills in the traffic of each piece of advice of a scan since the last look, and looks again. The first look has
-    /// nothing to compare with and fills in nothing.
+    /// Fills in the traffic of each piece of advice since the previous snapshot, and takes a new one. The
+    /// first call has nothing to compare with and fills in nothing.
     pub fn measure(&mut self, scan: &mut Scan) {
         let after = look(scan);
         let ended = match self.before.take() {
@@ -62,8 +63,8 @@ impl Observer {
     }
 }
 
-/// Watches the connections of a scan for a while and fills in the traffic of each piece of advice. Ends early when
-/// `stop` becomes true; what was seen until then counts.
+/// Observes the connections of a scan for a period and fills in the traffic of each piece of advice. Ends
+/// early when `stop` becomes true; what was counted until then is kept.
 pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     let mut ended = Ended::open(&scan.network_namespaces);
     let listeners = Listeners::of(&scan.sockets);
@@ -88,7 +89,7 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     }
 }
 
-/// The round trips of each service since `before`, those of connections that ended included.
+/// Round trips of each service since `before`, with those of closed connections.
 fn so_far(
     scan: &Scan,
     before: &Look,
@@ -111,8 +112,8 @@ fn so_far(
     totals
 }
 
-/// By what part a rate may be off that was counted in equal steps, from what had been counted at the end of each: the
-/// scatter of the steps, and at least what chance makes of so many single events.
+/// Relative error of a rate counted in equal steps, from the running totals at the end of each: the scatter
+/// of the steps, and at least the Poisson error of the total.
 fn rate_error(totals: &[f64]) -> f64 {
     let steps: Vec<f64> =
         totals.iter().scan(0.0, |last, total| Some(total - std::mem::replace(last, *total))).collect();
@@ -127,7 +128,7 @@ fn rate_error(totals: &[f64]) -> f64 {
     by_chance.max(t * (variance / count).sqrt() / mean)
 }
 
-/// The service of each listener, by their indexes.
+/// Service of each listener, by index.
 fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
     let mut service_of = HashMap::new();
     for (index, service) in scan.services.iter().enumerate() {
@@ -136,7 +137,7 @@ fn services_of_listeners(scan: &Scan) -> HashMap<usize, usize> {
     service_of
 }
 
-/// The short connections to a service.
+/// Short connections to a service.
 #[derive(Clone, Copy, Debug, Default)]
 struct Short {
     per_s: f64,
@@ -161,14 +162,13 @@ fn fill(scan: &mut Scan, before: &Look, after: &Look, ended: (Sums, bool), liste
     scan.advice = all;
 }
 
-/// One end of a connection.
 #[derive(Clone, Copy)]
 enum End {
     Client,
     Server,
 }
 
-/// The processes that hold an end of a pair's connections.
+/// Processes that hold one end of a pair's connections.
 fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
     let members = advice.members.iter().filter_map(|at| scan.connections.get(*at));
     let sockets = members.filter_map(|one| {
@@ -180,7 +180,8 @@ fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
     sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
 }
 
-/// Adds the CPU time of a request at both ends. What a service did is divided by the requests of all its pairs.
+/// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its
+/// pairs.
 fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
     let used = |pids: &BTreeSet<u32>| {
         let one = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);
@@ -218,7 +219,7 @@ fn look(scan: &Scan) -> Look {
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
         let activity = namespaces::within(space, || Diag::open()?.activity());
-        // A namespace that is gone by now has no traffic.
+        // A namespace that has gone meanwhile has no traffic.
         for one in activity.and_then(Result::ok).unwrap_or_default() {
             look.add(space.inode, &one);
         }
@@ -237,13 +238,13 @@ impl Look {
         }
     }
 
-    /// Takes in the connections that began and ended since this look.
+    /// Counts the connections that opened and closed since this snapshot.
     fn hear(&self, ended: &mut Ended, listeners: &Listeners) {
         ended.hear(listeners, |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)));
     }
 }
 
-/// The piece of advice of each service that has the most connections, by its index.
+/// For each service, the index of its piece of advice with the most connections.
 fn with_most_connections(all: &[Advice]) -> HashMap<usize, usize> {
     let mut most: HashMap<usize, usize> = HashMap::new();
     for (at, advice) in all.iter().enumerate() {
@@ -276,17 +277,17 @@ fn traffic(scan: &Scan, advice: &Advice, before: &Look, after: &Look, seconds: f
     traffic
 }
 
-/// By how much a counter grew; a smaller one belongs to another connection of the same addresses.
+/// Growth of a counter. A smaller value means that the addresses were reused by another connection.
 fn grown(was: u64, is: u64) -> f64 {
     is.saturating_sub(was) as f64
 }
 
-/// By how much a counter of 32 bits grew, which may have begun anew.
+/// Growth of a 32-bit counter that may have wrapped.
 fn wrapped(was: u32, is: u32) -> f64 {
     f64::from(is.wrapping_sub(was))
 }
 
-/// The short connections to each service: those heard of as they ended, or else those that entered TIME_WAIT meanwhile.
+/// Short connections to each service: from close events, else from sockets that entered TIME_WAIT meanwhile.
 fn short_connections(
     scan: &Scan,
     after: &Look,
@@ -301,7 +302,7 @@ fn short_connections(
     };
     let mut found: HashMap<usize, Short> = HashMap::new();
     for ((namespace, local, peer), left_ms) in &after.closed {
-        // The end that closed first is kept; the service may be that one or the other.
+        // Only the end that closed first is in TIME_WAIT; that may be either the service or the client.
         if !is_all
             && f64::from(*left_ms) >= TIME_WAIT_MS - 1000.0 * seconds
             && let Some(service) = service(*namespace, &[*local, *peer])
@@ -318,7 +319,7 @@ fn short_connections(
     for (service, sum) in of_service {
         let short = found.entry(service).or_default();
         short.per_s = short.per_s.max(sum.connections as f64 / seconds);
-        // Where some were missed they were like those that were heard of.
+        // Missed connections are assumed to be like the counted ones.
         let per_connection = |total: u64| short.per_s * total as f64 / sum.connections.max(1) as f64;
         short.traffic = Some(ShortTraffic {
             round_trips_per_s: per_connection(sum.round_trips),
@@ -334,12 +335,12 @@ mod tests {
 
     #[test]
     fn a_rate_is_as_sure_as_its_steps_are_alike() {
-        // 1,000 in each of 4 steps: chance alone, 1.96 ÷ √4,000.
+        // 1,000 in each of 4 steps: the Poisson error alone, 1.96 ÷ √4,000.
         assert!((rate_error(&[1000.0, 2000.0, 3000.0, 4000.0]) - 0.031).abs() < 1e-3);
-        // All in one of 4 steps: its mean is a guess.
+        // All in one of 4 steps: the mean is very uncertain.
         assert!(rate_error(&[0.0, 4000.0, 4000.0, 4000.0]) > 1.0);
         assert_eq!(rate_error(&[0.0, 0.0]), 0.0);
-        // Two steps say nothing of scatter.
+        // Two steps are too few to estimate the scatter.
         assert!((rate_error(&[100.0, 10_000.0]) - 0.0196).abs() < 1e-4);
     }
 

@@ -1,32 +1,32 @@
-//! What a switch would save: observed traffic × what a request costs over each transport on this machine. Pure; the
-//! arithmetic is explained in docs/method.md, section 14.
+//! Predicts what a switch saves: observed traffic × the measured cost of a request over each transport. Pure;
+//! the arithmetic is explained in docs/method.md, section 14.
 
 use samehost_model::Report;
 use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 
-/// Savings of CPU time below this part of one CPU are not worth a change.
+/// Smallest saving of CPU time that is worth a change, as a fraction of one CPU.
 const CPU_THRESHOLD: f64 = 0.005;
-/// Savings of a connection's waiting time below this part are not worth one either.
+/// Smallest saving of a connection's waiting time that is worth a change, as a fraction.
 const WAIT_THRESHOLD: f64 = 0.01;
-/// By how much a measurement of the same shape may be wrong, by what was seen of real servers (docs/method.md, section
-/// 14): it is still another program that was measured. A part of the saving, or, where the saving is small, a part of
-/// what the request costs over TCP, whichever is more: the error of a stand-in does not vanish with the saving.
+/// Error of a measured imitation, from comparisons with real servers (docs/method.md, section 14). A fraction
+/// of the saving or, if that is more, a fraction of the cost over TCP: the error does not vanish when the
+/// saving is small.
 const OF_SAVING: f64 = 0.5;
 const OF_COST: f64 = 0.12;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// What TCP costs more than a Unix socket, measured on this machine.
+/// Extra cost of TCP over a Unix socket, measured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// CPU time of client and server together, microseconds a request.
     pub cpu_us_per_request: Range,
     /// Time until the reply, microseconds a round trip.
     pub us_per_round_trip: Range,
-    /// The same for a connection with one round trip, from connecting to closing; none where it was not measured.
+    /// Cost of a connection with one round trip, from connect to close; `None` when it was not measured.
     pub connection: Option<ConnectionCosts>,
 }
 
-/// What a connection with one round trip costs more over TCP than over a Unix socket.
+/// Extra cost over TCP of a connection with one round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnectionCosts {
     cpu_us: Range,
@@ -36,16 +36,14 @@ pub struct ConnectionCosts {
 /// The saving in one metric: value over TCP, and the interval of the ratio Unix ÷ TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The value over TCP, in microseconds.
+    /// Value over TCP, in microseconds.
     pub tcp: f64,
-    /// Lower end of the ratio's interval.
     pub ratio_low: f64,
-    /// Upper end of the ratio's interval.
     pub ratio_high: f64,
 }
 
 impl Measured {
-    /// The first comparison of this metric in a report of TCP against a Unix socket, where it has an interval.
+    /// The first comparison of this metric in a report of TCP against a Unix socket, if it has an interval.
     #[must_use]
     pub fn in_report(report: &Report, metric: &str) -> Option<Self> {
         let comparison = report.analysis.comparisons.iter().find(|comparison| comparison.metric == metric)?;
@@ -60,7 +58,7 @@ impl Measured {
         Range { low: self.tcp * (1.0 - self.ratio_high), high: self.tcp * (1.0 - self.ratio_low) }
     }
 
-    /// The saving of a program that is not the one that was measured.
+    /// Saving widened by the error of measuring an imitation instead of the real program.
     fn of_another_program(self) -> Range {
         let Range { low, high } = self.saving();
         let error = |bound: f64| (OF_SAVING * bound.abs()).max(OF_COST * self.tcp);
@@ -69,22 +67,22 @@ impl Measured {
 }
 
 impl Costs {
-    /// From the CPU time at several numbers of connections, and the latency of one. The ranges span all of them.
-    /// None without any measurement.
+    /// Costs from the CPU time at several numbers of connections, and from the latency of one. The ranges
+    /// span all of them. `None` without any measurement.
     #[must_use]
     pub fn of(cpu: &[Measured], latency: &[Measured]) -> Option<Self> {
         Some(Costs { cpu_us_per_request: span(cpu)?, us_per_round_trip: span(latency)?, connection: None })
     }
 
-    /// With what a connection costs: its CPU time and its time.
+    /// Adds the CPU time and duration of a short connection.
     #[must_use]
     pub fn with_connection(self, cpu: Measured, latency: Measured) -> Self {
         let connection = ConnectionCosts { cpu_us: cpu.saving(), us: latency.saving() };
         Costs { connection: Some(connection), ..self }
     }
 
-    /// From one measurement of the shape of a pair. The interval of that says nothing of how like the two programs are,
-    /// so the ranges of CPU time and of time are wider by what that was seen to make.
+    /// Costs from one measurement of a pair's shape. Its confidence interval does not include how much the
+    /// imitation differs from the program, so both ranges are widened by that error.
     #[must_use]
     pub fn of_shape(self, cpu: Measured, latency: Measured) -> Self {
         Costs {
@@ -100,14 +98,14 @@ fn span(measured: &[Measured]) -> Option<Range> {
     ranges.reduce(|a, b| Range { low: a.low.min(b.low), high: a.high.max(b.high) })
 }
 
-/// Predicts for every piece of advice that has traffic and could be followed.
+/// Predicts for every piece of advice that has traffic and no obstacle that excludes it.
 pub fn predict(scan: &mut Scan, costs: &Costs) {
     for advice in &mut scan.advice {
         predict_one(advice, costs);
     }
 }
 
-/// Predicts for one piece of advice, with the costs of traffic of its shape.
+/// Predicts for one piece of advice, with the costs for traffic of its shape.
 pub fn predict_one(advice: &mut Advice, costs: &Costs) {
     let connections = advice.connections;
     advice.saving = advice.traffic.map(|traffic| saving(&traffic, connections, costs));
@@ -117,7 +115,7 @@ fn scale(range: Range, factor: f64) -> Range {
     Range { low: range.low * factor, high: range.high * factor }
 }
 
-/// A range times a factor that may itself be off by a part of it.
+/// Multiplies a range by a factor with a relative error.
 fn scale_roughly(range: Range, factor: f64, error: f64) -> Range {
     let (less, more) = (factor * (1.0 - error).max(0.0), factor * (1.0 + error));
     Range { low: (range.low * less).min(range.low * more), high: (range.high * less).max(range.high * more) }
@@ -127,7 +125,7 @@ fn add(a: Range, b: Range) -> Range {
     Range { low: a.low + b.low, high: a.high + b.high }
 }
 
-/// What a short connection of so many round trips saves: CPU time and time.
+/// CPU time and duration saved by a short connection with this many round trips.
 fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
     let (cpu, us) = (costs.cpu_us_per_request, costs.us_per_round_trip);
     match costs.connection {
@@ -141,7 +139,7 @@ fn of_short(costs: &Costs, round_trips: f64) -> (Range, Range) {
 
 fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let (long, short) = (traffic.round_trips_per_s, traffic.short_connections_per_s);
-    // A short connection has one round trip at least.
+    // A short connection has at least one round trip.
     let each = traffic.short.map_or(1.0, |all| if short > 0.0 { all.round_trips_per_s / short } else { 1.0 });
     let (short_cpu, short_us) = of_short(costs, each.max(1.0));
     let busy = f64::from(traffic.busy_connections.max(1));
@@ -151,7 +149,7 @@ fn saving(traffic: &Traffic, connections: u32, costs: &Costs) -> Saving {
     let waiting_part = add(of_rate(costs.us_per_round_trip, long / busy), of_rate(short_us, short / at_once));
     let known = traffic.short.is_some() && short > 0.0;
     let reaches = [(cpu_part, CPU_THRESHOLD), (waiting_part, WAIT_THRESHOLD)];
-    // The whole range has to reach the threshold: a range of which most lies below it decides nothing.
+    // The lower bound must reach the threshold; a range that lies partly below it decides nothing.
     let worth_it = reaches.iter().any(|(part, threshold)| part.low >= *threshold);
     Saving {
         cpu_us_per_request: costs.cpu_us_per_request,
@@ -215,7 +213,7 @@ mod tests {
         // Half of 8 and of 10 µs, which is more than 12 % of 20 µs.
         assert!((wide.cpu_us_per_request.low - 4.0).abs() < 1e-9, "{wide:?}");
         assert!((wide.cpu_us_per_request.high - 15.0).abs() < 1e-9, "{wide:?}");
-        // No saving is as uncertain as 12 % of what a round trip takes, and the range of time is wider too.
+        // A saving of zero has an error of 12 % of a round trip's time; the range of time is widened as well.
         assert!((wide.us_per_round_trip.low + 1.7).abs() < 1e-9, "{wide:?}");
         assert!((wide.us_per_round_trip.high - 1.7).abs() < 1e-9, "{wide:?}");
     }

@@ -1,12 +1,12 @@
-//! Recognises services: by program or words of the command line first, then by the name of a socket file; by the port
-//! alone only where no process can be seen.
+//! Recognises services: first by program or command line, then by the name of a socket file, and by port only
+//! when the process is not visible.
 
 use std::path::Path;
 
 use samehost_model::scan::{Process, RecognisedBy};
 use samehost_services::Kind;
 
-/// Programs that run others: what they are is in their command line.
+/// Interpreters; their service is recognised from the command line.
 const INTERPRETERS: &[&str] =
     &["python", "ruby", "perl", "node", "php", "java", "beam.smp", "bash", "sh", "dash"];
 
@@ -14,13 +14,12 @@ fn base_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(std::ffi::OsStr::to_str).unwrap_or(path)
 }
 
-/// Recognises a process by its program, its name or its command line.
 fn by_process(process: &Process) -> Option<Kind> {
     let program = process.executable.as_deref().map(|path| base_name(path.trim_end_matches(" (deleted)")));
     let interpreted = program.is_none_or(|name| INTERPRETERS.iter().any(|one| name.starts_with(one)));
     let words = || {
         let words = process.command_line.iter().take(4);
-        // The title that a process gave itself is one word with blanks: `puma 6.4 (tcp://…)`, `gunicorn: master`.
+        // A process title is one word with blanks: `puma 6.4 (tcp://…)`, `gunicorn: master`.
         words.flat_map(|word| [base_name(word), word.split([' ', ':']).next().unwrap_or(word)])
     };
     program
@@ -34,8 +33,8 @@ fn by_process(process: &Process) -> Option<Kind> {
         })
 }
 
-/// Recognises a service by its process, else by the file names of its sockets, else, where its process cannot be
-/// seen, by its ports.
+/// Recognises a service by its process, else by the names of its socket files, else, when its process is not
+/// visible, by its ports.
 pub(crate) fn recognise(
     process: Option<&Process>,
     sockets: &[&Path],

@@ -1,4 +1,5 @@
-//! Groups listening sockets into services, recognises them, and says which service accepted each connection. Pure.
+//! Groups listening sockets into services, recognises them, and finds the service that accepted each
+//! connection. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,11 +12,11 @@ use samehost_services::Kind;
 use crate::join::Listeners;
 use crate::recognise::recognise;
 
-/// Who answers for listening sockets.
+/// Owner by which listening sockets are grouped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Process(u32),
-    /// Nobody who can be seen; sockets of one known service of one user belong together.
+    /// No visible process. Groups sockets of one recognised service and one user.
     Unseen(Option<u32>, Option<Kind>, usize),
 }
 
@@ -46,9 +47,9 @@ fn owner(scan: &Scan, at: usize) -> Owner {
     }
 }
 
-/// Of the processes that hold a socket, the one that the others descend from; of several, one of the user who made the
-/// socket, for a worker's child that it lost keeps the socket as well. The init system, which holds sockets for services
-/// that it starts on demand, answers only where it is alone.
+/// The main process among those that hold a socket: the common ancestor. If there are several, one of the
+/// socket's owner, because a worker's orphaned child keeps the socket as well. The init system holds sockets
+/// for services that it starts on demand, so it counts only when it is alone.
 fn main_process(scan: &Scan, pids: &[u32], maker: Option<u32>) -> Option<u32> {
     let mut candidates: Vec<u32> = pids.iter().copied().filter(|pid| *pid != 1).collect();
     if candidates.is_empty() {
@@ -101,7 +102,7 @@ fn describe(scan: &Scan, owner: &Owner, namespace: u64, listeners: Vec<usize>) -
     }
 }
 
-/// How a Unix listener is found again in the name of an accepted socket.
+/// Key by which an accepted Unix socket finds its listener.
 #[derive(PartialEq, Eq, Hash)]
 enum UnixName {
     File(FileId),
@@ -116,7 +117,8 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Writes to each connection which service accepted it, and counts them, those with remote clients as well.
+/// Records the service that accepted each connection, and counts connections, including those of remote
+/// clients.
 fn assign(scan: &mut Scan) {
     let mut service_of = HashMap::new();
     let mut unix = HashMap::new();

@@ -1,35 +1,35 @@
-//! The shape of a pair's traffic: what a measurement must be like to cost what the pair costs. How many requests are
-//! under way at once, how large they are, how the service takes its connections, and what CPU time its work takes. Pure.
+//! Shape of a pair's traffic, so that a measurement of the same shape costs the same: concurrent requests,
+//! message size, the service's way of handling connections, and its CPU time. Pure.
 
 use samehost_model::scan::{Advice, Scan};
 use samehost_services::Threading;
 
-/// A message smaller or larger than these is measured as one of these.
+/// Message sizes are clamped to this range, in bytes.
 const SIZES: std::ops::RangeInclusive<f64> = 16.0..=16_384.0;
-/// More connections at once are measured as so many.
+/// Connections are clamped to this.
 const MOST_CONNECTIONS: u32 = 64;
-/// Fewer round trips a second show no shape.
+/// Minimum round trips a second from which a shape can be inferred.
 const FEWEST: f64 = 50.0;
-/// One request under way at a time keeps one CPU busy at most, be it at the client's or at the server's end.
+/// With one request in flight at a time, client and server together use at most one CPU; 10 % tolerance.
 const ONE_AT_A_TIME: f64 = 1.1;
-/// CPU time of a client beyond this, in microseconds a request, is its own affair between two requests, such as making a
-/// page: none is under way meanwhile.
+/// Client CPU in microseconds per request. Anything above this is application work between requests, such as
+/// rendering a page; it does not keep a request in flight.
 const CLIENTS_PART_US: f64 = 20.0;
 
-/// What a measurement must be like.
+/// Parameters for a measurement that imitates a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Connections with a request under way.
+    /// Connections with a request in flight.
     pub connections: u32,
     /// Bytes of a message in one direction.
     pub size_bytes: u64,
-    /// How the service takes its connections: the value of `raw --server`.
+    /// How the service handles connections: the value of `raw --server`.
     pub server: &'static str,
     /// CPU time of the service, microseconds a request.
     pub server_cpu_us_per_request: f64,
 }
 
-/// The shape of a pair that was observed; none where it was too quiet, or its CPU time could not be seen.
+/// Shape of an observed pair; `None` when it had too little traffic or its CPU time is not visible.
 #[must_use]
 pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
     let traffic = advice.traffic?;
@@ -38,7 +38,7 @@ pub fn shape(scan: &Scan, advice: &Advice) -> Option<Shape> {
         return None;
     }
     let server_cpu_us_per_request = traffic.server_cpu_us_per_request?;
-    // Clients that came and went cannot be looked at.
+    // The CPU time of short-lived clients cannot be read.
     let client_us = traffic.client_cpu_us_per_request.unwrap_or(0.0).min(CLIENTS_PART_US);
     let cpus = per_s * (client_us + server_cpu_us_per_request) * 1e-6;
     let kind = scan.services.get(advice.service).and_then(|service| service.kind);

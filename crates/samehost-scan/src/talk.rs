@@ -1,5 +1,5 @@
-//! Who talks to a service in short connections: none is there at the moment of a look, so the kernel's list of connections is
-//! read again and again for a while, and who holds the clients' ends of those that reach the service is looked up.
+//! Finds the clients that talk to a service in short connections. A single snapshot rarely contains one, so
+//! the kernel's connections are listed repeatedly, and the holders of the client ends looked up.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -15,11 +15,11 @@ use crate::join::Listeners;
 use crate::proc::descriptors::{pids, sockets_of};
 use crate::proc::{status, users::Names};
 
-/// Time from one look to the next: a page of PHP keeps its connection for longer.
+/// Interval between listings; shorter than a page of PHP keeps its connection.
 const NAP: Duration = Duration::from_millis(2);
 
-/// The processes that connect to a service over TCP while it is watched, in this program's network namespace; nobody where
-/// the scan is of another. Ends early when somebody was seen, or wants it stopped.
+/// Processes that connect to a service over TCP during the period, in this program's network namespace. Empty
+/// when the scan is of another namespace. Ends early when a client was found or a stop was requested.
 #[must_use]
 pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
     let Ok(here) = std::fs::metadata("/proc/self/ns/net").map(|space| space.ino()) else { return Vec::new() };
@@ -50,13 +50,13 @@ pub fn talkers(scan: &Scan, service: usize, period: Duration) -> Vec<Process> {
     Vec::new()
 }
 
-/// The processes that hold one of these sockets now.
+/// Processes that hold one of these sockets now.
 fn holders(ends: &[(u64, Option<u32>)]) -> Vec<Process> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(proc) = openat(CWD, c"/proc", flags, Mode::empty()) else { return Vec::new() };
     let users = Names::of_users();
     let is_held = |pid: &u32| {
-        // Only the makers' own processes are looked into: the connection does not last.
+        // Only processes of the sockets' owners are searched, because the connection is short.
         let uid = status::read(*pid).map(|status| status.uid);
         let is_makers = ends.iter().any(|(_, maker)| maker.is_none() || *maker == uid);
         is_makers && sockets_of(*pid).iter().any(|inode| ends.iter().any(|(end, _)| end == inode))
@@ -82,7 +82,7 @@ mod tests {
         });
         let stop = AtomicBool::new(false);
         let found = std::thread::scope(|scope| {
-            // Each lasts as long as a page of PHP.
+            // Each connection lasts as long as a page of PHP.
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let _stream = TcpStream::connect(address);

@@ -1,5 +1,5 @@
-//! What a user can name to `verify`: a process, an endpoint, or a URL; and the endpoint that it means to those who write
-//! such URLs.
+//! Targets of `verify`: a process, an endpoint, or a URL, which is converted to its endpoint by the rules of
+//! its usual clients.
 
 use std::str::FromStr;
 
@@ -7,35 +7,29 @@ use samehost_login::url::ServerUrl;
 use samehost_login::{Destination, DestinationError};
 use samehost_model::{Endpoint, EndpointError, Protocol, Redactor};
 
-/// What is to be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A process, by number.
+    /// Process id.
     Process(u32),
-    /// An address that can be connected to.
     Address {
-        /// What is spoken there.
         protocol: Protocol,
-        /// The endpoint.
         endpoint: Endpoint,
-        /// How the endpoint follows from the URL, where that surprises people.
+        /// How the endpoint follows from the URL, where that is surprising.
         notes: Vec<String>,
     },
 }
 
-/// Why a text is no target.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It is neither number, endpoint nor URL.
+    /// Neither a process id nor an endpoint nor a URL.
     #[error(
         "`{0}` is no process number, endpoint or URL; write 4711, unix:/path, tcp:127.0.0.1:3306, mysql://user@localhost/db, postgres://user@/db?host=/dir, redis://127.0.0.1:6379 or http+unix://%2Fpath/"
     )]
     Form(String),
-    /// The endpoint in it is wrong.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// It is encrypted, which this cannot look into.
+    /// Encrypted, so the protocol cannot be inspected.
     #[error(
         "`{0}` is encrypted: a switch to a Unix socket would drop that; verify the endpoint itself (tcp:HOST:PORT)"
     )]
@@ -67,12 +61,12 @@ impl FromStr for Target {
     }
 }
 
-/// A text as it may be shown.
+/// Text with secrets redacted.
 fn shown(text: &str) -> String {
     Redactor::default().word(text)
 }
 
-/// How the endpoint follows from a URL, where that surprises people.
+/// How the endpoint follows from the URL, where that is surprising.
 fn notes(found: &Destination) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(text);

@@ -1,6 +1,6 @@
-//! Whether a process may be taken for the server that a configuration means. Its name and its command line are its own
-//! word; its user, its executable and its control group are the kernel's. It says who is plausible and why not; whoever
-//! sends a secret ties the very connection to that process.
+//! Whether a process is plausible as the server that a configuration means. A process chooses its name and
+//! command line itself, so only its user, executable and control group are used. The result is only a
+//! plausibility: before a secret is sent, that very connection must be tied to the process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,42 +11,39 @@ use samehost_services::Kind;
 use samehost_system::proc::users::Names;
 use samehost_system::{Executable, accounts};
 
-/// Whom a configuration's server may run as, beside root and the account that its package made.
+/// Users a configuration's server may run as, besides root and its package's account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trusted {
     users: BTreeSet<u32>,
 }
 
 impl Trusted {
-    /// Also a process of this user: the owner of the configuration, or whom the operator names.
+    /// Adds a user: the owner of the configuration, or one named by the operator.
     #[must_use]
     pub fn or(mut self, user: u32) -> Self {
         self.users.insert(user);
         self
     }
 
-    /// Those users.
     pub fn users(&self) -> impl Iterator<Item = u32> + '_ {
         self.users.iter().copied()
     }
 
-    /// Whether a user counts: these, and where root is not asking, whoever asks.
+    /// Whether a user is trusted: root, the added ones and, unless this program runs as root, its own user.
     fn has(&self, user: u32) -> bool {
         let own = rustix::process::geteuid();
         user == 0 || self.users.contains(&user) || (!own.is_root() && own.as_raw() == user)
     }
 }
 
-/// The accounts of what speaks a protocol or stands before a server that does, and of a service.
+/// Account names of services with this protocol, of proxies for them, and of the kind of service.
 fn names(protocol: Protocol, kind: Option<Kind>) -> Vec<&'static str> {
     let its = kind.into_iter().flat_map(|kind| &kind.descriptor().accounts).map(String::as_str);
     protocol.accounts().into_iter().chain(its).collect()
 }
 
-/// Whether a service may be taken for the server of a configuration; why not, in words that follow its name.
-///
-/// # Errors
-/// Why it may not.
+/// Whether a service may be taken for the server of a configuration. The error is the reason, in words that
+/// follow the service's name.
 pub fn plausible(
     scan: &Scan,
     service: &Service,
@@ -58,7 +55,8 @@ pub fn plausible(
         return unseen(scan, service, &names, trusted);
     };
     match &process.container {
-        // Its own users and files say nothing here; it is named, and its administrator is asked.
+        // User ids and files of another container mean nothing outside; the container is named to its
+        // administrator.
         Some(container) if !container.foreign && !is_ours(container) => return Ok(()),
         _ => {}
     }
@@ -72,9 +70,9 @@ pub fn plausible(
     executable(process, trusted)
 }
 
-/// Its executable must be one that nobody else could have put there.
+/// Checks that no untrusted user could have written the executable.
 fn executable(process: &Process, trusted: &Trusted) -> Result<(), String> {
-    // Where that may not be seen, its user says enough.
+    // If it is not visible, the user alone decides.
     let Some(found) = Executable::of(process.pid) else { return Ok(()) };
     let is_known = found.owner == process.uid || trusted.has(found.owner);
     if is_known && found.mode & 0o002 == 0 {
@@ -84,7 +82,7 @@ fn executable(process: &Process, trusted: &Trusted) -> Result<(), String> {
     Err(format!("its program {} can be changed by {by}", found.path.display()))
 }
 
-/// Of a process that cannot be seen the kernel still tells who made its socket.
+/// For an invisible process, judges the owners of its sockets, which the kernel still reports.
 fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) -> Result<(), String> {
     let makers: BTreeSet<u32> = service
         .listeners
@@ -101,11 +99,12 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
     }
 }
 
-/// Whether a unit of the system, which only root can make and put a process into, is this service's.
+/// Whether the process is in this service's own system unit. Only root can create such a unit or move a
+/// process into it.
 fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, names: &[&str]) -> bool {
     let unit = process.unit.as_deref().and_then(|unit| unit.strip_suffix(".service"));
-    // Application servers run in units of the application's name, as its account; and where no systemd runs, nothing
-    // vouches for any of them.
+    // Application servers run in units with the application's name, as its account. Without systemd there is
+    // no evidence for any of them.
     if !protocol.has_login() {
         return unit.is_some() || !Path::new("/run/systemd/system").exists();
     }
@@ -125,7 +124,7 @@ fn is_in_its_unit(process: &Process, kind: Option<Kind>, protocol: Protocol, nam
     }
 }
 
-/// Whether it is the container that this program runs in.
+/// Whether this program runs in the same container.
 fn is_ours(container: &samehost_model::scan::Container) -> bool {
     let own = crate::process(std::process::id(), &Names::default());
     own.is_some_and(|own| own.container.as_ref() == Some(container))
@@ -138,7 +137,7 @@ fn in_words(process: &Process) -> String {
     }
 }
 
-/// A service for people: what it is, its process, whose that is and what it runs.
+/// Description for people: service, process, user and program.
 #[must_use]
 pub fn described(scan: &Scan, service: &Service) -> String {
     let Some(process) = service.pid.and_then(|pid| scan.process(pid)) else {
@@ -153,7 +152,7 @@ pub fn described(scan: &Scan, service: &Service) -> String {
     format!("{} {} ({})", service.name, process.pid, parts.join(", "))
 }
 
-/// The users that a service's sockets are held by: its master and its workers. What only they can write is its own.
+/// Users and groups of all processes that hold the service's sockets, such as master and workers.
 #[must_use]
 pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
     let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
@@ -164,7 +163,7 @@ pub fn users(scan: &Scan, service: &Service) -> (Vec<u32>, Vec<u32>) {
     (users.into_iter().collect(), groups.into_iter().collect())
 }
 
-/// The users of the accounts that packages make for a kind of service.
+/// Users of the accounts that packages create for a kind of service.
 #[must_use]
 pub fn accounts_of(kind: Kind) -> Vec<u32> {
     kind.descriptor().accounts.iter().filter_map(|name| accounts::number(name)).collect()
@@ -181,7 +180,7 @@ mod tests {
             kind,
             recognised_by: None,
             name: "it".into(),
-            // A process that is not there: only what the scan says of it counts.
+            // No such process; only the scan's data count.
             pid: Some(u32::MAX),
             processes: 1,
             network_namespace: 1,

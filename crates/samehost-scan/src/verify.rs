@@ -1,5 +1,5 @@
-//! Which transport is really in use: connects once, asks the kernel about both ends of that connection and, where it
-//! can, the server what it sees. Or lists the connections that a process holds.
+//! Verifies the transport in use: connects once, and asks the kernel about both ends of that connection and,
+//! if possible, the server for its view. Or lists the connections of a process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,34 +15,27 @@ use crate::collect::collect;
 use crate::error::ScanError;
 use crate::target::Target;
 
-/// How long a server may take to accept, and to answer.
+/// Time limit for a server to accept, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the kernel's listing is asked again while the server has not accepted, or may not be seen.
+/// How long the kernel's listing is repeated while the server has not accepted or is not visible.
 const MOMENT: Duration = Duration::from_millis(400);
 
-/// Why nothing could be verified.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// No connection came about.
     #[error(transparent)]
     Connect(#[from] LoginError),
-    /// The machine could not be looked at.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// There is no such process.
     #[error("no process has the number {0}; `samehost scan` lists those with connections")]
     NoProcess(u32),
-    /// The process is another user's.
+    /// The process belongs to another user.
     #[error("the descriptors of process {0} may not be read; run verify as root: sudo samehost verify {0}")]
     Denied(u32),
 }
 
-/// Verifies a target; `text` is what the user wrote, for the report, `credentials` are whom to log in as where the server
-/// is asked too, and `expected` is who may be there to get the password.
-///
-/// # Errors
-/// [`VerifyError`], when nothing could be connected to or looked at.
+/// Verifies a target. `text` is the user's input, for the report. `credentials` are for a login, if the
+/// server is asked too. `expected` limits which server may receive the password.
 pub fn verify(
     target: &Target,
     text: &str,
@@ -92,7 +85,7 @@ fn address(
     verification.transport = transport;
     verification.settings = connection.settings();
     verification.proofs.push(Proof { by: "kernel", says: observed.to_string(), transport });
-    // Before the login, for a server that lets nobody in closes its end.
+    // Before the login, because a server closes the connection after a failed one.
     verification.proofs.extend(accepted_pair(connection.inode(), version)?);
     let (proof, note) = server(protocol, transport, connection.log_in(credentials, expected));
     verification.proofs.extend(proof);
@@ -100,7 +93,7 @@ fn address(
     Ok(())
 }
 
-/// What the server says of the connection, as a proof; and a note, where it sees another connection than ours.
+/// The server's view of the connection as a proof, with a note when it sees another connection than ours.
 fn server(
     protocol: Protocol,
     ours: Option<&'static str>,
@@ -132,7 +125,8 @@ fn in_words(protocol: Protocol, view: &View) -> String {
     format!("{protocol} {}: {}", view.version, view.says)
 }
 
-/// What the kernel's listing says of the other end. A server may need a moment to accept; one that does not is told.
+/// Proofs about the other end from the kernel's listing. Retries, because a server may need time to accept;
+/// one that has not accepted is reported.
 fn accepted_pair(inode: u64, version: &str) -> Result<Vec<Proof>, ScanError> {
     let begun = Instant::now();
     loop {
@@ -149,7 +143,7 @@ fn accepted_pair(inode: u64, version: &str) -> Result<Vec<Proof>, ScanError> {
     }
 }
 
-/// What the kernel's listing says of the other end.
+/// Proofs about the other end from one listing.
 fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
     let Some(at) = scan.sockets.iter().position(|socket| socket.inode == inode) else { return Vec::new() };
     let own = &scan.sockets[at];
@@ -162,7 +156,7 @@ fn pair(scan: &Scan, inode: u64) -> Vec<Proof> {
         proofs.push(Proof { by: "socket pair", says, transport });
     }
     let holder = other.and_then(|other| other.pids.first()).and_then(|pid| scan.process(*pid));
-    // Not accepted yet: nobody holds that end, but the listener's process will.
+    // Not accepted yet: no process holds that end, but the listener's process will.
     let service = connection
         .and_then(|connection| connection.service)
         .or_else(|| {
@@ -201,7 +195,7 @@ fn identity(process: &Process) -> String {
     format!("{} {}, user {user}:", process.name, process.pid)
 }
 
-/// What connections that are told together have in common: transport, role, address, service and the other end.
+/// Key by which connections are grouped in the output: transport, role, address, service and the other end.
 type Alike = (&'static str, &'static str, String, Option<String>, Option<String>);
 
 fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(), VerifyError> {
@@ -221,7 +215,7 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
         else {
             continue;
         };
-        // Socket pairs have no listener: they are part of the program, not a choice of transport.
+        // Socket pairs have no listener: they are internal to a program, not a choice of transport.
         if connection.service.is_none() && connection.kind.is_unix()
             || connection.kind == SocketKind::UnixDgram
         {
@@ -267,7 +261,7 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
     Ok(())
 }
 
-/// Holds what was found against what was expected: the transport, and every proof that names one.
+/// Checks the transport and every proof that names one against the expected transport.
 pub fn expect(verification: &mut Verification, expected: &str) {
     let agrees = verification.transport == Some(expected)
         && verification

@@ -1,5 +1,5 @@
-//! FIELD 6: who the client is changes with the transport: `u@127.0.0.1` against `u@localhost`, `host … scram` against
-//! `local … peer`. Reads pg_hba.conf where it may; passwords are never tried.
+//! Blocker `accounts`: the account depends on the transport, `u@127.0.0.1` against `u@localhost`, `host …
+//! scram` against `local … peer`. Reads pg_hba.conf where permissions allow it; never tries a password.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use samehost_system::open;
 use super::pair::Pair;
 use super::{Finding, show};
 
-/// The longest list of rules that is read, in bytes.
+/// Size limit for pg_hba.conf, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
@@ -49,8 +49,8 @@ fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     ))
 }
 
-/// The rules. The command line that names them is the process' own word: only what root or its user wrote is read, as the
-/// process sees it, and only a file.
+/// Text of the access rules. Their path comes from a command line, which a process can rewrite: only a
+/// regular file of root or of the process' user is read, through the process' own root.
 fn rules_text(server: &Process, path: &Path) -> Option<String> {
     let file = open::regular_in_root(server.pid, path).ok()?;
     let owner = file.metadata().ok()?.uid();
@@ -61,7 +61,8 @@ fn rules_text(server: &Process, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where the server of this command line has its access rules: beside the file that it was told, else in its data folder.
+/// Path of pg_hba.conf: `hba_file=` or the configuration's directory on the command line, else the data
+/// directory.
 fn rules_path(server: &Process) -> Option<PathBuf> {
     let words = &server.command_line;
     let value = |name: &str| words.iter().find_map(|word| word.trim_start_matches('-').strip_prefix(name));
@@ -85,7 +86,7 @@ struct Rule<'a> {
     method: &'a str,
 }
 
-/// The rules that are for everybody; those for the superuser alone say nothing of applications.
+/// Rules that apply to all users. Rules for the superuser alone do not concern applications.
 fn rules(text: &str) -> impl Iterator<Item = Rule<'_>> {
     text.lines().enumerate().filter_map(|(index, text)| {
         let rule = text.split('#').next().unwrap_or_default().trim();

@@ -1,5 +1,5 @@
-//! POSIX access control lists, as the kernel keeps them in `system.posix_acl_access`: read through an open path, and
-//! judged as acl(5) says. The parser is pure; whatever the bytes are, it does not panic.
+//! POSIX access control lists from the extended attribute `system.posix_acl_access`, evaluated as acl(5)
+//! describes. The parser is pure and does not panic on any input.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -7,11 +7,11 @@ use rustix::fs::getxattr;
 
 use crate::proc::status::Status;
 
-/// The only version there is (`POSIX_ACL_XATTR_VERSION`).
+/// `POSIX_ACL_XATTR_VERSION`, the only version so far.
 const VERSION: u32 = 2;
-/// Bytes of an entry: tag, rights, number of the user or group.
+/// Bytes of an entry: tag, permissions, user or group id.
 const ENTRY: usize = 8;
-/// More than 4 KiB of entries is more than most file systems keep.
+/// Size limit of the attribute: most file systems store at most 4 KiB.
 const MOST: usize = 64 * 1024;
 
 const USER_OBJ: u16 = 0x01;
@@ -28,12 +28,11 @@ struct Entry {
     id: u32,
 }
 
-/// The access control list of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// The list of a file that was opened, be it by its path alone; none where it has no list of its own.
+    /// ACL of an open file (O_PATH suffices); `None` when it has only mode bits.
     pub(crate) fn of(file: impl AsFd) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         let mut bytes = vec![0; MOST];
@@ -57,8 +56,8 @@ impl Acl {
         (!entries.is_empty()).then_some(Acl(entries))
     }
 
-    /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to a process, on a file of that owner and group.
-    /// Capabilities are not looked at.
+    /// Whether the permissions `wanted` (4 read, 2 write, 1 search) are granted to a process, on a file of
+    /// that owner and group. Capabilities are not considered.
     pub(crate) fn gives(&self, wanted: u32, status: &Status, owner: u32, group: u32) -> bool {
         let has = |rights: u32| rights & wanted == wanted;
         let of = |tag: u16| self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.rights);
@@ -77,14 +76,16 @@ impl Acl {
                 (entry.tag == GROUP_OBJ && is_in(group)) || (entry.tag == GROUP && is_in(entry.id))
             })
             .peekable();
-        // One of the groups must give all of it; others' rights count only for who is in none of them.
+        // One matching group must grant all of it; the entry for others applies only to processes in none of
+        // the groups.
         if of_groups.peek().is_some() {
             return of_groups.any(|entry| has(entry.rights & mask));
         }
         has(of(OTHER))
     }
 
-    /// What the file's own group may, the mask applied: what the mode's middle bits say where there is no list.
+    /// Permissions of the owning group with the mask applied. Without an ACL these are the mode's middle
+    /// bits.
     pub(crate) fn of_own_group(&self) -> u32 {
         let of = |tag: u16, without: u32| {
             self.0.iter().find(|entry| entry.tag == tag).map_or(without, |entry| entry.rights)

@@ -1,4 +1,4 @@
-//! FIELD 10: behind a Unix socket a service no longer sees an IP address of its client.
+//! Blocker `client-address`: behind a Unix socket a service does not see its client's IP address.
 
 use samehost_model::scan::Weight;
 use samehost_services::Kind;

@@ -1,5 +1,5 @@
-//! Advice ahead of a switch: which service listens at an address, and the blockers between processes that will connect and
-//! that service, whether or not they hold a connection at this moment.
+//! Advice before a switch: which service listens at an address, and the blockers between that service and
+//! processes that will connect to it, whether or not they are connected now.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,29 +14,26 @@ use super::{BLOCKERS, pair::Pair};
 use crate::join::Listeners;
 use crate::trust::{Trusted, described, plausible, users};
 
-/// Why no service is taken for the server at an endpoint.
+/// Why no service is accepted as the server at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unserved {
-    /// Nobody listens.
+    /// No process listens there.
     #[error("nobody listens at {0}")]
     Nobody(Endpoint),
-    /// Two that have nothing to do with each other do.
+    /// Unrelated programs listen there.
     #[error("different programs answer at {endpoint}: {}", who.join("; "))]
     Several {
-        /// Where.
         endpoint: Endpoint,
-        /// Who, each with its process, user and program.
+        /// Each with its process, user and program.
         who: Vec<String>,
     },
-    /// Somebody does who may be anybody.
+    /// The listener cannot be identified as the service's server.
     #[error("{who} listens at {endpoint} and is not taken for its server: {why}")]
     Implausible {
-        /// Where.
         endpoint: Endpoint,
-        /// Who, with process, user and program.
+        /// Listener with process, user and program.
         who: String,
-        /// Why not.
         why: String,
     },
 }
@@ -59,11 +56,8 @@ impl Unserved {
     }
 }
 
-/// The service that a connection to an endpoint reaches from this program's network namespace, by the kernel's choice among
-/// the listeners; its index in the scan.
-///
-/// # Errors
-/// When nobody listens there, several do, or one that may be anybody.
+/// Index of the service that a connection to an endpoint reaches from this program's network namespace, by
+/// the kernel's rules for choosing a listener.
 pub fn service_at(
     scan: &Scan,
     endpoint: &Endpoint,
@@ -88,7 +82,8 @@ pub fn service_at(
     }
 }
 
-/// Every service that a connection to an endpoint may reach from this program's network namespace, whoever that is.
+/// Indexes of all services that a connection to an endpoint may reach from this program's network namespace,
+/// trusted or not.
 #[must_use]
 pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     let listeners = match endpoint {
@@ -104,12 +99,14 @@ pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     found
 }
 
-/// Two processes of one program and one user: a port shared among workers, or one forwarder for each family.
+/// Whether both services are the same program and user: workers sharing a port, or one forwarder per address
+/// family.
 fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
     let process = |service: &Service| service.pid.and_then(|pid| scan.process(pid));
     let (one, other) = match (process(one), process(other)) {
         (Some(one), Some(other)) => (one, other),
-        // Who may not be seen is known by the user who made the sockets; only one can share an address among his.
+        // For invisible processes only the sockets' owner is known; SO_REUSEPORT shares an address only
+        // within one user.
         (None, None) => return makers(scan, one) == makers(scan, other),
         _ => return false,
     };
@@ -120,7 +117,7 @@ fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
         && file(one.pid) == file(other.pid)
 }
 
-/// The users who made a service's sockets.
+/// Owners of a service's sockets.
 fn makers(scan: &Scan, service: &Service) -> BTreeSet<Option<u32>> {
     service.listeners.iter().filter_map(|at| scan.sockets.get(*at)).map(|socket| socket.uid).collect()
 }
@@ -131,7 +128,7 @@ fn at_port(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
     for address in addresses(endpoint) {
         let mut here = listeners.all(own, address);
-        // Who connects to no address in particular reaches loopback.
+        // A connection to the unspecified address goes to loopback.
         if here.is_empty() && address.ip() == Ipv4Addr::UNSPECIFIED {
             here = listeners.all(own, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()));
         }
@@ -149,13 +146,14 @@ fn addresses(endpoint: &Endpoint) -> Vec<SocketAddr> {
     ips.into_iter().map(|ip| SocketAddr::new(ip.to_canonical(), *port)).collect()
 }
 
-/// The kernel's listing keeps the lower 32 bits of an inode number.
+/// sock_diag reports only the lower 32 bits of an inode number.
 const LISTED_BITS: u64 = 0xffff_ffff;
 
-/// The listeners of a path: by the file that it leads to now, where that tells; a name can be bound elsewhere as well.
+/// Listeners of a path. Compares the file's inode where known, because the same name can also be bound in
+/// another mount namespace.
 fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     let real = path.canonicalize().ok();
-    // /var/run is a link to /run, and the kernel knows the name that the server bound.
+    // /var/run is a link to /run; the kernel reports the name that the server bound.
     let is_called = |local: &Path| {
         local == path || (real.is_some() && local.canonicalize().ok().as_ref() == real.as_ref())
     };
@@ -170,7 +168,7 @@ fn at_path(scan: &Scan, path: &Path) -> Vec<usize> {
     if exact.is_empty() { called.into_iter().map(|(at, _)| at).collect() } else { exact }
 }
 
-/// A service's Unix socket that is not to be used.
+/// A service's Unix socket that must not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is a socket of {name}, and {why}", path.display())]
 pub struct UnsafeSocket {
@@ -180,18 +178,17 @@ pub struct UnsafeSocket {
 }
 
 impl UnsafeSocket {
-    /// What to do about it.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         "Have the server listen in a directory that only root or the server's own user writes, below /run: then nobody else can put a socket in its place"
     }
 }
 
-/// The path of the Unix socket that stands for a service's port; none where it listens on none. Where it has several of one
-/// name (`/run/postgresql`, `/tmp`), one that nobody else can take the place of.
+/// Path of the Unix socket that replaces a service's TCP port; `None` when the service listens on none. Among
+/// several with the same name (`/run/postgresql`, `/tmp`) prefers one that no other user can replace.
 ///
 /// # Errors
-/// When somebody else made the socket, or can put another one in its place.
+/// When another user made the socket, or can replace it.
 pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Option<PathBuf>, UnsafeSocket> {
     let Some(found) = scan.services.get(service) else { return Ok(None) };
     let pair = Pair::ahead(scan, found, &[], Vec::new(), port);
@@ -208,7 +205,7 @@ pub fn socket_of(scan: &Scan, service: usize, port: Option<u16>) -> Result<Optio
     }
 }
 
-/// Why a service's socket is not to be used; none where it may be.
+/// Reason not to use a service's socket; `None` when it is safe.
 fn unsafe_because(scan: &Scan, service: &Service, maker: Option<u32>, path: &Path) -> Option<String> {
     let (users, groups) = users(scan, service);
     let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
@@ -227,8 +224,8 @@ fn unsafe_because(scan: &Scan, service: &Service, maker: Option<u32>, path: &Pat
     is_open.then(|| "anyone can put another one there while the server does not run".to_owned())
 }
 
-/// What is in the way of these processes reaching that service over its Unix socket, heaviest first. `now` is where they
-/// connect at present.
+/// Obstacles between these processes and the service's Unix socket, heaviest first. `now` is the endpoint
+/// that they currently connect to.
 #[must_use]
 pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -> Vec<Obstacle> {
     let Some(found) = scan.services.get(service) else { return Vec::new() };
@@ -243,7 +240,7 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
             && pids.unwrap_or_default().iter().any(|pid| clients.contains(pid))
     };
     let connections: Vec<&Connection> = scan.connections.iter().filter(is_theirs).collect();
-    // What one client may do, another may not: each is asked about. Nobody may be there yet, too.
+    // Checked for each client, as their permissions differ. There may be no client yet.
     let each: Vec<&[u32]> = if clients.is_empty() { vec![&[]] } else { clients.chunks(1).collect() };
     let pairs: Vec<Pair<'_>> =
         each.iter().map(|one| Pair::ahead(scan, found, one, connections.clone(), port)).collect();
@@ -259,18 +256,16 @@ pub fn obstacles(scan: &Scan, service: usize, now: &Endpoint, clients: &[u32]) -
     obstacles
 }
 
-/// Who a process is to the kernel, when it opens files.
+/// Credentials of a process for file access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its user.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
-    /// Its other groups, as they were when it started.
+    /// Supplementary groups; they were set when the process started.
     pub groups: Vec<u32>,
 }
 
-/// Who a process is; none when it is gone.
+/// Credentials of a running process.
 #[must_use]
 pub fn identity(pid: u32) -> Option<Identity> {
     let status = crate::proc::status::read(pid)?;

@@ -1,5 +1,5 @@
-//! The path leads to another socket than the service's: somebody else may listen there, and would be told the password.
-//! No login may be tried over it.
+//! Blocker `another-socket`: the path leads to a socket that is not the service's. Another program may listen
+//! there and would receive the password, so no login may be tried over it.
 
 use rustix::fs::FileType;
 use samehost_model::scan::Weight;

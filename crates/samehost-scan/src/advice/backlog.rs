@@ -1,17 +1,18 @@
-//! FIELD 1: a full backlog refuses at once on a Unix socket (EAGAIN, a 502 behind nginx), where TCP queues and retries.
+//! Blocker `backlog`: with a full backlog connect(2) on a Unix socket fails at once (EAGAIN, a 502 behind
+//! nginx), while TCP queues and retries.
 
 use samehost_model::scan::{Queues, Weight};
 
 use super::Finding;
 use super::pair::Pair;
 
-/// What the kernel allowed before Linux 5.4, and what many servers still ask for; fewer is asking for trouble.
+/// Default of net.core.somaxconn before Linux 5.4, still requested by many servers; anything lower is a risk.
 const FEW: u32 = 128;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let space = |inode| pair.scan.network_namespaces.iter().find(|space| space.inode == inode);
     let somaxconn = space(pair.service.network_namespace).and_then(|space| space.somaxconn);
-    // All of the service's clients may come back at once, when it was restarted.
+    // All clients may reconnect at once after the service restarts.
     let seen = pair.service.connections.max(pair.connections.len() as u32);
     let Some(listener) = pair.listener else {
         let limit = somaxconn.filter(|limit| *limit < seen)?;
@@ -53,7 +54,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     }
 }
 
-/// Room for everyone twice, a power of two, 511 (nginx's) at least.
+/// Twice the connections seen, rounded up to a power of two; at least 512 (nginx uses 511).
 fn enough(seen: u32) -> u32 {
     seen.saturating_mul(2).max(512).checked_next_power_of_two().unwrap_or(u32::MAX)
 }

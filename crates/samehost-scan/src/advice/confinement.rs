@@ -1,6 +1,7 @@
-//! FIELD 3: what confines a client refuses although modes look right: SELinux, AppArmor, the address families that its
-//! unit may use. A login made as its user is not held to any of that, and so decides nothing here. The policy itself is
-//! not judged, but for what is known to allow sockets. Landlock and the filter of a system call cannot be read.
+//! Blocker `confinement`: access is refused although file modes allow it, by SELinux, AppArmor or the unit's
+//! RestrictAddressFamilies. A login as the client's user is not confined and therefore proves nothing about
+//! this. Policies are not evaluated, except for combinations known to allow sockets. Landlock and seccomp
+//! filters cannot be read.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,9 @@ use samehost_system::open;
 use super::pair::Pair;
 use super::{Finding, show};
 
-/// The most that is read of a unit's file, in bytes.
+/// Size limit for a unit file, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// Where units are, what counts most first.
+/// Unit directories, highest precedence first.
 const UNITS: &[&str] = &[
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -20,7 +21,7 @@ const UNITS: &[&str] = &[
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
-/// AppArmor profiles that container runtimes give to everything, and that leave Unix sockets alone.
+/// AppArmor profiles that container runtimes apply by default; they allow Unix sockets.
 const OF_CONTAINERS: &[&str] = &[
     "docker-default",
     "cri-containerd.apparmor.d",
@@ -30,9 +31,9 @@ const OF_CONTAINERS: &[&str] = &[
     "lxd-",
     "incus-",
 ];
-/// SELinux types that confine nothing of this kind.
+/// SELinux types that are not confined.
 const FREE: &[&str] = &["unconfined_t", "unconfined_service_t", "initrc_t", "kernel_t", "spc_t", "init_t"];
-/// Clients and servers whose sockets the policies that ship let them use, in these directories.
+/// Clients and servers whose sockets the shipped policies allow, in these directories.
 const ALLOWED: &[(&str, &str, &[&str])] = &[
     (
         "httpd_t",
@@ -42,17 +43,17 @@ const ALLOWED: &[(&str, &str, &[&str])] = &[
     ("httpd_t", "postgresql_t", &["/run/postgresql/", "/var/run/postgresql/"]),
 ];
 
-/// What the kernel and systemd say of both ends.
+/// Confinement of both ends.
 #[derive(Clone, Debug, Default)]
 struct Ends<'a> {
     client: &'a str,
-    /// `/proc/PID/attr/current` of the client and of the server.
+    /// `/proc/PID/attr/current` of client and server.
     labels: (String, String),
-    /// Where the socket is.
+    /// Path of the socket.
     path: Option<PathBuf>,
-    /// Whether the client's unit lets it use Unix sockets; its name, where it does not.
+    /// The client's unit, when it forbids Unix sockets.
     forbidden_by: Option<String>,
-    /// Whether SELinux only tells of what it would refuse.
+    /// Whether SELinux is permissive: it only logs what it would refuse.
     permissive: bool,
 }
 
@@ -115,7 +116,7 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
     ))
 }
 
-/// The AppArmor profile that is enforced; none where there is none, or one that is known to leave sockets alone.
+/// Enforced AppArmor profile; `None` without one, or when the profile is known to allow sockets.
 fn profile(label: &str) -> Option<&str> {
     let label = label.trim_end_matches(['\0', '\n']).trim();
     let stack = label.strip_suffix(" (enforce)").or_else(|| label.strip_suffix(" (mixed)"))?;
@@ -126,20 +127,20 @@ fn profile(label: &str) -> Option<&str> {
     stack.split("//&").find(confines)
 }
 
-/// The SELinux type of a label; none of an AppArmor one.
+/// SELinux type of a label; `None` for an AppArmor label.
 fn selinux(label: &str) -> Option<&str> {
     let label = label.trim_end_matches(['\0', '\n']).trim();
     if label.ends_with(')') { None } else { label.split(':').nth(2) }
 }
 
-/// The unit of a process, where that may use no Unix sockets.
+/// Unit of a process, when the unit forbids Unix sockets.
 fn forbidding_unit(client: &Process) -> Option<String> {
     let unit = client.unit.clone().filter(|unit| client.container.is_none() && !unit.contains('/'))?;
     let texts = unit_texts(&unit);
     (!may_use_unix(texts.iter().map(String::as_str))).then_some(unit)
 }
 
-/// A unit's file and its drop-ins, in the order in which systemd takes them.
+/// Texts of a unit file and its drop-ins, in the order in which systemd applies them.
 fn unit_texts(unit: &str) -> Vec<String> {
     let template =
         unit.split_once('@').and_then(|(name, rest)| Some(format!("{name}@.{}", rest.rsplit_once('.')?.1)));
@@ -168,9 +169,10 @@ fn unit_texts(unit: &str) -> Vec<String> {
     texts
 }
 
-/// Whether units that say this let their processes open Unix sockets (systemd.exec(5), RestrictAddressFamilies=).
+/// Whether these unit files let their processes open Unix sockets (systemd.exec(5),
+/// RestrictAddressFamilies=).
 fn may_use_unix<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
-    // The first assignment says whether it is a list of what is allowed or of what is not.
+    // The first assignment makes it an allow list or a deny list.
     let mut list: Option<(bool, bool)> = None;
     for line in texts.flat_map(str::lines) {
         let Some((name, value)) = line.split_once('=') else { continue };
@@ -198,7 +200,7 @@ fn may_use_unix<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
 mod tests {
     use super::*;
 
-    /// What these labels, as a kernel gave them, say of a socket.
+    /// Weight for these labels, in the kernel's format.
     fn weight(client: &str, server: &str, path: &str) -> Option<Weight> {
         let labels = (client.to_owned(), server.to_owned());
         let ends = Ends { client: "app", labels, path: Some(path.into()), ..Ends::default() };

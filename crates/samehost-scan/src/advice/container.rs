@@ -1,4 +1,5 @@
-//! FIELD 7: client and service in different containers: what is mounted.
+//! Blocker `container`: client and service run in different containers, and the socket's directory is not
+//! shared.
 
 use samehost_model::scan::{Process, Weight};
 
@@ -15,7 +16,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     }
     let (client, server) = (pair.client()?, pair.server()?);
     let folder = path.parent().map_or_else(|| "/".to_owned(), show);
-    // What it sees there in its place is `another-socket`.
+    // Another file at that path in the client's view is reported by `another-socket`.
     if pair.client_root()?.find(&path).is_some() {
         return None;
     }

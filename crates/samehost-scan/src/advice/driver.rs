@@ -1,4 +1,4 @@
-//! FIELD 8: drivers that know no Unix sockets.
+//! Blocker `driver`: drivers without support for Unix sockets.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! FIELD 5: "localhost" is a socket to some drivers and TCP to others, and default paths differ.
+//! Blocker `localhost`: "localhost" means a socket to some drivers and TCP to others, and default socket
+//! paths differ.
 
 use std::path::Path;
 
@@ -28,9 +29,9 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     Some((Weight::Note, found, format!("Name the path in the client's setting: {}", show(&path))))
 }
 
-/// Whether the clients of a protocol look there by default.
+/// Whether clients of a protocol look for the socket at this path by default.
 fn is_default(protocol: Protocol, path: &Path) -> bool {
-    // One is a link to the other.
+    // /var/run is a link to /run.
     let path =
         path.strip_prefix("/var/run").map_or_else(|_| path.to_owned(), |rest| Path::new("/run").join(rest));
     let mut defaults = protocol.default_sockets();

@@ -1,5 +1,6 @@
-//! Advice on each pair of a client and a service that talk over TCP: whether they could use a Unix socket, and what is
-//! in the way. A blocker is one file and one line in [`BLOCKERS`]; it looks and reports, and changes nothing.
+//! Advice on each client and service that talk over TCP: whether they could use a Unix socket, and what
+//! prevents it. Each blocker is one file and one line in [`BLOCKERS`]. Blockers only inspect; they change
+//! nothing.
 
 mod accounts;
 mod acl;
@@ -29,41 +30,41 @@ use samehost_system::interrupt;
 pub use ahead::{Identity, UnsafeSocket, Unserved, identity, obstacles, service_at, services_at, socket_of};
 use pair::Pair;
 
-/// Something that may be in the way of a switch.
+/// A check for something that may prevent a switch.
 pub struct Blocker {
-    /// Its name in JSON and on the screen.
+    /// Name in JSON and on the screen.
     pub code: &'static str,
-    /// What has the last word on it.
     pub decided_by: DecidedBy,
-    /// What it looks for.
+    /// Condition that it detects.
     pub about: &'static str,
     check: fn(&Pair<'_>) -> Option<Finding>,
 }
 
-/// What has the last word on a blocker, when a switch is made.
+/// What decides about a blocker when a switch is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
-    /// What the scan found.
+    /// The finding of the scan.
     Scan,
-    /// A login as the application's user, whatever modes and addresses look like.
+    /// A login as the application's user; it overrides what modes and addresses suggest.
     Login,
-    /// A page of the application that is asked for: a login is not confined as the application's own processes are.
+    /// A request to a page of the application, because a login test is not confined as the application's
+    /// processes are.
     Page,
-    /// The switch itself, which gives the server a socket and the client its path.
+    /// The switch itself: it gives the server a socket and the client the path.
     Switch,
 }
 
-/// What has the last word on an obstacle of this code.
+/// What decides about the obstacle with this code.
 #[must_use]
 pub fn decided_by(code: &str) -> DecidedBy {
     let blocker = BLOCKERS.iter().find(|blocker| blocker.code == code);
     blocker.map_or(DecidedBy::Scan, |blocker| blocker.decided_by)
 }
 
-/// What a blocker found: its weight, what and where, and what to do.
+/// A blocker's finding: weight, what was found, and the remedy.
 type Finding = (Weight, String, String);
 
-/// Every blocker, in the order in which people meet them.
+/// All blockers, in the order in which users usually meet them.
 pub const BLOCKERS: &[Blocker] = &[
     Blocker {
         code: "server",
@@ -151,7 +152,7 @@ pub const BLOCKERS: &[Blocker] = &[
     },
 ];
 
-/// What tells one program's processes from another's.
+/// Key that groups connections by client program and service.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Program {
     service: usize,
@@ -197,7 +198,7 @@ fn program(scan: &Scan, connection: &Connection) -> Option<Program> {
     })
 }
 
-/// Adds a piece of advice for each service whose clients connect anew each time and were gone when we looked.
+/// Adds advice for each service whose clients open short connections, none of which was open during the scan.
 pub(crate) fn add_short_lived(scan: &mut Scan, services: impl Iterator<Item = usize>) {
     let mut services: Vec<usize> = services.collect();
     services.sort_unstable();
@@ -250,7 +251,7 @@ fn advise_pair(scan: &Scan, program: Program, members: Vec<usize>) -> Option<Adv
     })
 }
 
-/// The endpoint that the client could use.
+/// Endpoint that the client could use.
 fn socket(pair: &Pair<'_>) -> Option<String> {
     match (pair.listener, pair.known.map(|known| (known.unix(), known.socket.as_str()))) {
         (Some(listener), _) => Some(match pair.path() {
@@ -272,7 +273,7 @@ fn possible(pair: &Pair<'_>, obstacles: &[Obstacle]) -> Possible {
     }
 }
 
-/// The text of a path for people and JSON.
+/// Path as text for people and JSON.
 fn show(path: &std::path::Path) -> String {
     samehost_model::scan::Address::Path(path.to_owned()).to_string()
 }

@@ -1,4 +1,5 @@
-//! FIELD 4: the socket is invisible to the client: PrivateTmp, a chroot, another mount namespace.
+//! Blocker `mount-namespace`: the client does not see the socket, because of PrivateTmp, a chroot or a mount
+//! namespace of its own.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     if pair.sees_same_file(&path)? {
         return None;
     }
-    // What it sees there in its place is `another-socket`.
+    // Another file at that path in the client's view is reported by `another-socket`.
     if pair.client_root()?.find(&path).is_some() {
         return None;
     }

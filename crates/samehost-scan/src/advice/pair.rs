@@ -1,4 +1,4 @@
-//! A pair: the connections of one client's program to one service over TCP, with what the blockers ask about it.
+//! A pair: one client program and one service that talk over TCP, with the queries that blockers need.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,15 @@ use samehost_services::{Descriptor, Kind};
 use super::walk::Root;
 use crate::proc::status::{self, Status};
 
-/// A pair.
 pub(crate) struct Pair<'a> {
-    /// Everything found.
     pub(crate) scan: &'a Scan,
-    /// The service.
     pub(crate) service: &'a Service,
-    /// What the service is.
+    /// Descriptor of the service, when it was recognised.
     pub(crate) known: Option<&'static Descriptor>,
-    /// The client's processes; none when they cannot be seen.
+    /// Client processes; empty when they are not visible.
     pub(crate) clients: Vec<&'a Process>,
-    /// The connections.
     pub(crate) connections: Vec<&'a Connection>,
-    /// The Unix socket of the service that this client could use.
+    /// The service's Unix socket that this client could use.
     pub(crate) listener: Option<&'a Socket>,
 }
 
@@ -40,7 +36,7 @@ impl<'a> Pair<'a> {
         Pair::ahead(scan, service, &pids, connections, port)
     }
 
-    /// A pair of clients that may hold no connection at this moment, and a service at a port.
+    /// A pair of a service at a port and clients that may not be connected now.
     pub(crate) fn ahead(
         scan: &'a Scan,
         service: &'a Service,
@@ -58,22 +54,21 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The client, one for all.
+    /// One client process, which represents all of them.
     pub(crate) fn client(&self) -> Option<&'a Process> {
         self.clients.first().copied()
     }
 
-    /// The service's process.
     pub(crate) fn server(&self) -> Option<&'a Process> {
         self.service.pid.and_then(|pid| self.scan.process(pid))
     }
 
-    /// What the client may, as the kernel judges it now.
+    /// Current credentials of the client, from /proc/PID/status.
     pub(crate) fn client_status(&self) -> Option<Status> {
         status::read(self.client()?.pid)
     }
 
-    /// The path of the listener, as one could write it in a setting: absolute.
+    /// Absolute path of the listener, as a configuration would name it.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         let path = self.listener?.local.path()?;
         if path.is_absolute() {
@@ -83,24 +78,24 @@ impl<'a> Pair<'a> {
         Some(directory.join(path.strip_prefix(".").unwrap_or(path)))
     }
 
-    /// The client's view of the file system.
+    /// The client's root directory, which may differ from ours.
     pub(crate) fn client_root(&self) -> Option<Root> {
         Root::of(self.client()?.pid).ok()
     }
 
-    /// The server's view of the file system.
+    /// The server's root directory, which may differ from ours.
     pub(crate) fn server_root(&self) -> Option<Root> {
         Root::of(self.service.pid?).ok()
     }
 
-    /// Whether the client's path leads to the same file as the server's; none when that cannot be seen.
+    /// Whether the path leads client and server to the same file; `None` when that cannot be determined.
     pub(crate) fn sees_same_file(&self, path: &Path) -> Option<bool> {
         let theirs = self.server_root()?.find(path)?;
         let own = self.client_root()?.find(path);
         Some(own.is_some_and(|own| own.identity() == theirs.identity()))
     }
 
-    /// Whether one of the two runs in a container that the other does not run in.
+    /// Whether client and server run in different containers.
     pub(crate) fn crosses_container(&self) -> bool {
         match (self.client(), self.server()) {
             (Some(client), Some(server)) => client.container != server.container,
@@ -109,7 +104,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The service's Unix stream socket that stands for a port: the one whose name has the port in it, else the usual one
+/// The service's Unix stream socket for a port: the one whose name contains the port, else the usual socket
 /// of that service, else the first with a path.
 fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<&'a Socket> {
     let sockets = || {
@@ -120,7 +115,7 @@ fn listener<'a>(scan: &'a Scan, service: &Service, port: Option<u16>) -> Option<
         socket.local.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
     };
     let known = service.kind.map(Kind::descriptor);
-    // MySQL's X protocol has a port and a socket of its own.
+    // MySQL's X protocol has its own port and socket.
     let is_x = port == Some(33060);
     let fits = |socket: &&Socket| name_of(socket).is_none_or(|name| name.contains("mysqlx") == is_x);
     let has_port = |socket: &&Socket| {

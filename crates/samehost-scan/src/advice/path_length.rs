@@ -1,5 +1,5 @@
-//! FIELD 12: a path over 107 bytes does not fit a socket's address. A server can bind one by a relative path, and then
-//! no client that has the full path can connect.
+//! Blocker `path-length`: a path over 107 bytes does not fit into `sun_path`. A server can bind such a socket
+//! by a relative path; clients that have the full path cannot connect.
 
 use std::os::unix::ffi::OsStrExt;
 

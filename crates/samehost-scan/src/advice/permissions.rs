@@ -1,5 +1,6 @@
-//! FIELD 2: permission denied on the socket or a directory above it. Walks every component as the client's user and
-//! groups, as the running process has them, through the client's own root; access control lists count.
+//! Blocker `permissions`: the client lacks permissions on the socket or a directory above it. Checks every
+//! component with the user and groups of the running process, through the client's root, with access control
+//! lists.
 
 use samehost_model::scan::Weight;
 use samehost_system::accounts;
@@ -10,9 +11,9 @@ use super::{Finding, show};
 use crate::proc::status::Status;
 use crate::proc::users::Names;
 
-/// Passing through a directory.
+/// Permission to pass through a directory.
 const SEARCH: u32 = 1;
-/// Writing, which connecting to a socket needs.
+/// Permission to write, which connect(2) requires on a socket.
 const WRITE: u32 = 2;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
@@ -62,7 +63,7 @@ fn explain(pair: &Pair<'_>, status: &Status, step: &Step, wanted: u32) -> Findin
     let group_helps = of_group & wanted == wanted && step.stat.st_gid != 0;
     let is_member = group_helps && accounts::members(step.stat.st_gid).contains(&user);
     let remedy = if is_member {
-        // A running process keeps the groups that it was started with.
+        // Supplementary groups are set when a process starts.
         let client = pair.client().map_or("the client", |client| client.name.as_str());
         format!("The user is in group {group}, but {client} was started before: restart it")
     } else if group_helps {

@@ -1,4 +1,4 @@
-//! The service listens on no Unix socket yet, or never can.
+//! Blocker `server`: the service does not listen on a Unix socket yet, or does not support one.
 
 use samehost_model::scan::Weight;
 use samehost_services::UnixSocket;

@@ -1,4 +1,4 @@
-//! FIELD 9: a socket file that nobody answers, or that was taken away.
+//! Blocker `stale`: a socket file without a listener, or a listener whose socket file was removed.
 
 use std::path::Path;
 
@@ -8,19 +8,20 @@ use samehost_model::scan::Weight;
 use super::pair::Pair;
 use super::{Finding, show};
 
-/// The kernel's listing keeps the lower 32 bits of an inode number.
+/// sock_diag reports only the lower 32 bits of an inode number.
 pub(super) const LISTED_BITS: u64 = 0xffff_ffff;
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let root = pair.server_root()?;
     let Some(listener) = pair.listener else {
-        // No socket of this service: a file that is left over where it would be put would stop it from starting.
+        // The service has no socket. A leftover file at the default path would keep it from binding one.
         let path = Path::new(pair.known.map(|known| known.socket.as_str()).filter(|path| !path.is_empty())?);
         let found = root.find(path).filter(|step| step.file_type() == FileType::Socket)?;
         let answered = pair.scan.sockets.iter().any(|socket| {
             socket.is_listening()
                 && socket.file.is_some_and(|file| {
-                    // Some file systems show programs another device than the kernel's own.
+                    // Some file systems (such as btrfs) report another device to stat(2) than inside the
+                    // kernel.
                     file.inode == found.stat.st_ino & LISTED_BITS
                         && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
                 })

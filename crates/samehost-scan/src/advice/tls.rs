@@ -1,5 +1,5 @@
-//! FIELD 11: TLS is dropped by the switch, or was what cost the time. Sure only where the kernel encrypts; else told
-//! from the libraries that both ends have loaded.
+//! Blocker `tls`: the switch drops TLS, or TLS was what cost the time. Certain only with kernel TLS;
+//! otherwise inferred from the libraries that both ends have loaded.
 
 use samehost_model::scan::Weight;
 use samehost_system::open::proc_file;
@@ -7,9 +7,9 @@ use samehost_system::open::proc_file;
 use super::Finding;
 use super::pair::Pair;
 
-/// A process can map as much as it likes; servers have some ten thousand bytes of maps.
+/// Size limit for /proc/PID/maps, which a process can inflate. Servers have some ten thousand bytes.
 const LONGEST: u64 = 4 << 20;
-/// Libraries that speak TLS.
+/// TLS libraries.
 const LIBRARIES: &[&str] = &["libssl", "libgnutls", "libmbedtls", "libnss3", "libwolfssl"];
 
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
@@ -32,7 +32,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     ))
 }
 
-/// The TLS library that a process has mapped.
+/// TLS library that a process has mapped.
 fn library(pid: u32) -> Option<String> {
     let maps = proc_file(&format!("/proc/{pid}/maps"), LONGEST).ok()?;
     let text = String::from_utf8_lossy(&maps);

@@ -1,5 +1,5 @@
-//! A path as another process sees it: through `/proc/PID/root`, component by component, symbolic links resolved inside
-//! that root and never outside. Only looks.
+//! Resolves a path as another process sees it: through `/proc/PID/root`, component by component, with
+//! symbolic links resolved inside that root. Opens with O_PATH only and changes nothing.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,30 +14,28 @@ use rustix::io::Errno;
 
 use super::acl::Acl;
 
-/// The kernel gives up after as many symbolic links (`MAXSYMLINKS`).
+/// Limit on symbolic links (the kernel's `MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// The root directory of a process.
+/// Root directory of a process.
 pub(crate) struct Root(OwnedFd);
 
-/// A component of a path: a directory passed through, or what the path names.
+/// One component of a path: a directory on it, or the file that it names.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Its path inside that root.
+    /// Path inside that root.
     pub(crate) path: PathBuf,
-    /// What stat(2) says of it.
     pub(crate) stat: Stat,
-    /// Its access control list, where it has one.
+    /// Access control list; `None` when there are only mode bits.
     pub(crate) acl: Option<Acl>,
 }
 
 impl Step {
-    /// Its type.
     pub(crate) fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// Its permission bits.
+    /// Permission bits.
     pub(crate) fn mode(&self) -> u32 {
         self.stat.st_mode & 0o7777
     }
@@ -49,19 +47,18 @@ impl Step {
 }
 
 impl Root {
-    /// The root of a process.
     pub(crate) fn of(pid: u32) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty()).map(Root)
     }
 
-    /// Opens a path inside the root; a symbolic link at its end is opened itself.
+    /// Opens a path inside the root, without following a symbolic link at its end.
     fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
     }
 
-    /// Every directory on the way to a path, and last what it names. An error names the component that it stopped at.
+    /// Every directory on a path, then the file it names. An error names the component that failed.
     pub(crate) fn walk(&self, path: &Path) -> Result<Vec<Step>, (PathBuf, Errno)> {
         let mut at = PathBuf::from("/");
         let mut steps = vec![self.step(&at)?];
@@ -94,7 +91,7 @@ impl Root {
         Ok(steps)
     }
 
-    /// What a path names.
+    /// The file that a path names.
     pub(crate) fn find(&self, path: &Path) -> Option<Step> {
         self.walk(path).ok()?.pop()
     }

@@ -1,4 +1,4 @@
-//! How a service is set up for a Unix socket, and the same connection in each client's own words. Changes nothing.
+//! How a service is configured for a Unix socket, and how each client library then connects. Changes nothing.
 
 mod server;
 
@@ -8,47 +8,39 @@ use samehost_services::{Client, Kind, Language, UnixSocket, languages};
 
 use crate::target::Target;
 
-/// What is asked.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// The service, by a name of the registry.
+    /// Name of the service in the registry.
     pub service: Option<String>,
-    /// Only clients of this language, or of this name.
+    /// Language or name that limits the clients.
     pub client: Option<String>,
-    /// A URL to translate.
+    /// URL to translate.
     pub url: Option<Target>,
 }
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HowError {
-    /// No such service.
     #[error("no service is called `{0}`; known are {1}")]
     Service(String, String),
-    /// The service cannot listen on a Unix socket.
     #[error("{0} cannot listen on a Unix socket: {1}")]
     Never(&'static str, &'static str),
-    /// No such language or client for this service.
     #[error("no client `{0}` is known for {1}; known are {2}")]
     Client(String, &'static str, String),
-    /// The URL does not say what is spoken.
+    /// The URL has no scheme that names the protocol.
     #[error(
         "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
     )]
     Unspoken,
 }
 
-/// Names of the services that there is an answer for.
+/// Names of the services that `how` supports.
 #[must_use]
 pub fn services() -> Vec<&'static str> {
     Kind::all().filter(|kind| kind.protocol().is_some()).map(Kind::name).collect()
 }
 
-/// Answers with the paths and ports that a scan found here.
-///
-/// # Errors
-/// [`HowError`], when the service or the client is not known.
+/// Answers with the paths and ports of a scan, where the service was found.
 pub fn how(question: &Question, scan: &Scan) -> Result<HowTo, HowError> {
     let name = match (&question.service, &question.url) {
         (Some(name), _) => name.as_str(),
@@ -84,11 +76,11 @@ fn service_of(target: &Target) -> Result<&'static str, HowError> {
     }
 }
 
-/// Where the service is, or would be.
+/// Socket and address of the service, or where they would be by default.
 struct Place {
     path: String,
     from: &'static str,
-    /// Whether it listens there now.
+    /// Whether the service listens on the path now.
     listens: bool,
     host: String,
     port: u16,
@@ -97,7 +89,7 @@ struct Place {
 impl Place {
     fn of(question: &Question, scan: &Scan, kind: Kind) -> Self {
         let running = || {
-            // MariaDB and MySQL are told apart by their programs, and addressed alike.
+            // MariaDB and MySQL are separate kinds with the same addresses.
             let alike = move |found: Kind| {
                 let is_spoken = found.protocol().is_some() && found.protocol() == kind.protocol();
                 found == kind || (is_spoken && found.protocol() != Some(Protocol::Http))
@@ -126,7 +118,7 @@ impl Place {
                 Endpoint::Tcp { host, port } => (place.host, place.port) = (host.clone(), *port),
                 Endpoint::Unix(path) => {
                     let path = path.display().to_string();
-                    // PostgreSQL's port is part of the file's name.
+                    // The port is part of the name of PostgreSQL's socket file.
                     let port = path.rsplit_once(".s.PGSQL.").and_then(|(_, port)| port.parse().ok());
                     place.port = port.unwrap_or(place.port);
                     place.listens = place.listens && place.path == path;

@@ -1,11 +1,11 @@
-//! The server's side: which file, which lines, and how to see that it took.
+//! Server side of `how`: the file, its lines, and how to check that they took effect.
 
 use std::fs;
 use std::path::Path;
 
 use samehost_services::Kind;
 
-/// What to do, one step each.
+/// Instructions, one step each.
 pub(super) fn steps(kind: Kind, setting: &str, path: &str) -> Vec<String> {
     let files = kind.descriptor().edited_files();
     let file = files.iter().find(|file| Path::new(file).exists());
