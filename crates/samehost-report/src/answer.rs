@@ -1,4 +1,4 @@
-//! The answer in a sentence or two for each candidate. The words follow from verdict, metric and direction.
+//! The answer: a sentence or two for each candidate, worded from verdict, metric and direction.
 
 use samehost_analysis::{Along, Crossover, find_crossovers};
 use samehost_model::human::{
@@ -10,10 +10,9 @@ use crate::line::{Span, Tone};
 use crate::view::{self, Parameter, View};
 use crate::{ladder, predictions, words};
 
-/// Running text.
 pub(crate) type Paragraph = Vec<Span>;
 
-/// The answer: a paragraph for each candidate.
+/// One paragraph for each candidate.
 pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     let names = view.candidates();
     if names.is_empty() {
@@ -30,7 +29,7 @@ pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
     answer
 }
 
-/// One arm only: its first metric.
+/// Answer for a single arm: the median of its first metric.
 fn alone(view: &View<'_>) -> Option<Paragraph> {
     let group = view.single()?;
     let metric = view.metrics().first()?;
@@ -50,7 +49,7 @@ fn is_decided(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Faster | Verdict::Slower)
 }
 
-/// One point: the first metric, and what else must be known.
+/// Answer for one point: the first metric, then the most relevant other finding.
 fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     let all: Vec<(&MetricInfo, &Comparison)> = view
         .metrics()
@@ -66,11 +65,11 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     }
     let rest = || all[1..].iter().copied().filter(|(_, c)| is_decided(c.verdict));
     if !is_decided(first.verdict) {
-        // What only shows the client's queue is no answer in place of one.
+        // A metric that only shows queueing in the client does not count as an answer.
         let clear = |c: &Comparison| c.warnings.iter().all(|warning| warning.code != Code::ClientBound);
         text.extend(rest().find(|(_, c)| clear(c)).into_iter().flat_map(|(m, c)| sentence(view, m, c)));
     } else if let Some((metric, other)) = rest().find(|(_, c)| c.verdict != first.verdict) {
-        // What points the other way comes before what agrees.
+        // A contradicting metric is reported before agreeing ones.
         text.push(Span::plain("But"));
         text.extend(decided(view, metric, other, ""));
     } else if let Some((metric, cpu)) = rest().find(|(m, _)| m.name == "total_cpu_per_op") {
@@ -79,7 +78,7 @@ fn at_point(view: &View<'_>, name: &str) -> Paragraph {
     text
 }
 
-/// What the candidate has or lacks where the baseline has nothing to divide by, such as refused connections.
+/// Values for which no ratio exists because the baseline's value is 0, such as refused connections.
 fn losses(view: &View<'_>, name: &str) -> Paragraph {
     let value =
         |metric: &MetricInfo, arm: &Arm| view::median(view.report, &arm.id, |trial| metric.value(trial));
@@ -112,7 +111,6 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// One comparison in a sentence.
 fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Paragraph {
     let (base, name) = (view.name(&comparison.baseline), view.name(&comparison.candidate));
     let title = words::title(&metric.name);
@@ -131,7 +129,7 @@ fn sentence(view: &View<'_>, metric: &MetricInfo, comparison: &Comparison) -> Pa
     }
 }
 
-/// What is known where there is no verdict: the grade, the estimate with its interval, and the reason.
+/// Wording without a verdict: the grade, the estimate with its interval, and the reason.
 fn undecided(metric: &MetricInfo, comparison: &Comparison, name: &str, base: &str) -> Paragraph {
     let direction = words::direction(Some(metric), comparison.ratio);
     let lead = match comparison.grade() {
@@ -185,13 +183,13 @@ fn against(candidate: f64, baseline: f64, unit: &str) -> String {
     }
 }
 
-/// The interval of a ratio: `0.675–0.709`.
+/// Interval of a ratio: `0.675–0.709`.
 pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
     let (low, high) = (comparison.ci_low?, comparison.ci_high?);
     Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
 }
 
-/// Several points: how many of them say what, for the first metric; then what must be known besides.
+/// Answer for several points: counts of verdicts for the first metric, then the other findings.
 fn over_points(view: &View<'_>, name: &str) -> Paragraph {
     let all = |metric: &MetricInfo| view.comparisons(&metric.name, name).collect::<Vec<_>>();
     let mut told =
@@ -233,7 +231,7 @@ fn counted(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], name: &str
     text
 }
 
-/// The points with one verdict: `12–38 % more at 4 of 6 points`.
+/// Points with one verdict: `12–38 % more at 4 of 6 points`.
 fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verdict) -> Option<String> {
     let these: Vec<&Comparison> = all.iter().copied().filter(|c| c.verdict == verdict).collect();
     let ratios = || these.iter().map(|c| c.ratio);
@@ -264,7 +262,7 @@ fn part(view: &View<'_>, metric: &MetricInfo, all: &[&Comparison], verdict: Verd
     Some(format!("{what} {points}{why}"))
 }
 
-/// Why there is no verdict, where it is the same everywhere.
+/// The reason why there is no verdict, if it is the same for all comparisons.
 fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     let cause = |c: &Comparison| {
         (c.verdict == Verdict::Inconclusive).then(|| words::cause(c.warnings.first()?.code)).flatten()
@@ -273,7 +271,7 @@ fn common_cause(these: &[&Comparison]) -> Option<&'static str> {
     these.iter().all(|c| cause(c) == Some(first)).then_some(first)
 }
 
-/// Where sweeps turn and latencies take off, in words.
+/// Crossovers of sweeps and the rates at which latency rises sharply, as sentences.
 pub(crate) fn turns(view: &View<'_>) -> Vec<Paragraph> {
     let mut turns = ladder::answers(view);
     turns.extend(crossovers(view));

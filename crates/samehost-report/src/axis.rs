@@ -1,9 +1,9 @@
-//! A logarithmic axis in columns of characters, and the canvas rows are drawn on.
+//! A logarithmic axis in character columns, and the rows drawn on it.
 
 use crate::line::{Line, Span, Tone};
 use crate::text::width;
 
-/// From a value to a column.
+/// Maps values to columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     low: f64,
@@ -12,7 +12,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis that holds all positive values, with a little room; absent for none.
+    /// Axis over all positive values, with a small padding; `None` without positive values.
     pub(crate) fn over(values: impl IntoIterator<Item = f64>, columns: usize) -> Option<Axis> {
         let logs: Vec<f64> = values.into_iter().filter(|v| v.is_finite() && *v > 0.0).map(f64::ln).collect();
         let (low, high) = (logs.iter().copied().reduce(f64::min)?, logs.iter().copied().reduce(f64::max)?);
@@ -20,7 +20,7 @@ impl Axis {
         Some(Axis { low: low - room, high: high + room, columns: columns.max(2) })
     }
 
-    /// The column of a value; values beyond the ends stand at the ends.
+    /// Column of a value; values outside the axis are clamped to its ends.
     pub(crate) fn column(&self, value: f64) -> usize {
         let part = (value.max(f64::MIN_POSITIVE).ln() - self.low) / (self.high - self.low);
         ((part * (self.columns - 1) as f64).round().max(0.0) as usize).min(self.columns - 1)
@@ -30,7 +30,8 @@ impl Axis {
         (self.low..=self.high).contains(&value.ln())
     }
 
-    /// The columns of labelled ticks, and the line of their labels: those given first have the first choice.
+    /// Columns of labelled ticks, and the line of their labels. Labels that come first take precedence where
+    /// they overlap.
     pub(crate) fn ticks(&self, labels: &[(f64, String)]) -> (Vec<usize>, Line) {
         let mut taken: Vec<(usize, usize, &str)> = Vec::new();
         let mut columns = Vec::new();
@@ -79,7 +80,6 @@ impl Canvas {
         }
     }
 
-    /// Appends the row to a line.
     pub(crate) fn draw(self, line: &mut Line) {
         for run in self.0.chunk_by(|a, b| a.1 == b.1) {
             let text: String = run.iter().map(|(sign, _)| sign).collect();

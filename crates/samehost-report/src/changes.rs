@@ -1,4 +1,4 @@
-//! What changed between two reports: each arm against itself, and the ratio against the ratio.
+//! Changes between two reports: each arm compared with itself, and the old ratio with the new ratio.
 
 use samehost_analysis::Changes;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
@@ -13,7 +13,6 @@ use crate::view::View;
 use crate::{head, words};
 use samehost_model::printable::clean;
 
-/// Composes the page.
 pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Report) {
     let mut lines = Vec::new();
     for line in head::flow(&head::what(&View::of(new)), page.columns) {
@@ -45,7 +44,7 @@ pub(crate) fn compose(page: &mut Page, changes: &Changes, old: &Report, new: &Re
     page.notes(&doubts(changes));
 }
 
-/// What changed, the safer ratios first.
+/// Sentences about the changes: counts for arms and for ratios, then each arm whose first metric changed.
 pub(crate) fn summary(changes: &Changes, new: &Report) -> Vec<Vec<Span>> {
     let tell = |what: &str, all: &[Comparison]| {
         let count = |verdict: Verdict| all.iter().filter(|c| c.verdict == verdict).count();
@@ -91,7 +90,7 @@ fn metric<'a>(report: &'a Report, comparison: &Comparison) -> Option<&'a MetricI
     report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric)
 }
 
-/// Old, new and their ratio; a row for each metric and arm.
+/// Table of old value, new value and ratio, with a row for each metric and arm.
 fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     if all.is_empty() {
         return;
@@ -129,7 +128,7 @@ fn table(page: &mut Page, title: &str, report: &Report, all: &[Comparison]) {
     page.section(lines);
 }
 
-/// Every doubt about the changes.
+/// All warnings about the changes.
 fn doubts(changes: &Changes) -> Vec<Notes> {
     let mut found = Vec::new();
     for warning in &changes.warnings {

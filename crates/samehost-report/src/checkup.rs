@@ -1,5 +1,5 @@
-//! The checkup in words: what a local connection costs here, and what that means for the reader's own programs.
-//! Every sentence follows from a verdict; where there is none, the sentence says so.
+//! Renders the checkup: the cost of a local connection on this machine, and what it means for the reader's
+//! programs. Every sentence follows from a verdict, or says that there is none.
 
 use std::io::{self, Write};
 
@@ -12,11 +12,11 @@ use crate::sockets;
 use crate::terminal::Terminal;
 use crate::text::wrap;
 
-/// A part of the whole that a reader would notice.
+/// Smallest share of a request that is worth pointing out.
 const NOTICEABLE: f64 = 0.05;
-/// A part of the whole that nobody would.
+/// Below this share the gain is negligible.
 const NEGLIGIBLE: f64 = 0.01;
-/// Queries of the page in the best-known article on the question (WordPress 5.0 with a common theme).
+/// Number of queries of a page in the best-known article on the question (WordPress 5.0 with a common theme).
 const PAGE_QUERIES: f64 = 54.0;
 
 /// One line of the checkup.
@@ -24,50 +24,48 @@ const PAGE_QUERIES: f64 = 54.0;
 pub struct Finding<'a> {
     /// What was measured, in plain words.
     pub label: &'a str,
-    /// The report behind it.
+    /// Report with the measurement.
     pub report: &'a Report,
-    /// The metric that answers.
+    /// Metric that the line shows.
     pub metric: &'static str,
-    /// Connections of the point that answers; none where there is one point only.
+    /// Connections of the point that the line shows; `None` when there is only one point.
     pub connections: Option<u32>,
-    /// What it tells the reader.
     pub kind: FindingKind,
 }
 
-/// A server that runs here and was not touched.
+/// A running server, which the checkup does not touch.
 #[derive(Clone, Copy, Debug)]
 pub struct Running<'a> {
-    /// What it is and where it listens.
+    /// Name and address.
     pub about: &'a str,
-    /// The command line that would measure it.
+    /// Command line that would measure it.
     pub line: &'a str,
 }
 
-/// What is around the measurements: the programs that run here.
+/// Findings about the programs that run on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// What is here, in a sentence; empty when it could not be looked at.
+    /// Summary sentence; empty when the scan failed.
     pub here: &'a str,
-    /// The servers that run here.
     pub running: &'a [Running<'a>],
-    /// What is most worth doing, best first, with the command that does it.
+    /// Recommended actions with their commands, best first.
     pub worth: &'a [Running<'a>],
 }
 
-/// What a finding tells the reader.
+/// Which statement a finding supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     /// Time of one request and its reply.
     RoundTrip,
-    /// The same where the scheduler places both ends: what it chooses decides, and no verdict is asked for.
+    /// Time of a round trip with unpinned processes. It depends on the scheduler's choices, so no verdict is
+    /// required.
     Scheduler,
-    /// Work done with many connections.
+    /// Throughput with many connections.
     Busy,
-    /// Large transfers.
     Bulk,
     /// A new connection for each request.
     Connect,
-    /// A real server, started for this: a line of the table and no more.
+    /// A private server of a real program; it only adds a line to the table.
     Server,
 }
 
@@ -79,7 +77,6 @@ impl Finding<'_> {
         })
     }
 
-    /// Whether it has its verdict.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.comparison().is_some_and(|comparison| comparison.verdict.is_decided())
@@ -90,15 +87,15 @@ impl Finding<'_> {
         metric.map_or("", |metric| metric.unit.as_str())
     }
 
-    /// Microseconds that a Unix socket saves per operation, where the verdict says that it saves any.
+    /// Microseconds that a Unix socket saves per operation, if the verdict is that it is faster.
     fn saved_us(&self) -> Option<Saved> {
         let comparison = self.comparison().filter(|comparison| comparison.verdict == Verdict::Faster)?;
         (self.unit() == "us").then(|| Saved::of(comparison))
     }
 }
 
-/// A saving with its range: the baseline times what the ratio leaves of it. The ratio is that of trials of one block; two
-/// medians over all blocks may lie on different levels of a machine that drifts.
+/// A saving with its interval, computed from the baseline's value and the ratio. The ratio pairs trials of
+/// one block, so drift cancels out; the difference of two medians over all blocks would include it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Saved {
     us: f64,
@@ -116,7 +113,7 @@ impl Saved {
         }
     }
 
-    /// `15.1 µs (12.0–18.2 µs)`.
+    /// Formats as `15.1 µs (12.0–18.2 µs)`.
     fn told(self) -> String {
         let text = |us: f64| format_value(us, "us");
         match (self.low, self.high) {
@@ -128,9 +125,6 @@ impl Saved {
 
 impl Terminal {
     /// Writes the head of the checkup's table.
-    ///
-    /// # Errors
-    /// When the writer fails.
     pub fn begin_checkup(&self, host: &Host, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "What a connection between two programs costs on this machine")?;
         writeln!(
@@ -141,10 +135,7 @@ impl Terminal {
         writeln!(out, "  {:<31} {:>9} {:>9}  unix against tcp", "", "TCP", "Unix")
     }
 
-    /// Writes what the rows mean, and what is around them.
-    ///
-    /// # Errors
-    /// When the writer fails.
+    /// Writes conclusions from the rows, and the findings about this machine.
     pub fn end_checkup(
         &self,
         findings: &[Finding<'_>],
@@ -173,7 +164,7 @@ impl Terminal {
         self.wrapped(out, "             samehost bench connect --pattern burst --backlog 16")
     }
 
-    /// Servers that run here: they belong to someone, so they are named and left alone.
+    /// Lists running servers. They belong to users, so the checkup does not measure them.
     fn running(&self, running: &[Running<'_>], out: &mut dyn Write) -> io::Result<()> {
         if running.is_empty() {
             return Ok(());
@@ -187,7 +178,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// At most a handful of things, each with its command; where there is nothing to do, that is the advice.
+    /// Lists recommendations with their commands; says so when there are none.
     fn worth(&self, around: &Around<'_>, out: &mut dyn Write) -> io::Result<()> {
         if around.here.is_empty() {
             return Ok(());
@@ -212,9 +203,6 @@ impl Terminal {
     }
 
     /// Writes a row of the table.
-    ///
-    /// # Errors
-    /// When the writer fails.
     pub fn checkup_row(&self, finding: &Finding<'_>, out: &mut dyn Write) -> io::Result<()> {
         let Some(comparison) = finding.comparison() else {
             return writeln!(out, "  {:<31} {:>9}", finding.label, "not measured");
@@ -312,7 +300,7 @@ fn round_trip(finding: &Finding<'_>) -> Vec<String> {
     }
 }
 
-/// What more time would decide, and how much.
+/// How much more time would decide the open rows.
 fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     let needed = |finding: &Finding<'_>| {
         let comparison = finding.comparison()?;
@@ -330,7 +318,7 @@ fn more_time(findings: &[Finding<'_>]) -> Option<String> {
     })
 }
 
-/// What casts doubt on rows, each kind once: a machine that is disturbed is so for all of them.
+/// Warnings about rows, one of each kind, as a disturbed machine affects all rows.
 fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
     const KINDS: [Code; 7] = [
         Code::Errors,
@@ -341,7 +329,7 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
         Code::Softirq,
         Code::SharedCpu,
     ];
-    // What the scheduler chooses is no verdict, and nothing casts doubt on it.
+    // Rows that depend on the scheduler need no verdict, so warnings about them are irrelevant.
     let findings: Vec<&Finding<'_>> =
         findings.iter().filter(|finding| finding.kind != FindingKind::Scheduler).collect();
     let said = |code: Code| {

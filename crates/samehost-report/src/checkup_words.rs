@@ -1,8 +1,8 @@
-//! A row of the checkup in words: the answer with its interval, and what large transfers gain over which TCP.
+//! Wording of the checkup's rows: the difference with its interval, and the gain of large transfers.
 
 use samehost_model::{Comparison, Grade, Report, Verdict};
 
-/// The answer of a row, graded, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
+/// Difference by grade, always with the interval: `31 % less (29–33 %)`, `less, by 1–18 %: open`,
 /// `probably less (-12…+1 %)`, `no telling (-12…+9 %)`.
 pub(crate) fn difference(comparison: &Comparison) -> String {
     let (ratio, both) = (comparison.ratio, comparison.ci_low.zip(comparison.ci_high));
@@ -26,7 +26,7 @@ pub(crate) fn difference(comparison: &Comparison) -> String {
     }
 }
 
-/// What single blocks said of a pair that the scheduler places: `varies, 0.6–1.7 ×`. Not an interval of anything.
+/// Range of the blocks of a pair placed by the scheduler: `varies, 0.6–1.7 ×`. Not a confidence interval.
 pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
     let Some(metric) = metric else { return "varies".to_owned() };
@@ -40,7 +40,7 @@ pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     format!("varies, {:.1}–{:.1} ×", least.exp(), most.exp())
 }
 
-/// `31 % less`, `1.9 times`.
+/// Formats as `31 % less` or `1.9 times`.
 pub(crate) fn amount(ratio: f64) -> String {
     if ratio >= 1.995 {
         return format!("{ratio:.1} times");
@@ -49,7 +49,7 @@ pub(crate) fn amount(ratio: f64) -> String {
     format!("{:.0} % {}", percent.abs(), if percent < 0.0 { "less" } else { "more" })
 }
 
-/// An interval around no difference: `-12…+9 %`, or `0.4…2.6 ×` where a percentage would be none.
+/// Interval of a difference with signs: `-12…+9 %`, or as factors `0.4…2.6 ×` when the upper end is about 2 or more.
 fn signed_interval(low: f64, high: f64) -> String {
     if high >= 1.995 {
         return format!("{low:.1}…{high:.1} ×");
@@ -57,7 +57,7 @@ fn signed_interval(low: f64, high: f64) -> String {
     format!("{:+.0}…{:+.0} %", 100.0 * (low - 1.0), 100.0 * (high - 1.0))
 }
 
-/// The interval as differences: `29–33 %`, or as factors from twice on.
+/// Interval of a difference: `29–33 %`, or as factors from about 2 on.
 fn interval_in_words(low: f64, high: f64) -> String {
     if low >= 1.995 {
         return format!("{low:.1}–{high:.1}");
@@ -66,7 +66,7 @@ fn interval_in_words(low: f64, high: f64) -> String {
     format!("{:.0}–{:.0} %", a.min(b), a.max(b))
 }
 
-/// What large transfers gain, and over which TCP.
+/// Gain of large transfers over TCP with the given congestion control.
 pub(crate) fn bulk(comparison: &Comparison, congestion: &str) -> String {
     let than = if congestion.is_empty() { String::new() } else { format!(" with {congestion}") };
     let paced = congestion.contains("bbr");
@@ -87,7 +87,7 @@ pub(crate) fn bulk(comparison: &Comparison, congestion: &str) -> String {
     }
 }
 
-/// `1.4 times (1.2–1.6) as many`.
+/// Formats as `1.4 times (1.2–1.6) as many`.
 fn more(comparison: &Comparison) -> String {
     let interval = match (comparison.ci_low, comparison.ci_high) {
         (Some(low), Some(high)) => format!(" ({low:.1}–{high:.1})"),

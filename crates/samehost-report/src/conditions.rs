@@ -1,4 +1,4 @@
-//! What the numbers rest on: the self-check, the harness's own cost, the generator, evidence, repeats.
+//! Conditions of the measurement: self-check, cost of the harness, generator, evidence, repeats.
 
 use samehost_model::human::{count, format_percent, format_value, percent_number, shape};
 use samehost_model::{Code, Evidence, Trial, Verdict};
@@ -10,16 +10,15 @@ use crate::view::{View, median};
 use crate::words;
 use samehost_model::printable::clean;
 
-/// Metrics whose self-check is told.
+/// Number of metrics whose self-check is reported.
 const FLOORS: usize = 3;
 
-/// A label and a sentence.
 pub(crate) struct Condition {
     pub(crate) label: &'static str,
     pub(crate) text: String,
 }
 
-/// All of them; a label is said once for sentences that follow each other.
+/// All conditions. A label is printed once for consecutive sentences.
 pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     let mut all = Vec::new();
     all.extend(noise(view).map(|text| Condition { label: "self-check", text }));
@@ -32,7 +31,7 @@ pub(crate) fn conditions(view: &View<'_>) -> Vec<Condition> {
     all
 }
 
-/// What the control reached: over all points, for the first metrics.
+/// The self-check's noise floor over all points, for the first metrics.
 fn noise(view: &View<'_>) -> Option<String> {
     if view.candidates().is_empty() {
         return None;
@@ -47,7 +46,7 @@ fn noise(view: &View<'_>) -> Option<String> {
     (!shown.is_empty()).then(|| format!("The same measurement against itself differed by at most {shown}."))
 }
 
-/// `1.8 % in throughput`, or `0.9–2.8 %` over several points.
+/// Formats as `1.8 % in throughput`, or `0.9–2.8 %` over several points.
 fn floor(view: &View<'_>, metric: &str) -> Option<String> {
     let floors: Vec<f64> = view
         .report
@@ -63,14 +62,14 @@ fn floor(view: &View<'_>, metric: &str) -> Option<String> {
     Some(format!("{range} % in {}", words::title(metric)))
 }
 
-/// What `equivalent` means, where a verdict says so.
+/// Explains `equivalent`, if a verdict uses it.
 fn margin(view: &View<'_>) -> Option<String> {
     let said = view.report.analysis.comparisons.iter().any(|c| c.verdict == Verdict::Equivalent);
     let margin = format_percent(view.report.head.plan.margin);
     said.then(|| format!("Equivalent means that the difference is shown to be inside ±{margin}."))
 }
 
-/// What the harness costs by itself, from the arm without a transport.
+/// CPU time per operation of the harness itself, from the arm without a transport.
 fn harness(view: &View<'_>) -> Option<String> {
     let costs: Vec<f64> = view
         .noop()
@@ -85,7 +84,7 @@ fn harness(view: &View<'_>) -> Option<String> {
     Some(format!("The harness itself costs {} per operation.", format_value(worst, "us")))
 }
 
-/// How late the open loop's generator was, at its worst arm.
+/// Lateness of the open loop's generator, at the worst arm.
 fn generator(view: &View<'_>) -> Option<String> {
     let arms =
         || view.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
@@ -111,12 +110,12 @@ fn repeats(view: &View<'_>) -> Option<String> {
     Some(text)
 }
 
-/// Whether a warning only counts repeats, and is no doubt.
+/// Whether a warning only counts repeated trials. Such a warning is not an issue.
 pub(crate) fn is_repeats(code: Code, subject: &str) -> bool {
     code == Code::Remeasured && subject.is_empty()
 }
 
-/// What kernel and server said of each arm, once for all its points.
+/// Evidence from kernel and server for each arm, once for all its points.
 fn evidence(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, &Evidence, u64)> = Vec::new();
     for evidence in &view.report.analysis.evidence {
@@ -153,8 +152,8 @@ fn evidence(view: &View<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Who was the limit: how busy client and server were, a row for each arm; CPU per operation where no metric
-/// of a table tells it.
+/// Bottleneck: utilisation of client and server, with a row for each arm. Adds CPU per operation when no
+/// table has it.
 pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     if !view.report.analysis.limits.is_empty() {
         return Some(crate::effects::limits(view.report));
@@ -203,7 +202,7 @@ pub(crate) fn limits(view: &View<'_>) -> Option<Grid> {
     Some(grid)
 }
 
-/// One number, or from the smallest to the largest, without digits that tell nothing.
+/// One number or the range, without insignificant digits.
 fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
     let ends = (medians.iter().copied().reduce(f64::min), medians.iter().copied().reduce(f64::max));
     let (Some(low), Some(high)) = ends else { return Span::dim("–") };
@@ -211,7 +210,7 @@ fn plain_range(medians: &[f64], decimals: usize, unit: &str) -> Span {
     Span::from(if low == high { format!("{high}{unit}") } else { format!("{low}–{high}{unit}") })
 }
 
-/// What the verdicts were held against.
+/// Margin, precision and confidence behind the verdicts.
 pub(crate) fn terms(view: &View<'_>) -> String {
     let plan = &view.report.head.plan;
     format!(

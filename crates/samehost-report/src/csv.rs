@@ -1,6 +1,7 @@
-//! One row for each comparison, for spreadsheets and plots: raw values, units in their own column, RFC 4180.
+//! CSV with one row for each comparison, for spreadsheets and plots: raw values, units in their own column,
+//! RFC 4180.
 //!
-//! An arm that is compared with nothing has a row for each metric too, without a candidate.
+//! An arm without a comparison has a row for each metric, with the candidate's columns empty.
 
 use std::io::{self, Write};
 
@@ -40,7 +41,7 @@ const HEADER: [&str; 28] = [
     "p_margin_adjusted",
     "grade",
 ];
-/// Columns from `started_at` on.
+/// Number of columns from `started_at` on.
 const LAST: usize = 5;
 
 pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -59,7 +60,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// A number as it is; nothing for what is none.
+/// Unrounded number; empty for NaN and infinities.
 fn number(value: impl Into<Option<f64>>) -> String {
     value.into().filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
 }
@@ -104,7 +105,7 @@ fn alone(report: &Report, arm: &Arm, metric: &MetricInfo) -> Option<Vec<String>>
     Some(row)
 }
 
-/// The columns that say where and what.
+/// Columns that identify point, arm and metric.
 fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -> Vec<String> {
     let parameters: Vec<String> =
         point.parameters.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
@@ -125,7 +126,7 @@ fn at(report: &Report, point: &Point, name: &str, metric: Option<&MetricInfo>) -
     ]
 }
 
-/// The distinct codes, as in JSON.
+/// Distinct warning codes, spelled as in JSON.
 fn codes(warnings: &[Warning]) -> String {
     let mut names: Vec<String> = warnings.iter().map(|warning| view::json_name(warning.code)).collect();
     names.sort_unstable();

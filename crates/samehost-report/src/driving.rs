@@ -1,9 +1,9 @@
-//! How arms were driven, in words: slices or trials, CPUs, and what kept those awake.
+//! Describes how arms were driven: slices or trials, CPUs, and how CPUs were kept from idle states.
 
 use samehost_model::human::format_seconds;
 use samehost_model::{AwakeBy, Driven, Plan, Undivided};
 
-/// `slices of 3 ms`, or `slices of 3 ms to 20 ms`; none where nothing was measured in slices, or not everything.
+/// Formats as `slices of 3 ms` or `slices of 3 ms to 20 ms`; `None` unless everything was measured in slices.
 pub(crate) fn slices(plan: &Plan) -> Option<String> {
     let lengths: Vec<f64> = plan.driven.iter().map(|driven| driven.slice_s).collect::<Option<_>>()?;
     let (low, high) = (lengths.iter().copied().reduce(f64::min)?, lengths.iter().copied().reduce(f64::max)?);
@@ -11,7 +11,7 @@ pub(crate) fn slices(plan: &Plan) -> Option<String> {
     Some(if low < high { format!("slices of {least} to {most}") } else { format!("slices of {most}") })
 }
 
-/// Why there were trials, where something else than the workload is the reason: that it cannot be otherwise is no news.
+/// Why trials were not divided into slices. Omitted when the workload itself does not allow it.
 pub(crate) fn why_trials(plan: &Plan) -> Option<String> {
     let why =
         plan.driven.iter().filter_map(|driven| driven.undivided).find(|why| *why != Undivided::Workload)?;
@@ -24,7 +24,7 @@ pub(crate) fn why_trials(plan: &Plan) -> Option<String> {
     Some(format!("no slices ({reason})"))
 }
 
-/// `client on CPU 0, server on CPU 1`.
+/// Formats as `client on CPU 0, server on CPU 1`.
 pub(crate) fn cpus(plan: &Plan) -> Option<String> {
     let is_pinned = |driven: &&Driven| !driven.client_cpus.is_empty();
     let pinned = plan.driven.iter().find(is_pinned)?;
@@ -42,7 +42,7 @@ pub(crate) fn cpus(plan: &Plan) -> Option<String> {
     })
 }
 
-/// What kept CPUs awake.
+/// How CPUs were kept from idle states.
 pub(crate) fn awake(plan: &Plan) -> Option<String> {
     let how = match plan.awake? {
         AwakeBy::LatencyRequest => "/dev/cpu_dma_latency",

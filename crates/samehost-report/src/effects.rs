@@ -1,4 +1,5 @@
-//! What each factor of a matrix does over all the others, and who was the limit of each condition.
+//! Tables of a factorial experiment: the effect of each factor over all levels of the others, and the
+//! bottleneck of each condition.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Effect, LimitedBy, Report};
@@ -9,7 +10,7 @@ use crate::line::Span;
 use crate::view::{View, median};
 use crate::words;
 
-/// A table of the first metric's effects for each set of arms that differ in the factors only.
+/// A table of the first metric's effects for each set of arms that differ only in the factors.
 pub(crate) fn effects(view: &View<'_>) -> Vec<Figure> {
     let Some(metric) = view.metrics().first() else { return Vec::new() };
     let of_metric: Vec<&Effect> =
@@ -62,7 +63,7 @@ fn table<'a>(view: &View<'_>, effects: impl Iterator<Item = &'a Effect>) -> Grid
     grid
 }
 
-/// `transport: unix ÷ tcp`, or `transport × http` for an interaction.
+/// Formats as `transport: unix ÷ tcp`, or `transport × http` for an interaction.
 fn name(effect: &Effect) -> String {
     match effect.factors.as_slice() {
         [only] => format!("{}: {} ÷ {}", only.name, only.to, only.from),
@@ -70,7 +71,7 @@ fn name(effect: &Effect) -> String {
     }
 }
 
-/// A row for each arm: who was its limit, and what each of the three used.
+/// Table of bottlenecks: a row for each arm with the CPUs that client, proxy and server used.
 pub(crate) fn limits(report: &Report) -> Grid {
     let mut grid = Grid::new(vec![
         Column::new("condition", Align::Left),

@@ -1,4 +1,4 @@
-//! The tables of a report, as data: for the terminal and for Markdown.
+//! Tables of a report as data, for the terminal and for Markdown.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict};
@@ -11,16 +11,15 @@ use crate::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
-/// A sweep with more points than this has one table only.
+/// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
 
-/// A table with its title.
 pub(crate) struct Figure {
     pub(crate) title: String,
     pub(crate) grid: Grid,
 }
 
-/// Every table, and what is left out.
+/// All tables, and a sentence about what was left out.
 pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
     if let Some(group) = view.single() {
         let grid = match group.candidates.len() {
@@ -64,7 +63,6 @@ fn dash() -> Span {
     Span::dim("–")
 }
 
-/// Ratio, interval and verdict of a comparison.
 fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span; 3] {
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
     let tone = words::tone(comparison.verdict);
@@ -76,7 +74,7 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
     ]
 }
 
-/// Values as cells with one unit; a dash for none.
+/// Cells of values with one common unit; a dash for `None`.
 pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
     let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
     let texts = format_together(&known, unit);
@@ -141,7 +139,7 @@ fn pair(view: &View<'_>) -> Grid {
     grid
 }
 
-/// One point, several candidates: the arms of each metric below each other, all against the baseline.
+/// One point, several candidates: a row for each metric and arm, compared with the baseline.
 fn stacked(view: &View<'_>) -> Grid {
     let Some(group) = view.single() else { return Grid::default() };
     let mut grid = Grid::new(vec![
@@ -262,7 +260,7 @@ fn sweep_alone(view: &View<'_>, metrics: &[&MetricInfo]) -> Grid {
     grid
 }
 
-/// What trials measured and no metric of a table tells.
+/// Measurements of trials that are not a metric of any table.
 fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
     let mut keys: Vec<&String> =
         view.report.trials.iter().flat_map(|trial| trial.measurements.keys()).collect();
@@ -277,7 +275,7 @@ fn own_measurements(view: &View<'_>) -> Vec<MetricInfo> {
         .collect()
 }
 
-/// What trials measured besides, where the tables have no row for it: medians, a range over several points.
+/// Table of additional measurements: medians, or their range over several points.
 pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     if view.single().is_some_and(|group| group.candidates.len() == 1) {
         return None;
@@ -295,7 +293,7 @@ pub(crate) fn besides(view: &View<'_>) -> Option<Grid> {
     (!grid.rows.is_empty()).then_some(grid)
 }
 
-/// One value, or from the smallest to the largest.
+/// One value, or the range from the smallest to the largest.
 pub(crate) fn range(values: &[f64], unit: &str) -> Span {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

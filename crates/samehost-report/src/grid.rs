@@ -1,30 +1,28 @@
-//! A table without lines: columns with a head, cells with a tone, numbers under numbers and units under units.
-//! It fits itself into the width by giving up what matters least.
+//! A table without lines: column heads, cells with a tone, aligned numbers and units. Fits itself into a
+//! width by dropping the least important columns first.
 
 use crate::line::{Line, Span};
 use crate::text::{truncate, width};
 
 const GAP: usize = 2;
-/// No column of words is cut to fewer columns than this.
+/// Minimum width to which a column of words is cut.
 const NARROWEST: usize = 6;
 
-/// How a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
-    /// Number and unit: the number to the right, the unit in a column of its own behind it.
+    /// Number and unit: the number right-aligned, the unit left-aligned after it.
     Value,
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     head: String,
-    /// A head for where the other is too long.
+    /// Shorter head, used when the table is too wide.
     short: Option<String>,
     align: Align,
-    /// Given up when the table is too wide, the highest first; 0 never.
+    /// Order in which columns are dropped when the table is too wide, highest first; 0 is never dropped.
     spare: u8,
 }
 
@@ -42,14 +40,13 @@ impl Column {
     }
 }
 
-/// A table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grid {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Span>>,
 }
 
-/// Where the number of a cell ends and its unit begins.
+/// Splits a cell into number and unit.
 fn split(text: &str) -> (&str, &str) {
     match text.rsplit_once(' ') {
         Some((number, unit)) if number.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
@@ -69,17 +66,16 @@ impl Grid {
         self.rows.push(row);
     }
 
-    /// Heads, one for each column.
     pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|column| column.head.as_str())
     }
 
-    /// Whether the column's cells stand at the right.
+    /// Whether the column is right-aligned.
     pub(crate) fn is_right(&self, column: usize) -> bool {
         self.columns[column].align != Align::Left
     }
 
-    /// Its lines, none wider than `columns`.
+    /// Lines of the table, at most `columns` wide.
     pub(crate) fn lines(&self, columns: usize) -> Vec<Line> {
         let grid = self.fitted(columns);
         let units: Vec<usize> = (0..grid.columns.len()).map(|c| grid.unit_width(c)).collect();
@@ -142,8 +138,8 @@ impl Grid {
         self.widths().iter().sum::<usize>() + GAP * self.columns.len().saturating_sub(1)
     }
 
-    /// The same table made to fit: short heads first, then without spare columns, then with cut heads, then with
-    /// its widest words cut.
+    /// Shrinks the table to a width: short heads first, then without spare columns, then with cut heads, then
+    /// with its widest words cut.
     fn fitted(&self, columns: usize) -> Grid {
         let mut grid = self.clone();
         while grid.total() > columns {
@@ -151,7 +147,7 @@ impl Grid {
             let Some(c) = shorter.max_by_key(|&c| width(&grid.columns[c].head)) else { break };
             grid.columns[c].head = grid.columns[c].short.take().unwrap_or_default();
         }
-        // Names longer than a third of the screen give way before the heads of numbers do.
+        // Names longer than a third of the screen are cut before the heads of numbers.
         for c in (0..grid.columns.len()).filter(|&c| self.columns[c].align == Align::Left) {
             if grid.total() > columns && grid.content_width(c) > columns / 3 {
                 grid.cut(c, columns / 3);

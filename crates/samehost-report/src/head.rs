@@ -1,4 +1,4 @@
-//! What was measured, and how, in a line each.
+//! Head of a report: what was measured, and how, in a line each.
 
 use samehost_model::human::{count, format_seconds};
 use samehost_model::{Host, MetricInfo, Outcome, Placement, Plan, Point, Stopping, Transport};
@@ -37,7 +37,7 @@ pub(crate) fn what(view: &View<'_>) -> Vec<String> {
     } else if first.placement != Placement::Free && points.iter().all(|p| p.placement == first.placement) {
         parts.push(first.placement.to_string());
     }
-    // Capacities of several levels are too many for a head; every arm has its own in JSON.
+    // Capacities at several levels are too many for a head; JSON has them for each arm.
     let said = workload.parameters.iter().filter(|(key, _)| !key.starts_with("capacity_per_s/"));
     parts.extend(said.map(|(key, value)| pair(key, value)));
     for key in first.parameters.keys() {
@@ -51,7 +51,7 @@ fn pair(key: &str, value: &str) -> String {
     format!("{} {}", clean(key).replace('_', " "), clean(value))
 }
 
-/// How requests were driven; a stream of bytes has no requests.
+/// How requests were driven; `None` for a stream of bytes, which has no requests.
 fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String> {
     let by_request = |metric: &MetricInfo| metric.is_latency() || metric.is_rate_of_work();
     match (rates, first.rate_per_s) {
@@ -62,7 +62,7 @@ fn load(view: &View<'_>, first: &Point, rates: Option<String>) -> Option<String>
     }
 }
 
-/// All values of a parameter that varies: each where there are few, else from the first to the last.
+/// Values of a swept parameter: all of them if there are few, else the first and the last.
 fn range(parameter: &Parameter, points: &[&Point]) -> String {
     let mut values: Vec<String> = Vec::new();
     for point in points {
@@ -82,7 +82,7 @@ fn range(parameter: &Parameter, points: &[&Point]) -> String {
     }
 }
 
-/// How it was measured: blocks and trials; server; machine; time.
+/// How it was measured: blocks and trials, server, machine, time.
 pub(crate) fn how(view: &View<'_>) -> Vec<String> {
     let report = view.report;
     let mut parts = vec![trials(view)];
@@ -133,7 +133,7 @@ fn trials(view: &View<'_>) -> String {
     }
 }
 
-/// The machine: `2 × AMD EPYC, Linux 6.18, virtual machine`.
+/// Formats as `2 × AMD EPYC, Linux 6.18, virtual machine`.
 pub(crate) fn machine(host: &Host) -> String {
     let mut parts = Vec::new();
     let model = short_cpu(&host.cpu_model);
@@ -160,7 +160,7 @@ pub(crate) fn machine(host: &Host) -> String {
     parts.join(", ")
 }
 
-/// A CPU's name without what tells nothing.
+/// Name of a CPU without trademarks and filler words.
 fn short_cpu(model: &str) -> String {
     let model = clean(model).replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
     let model = model.split('@').next().unwrap_or_default();
@@ -168,7 +168,7 @@ fn short_cpu(model: &str) -> String {
     model.split_whitespace().filter(empty).collect::<Vec<_>>().join(" ")
 }
 
-/// When it was measured, to the minute.
+/// Start time, to the minute.
 fn started(at: &str) -> Option<String> {
     let at = clean(at);
     let (day, time) = at.split_once('T')?;
@@ -176,7 +176,7 @@ fn started(at: &str) -> Option<String> {
     Some(if at.ends_with('Z') { format!("{day} {minute} UTC") } else { format!("{day} {minute}") })
 }
 
-/// How measuring ended, where it did not end as planned.
+/// How the measurement ended, unless it ended as planned.
 pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
@@ -185,7 +185,7 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
                 Stopping::Precision => "the precision was reached",
                 Stopping::Decision => "all was decided",
             };
-            // What was asked together with others had its time by and by.
+            // A plan that was measured together with others has no time budget of its own.
             let budget = plan.budget_s.filter(|_| plan.asked.is_empty());
             let of = budget.map_or_else(String::new, |s| format!(" of {}", format_seconds(s)));
             Some(format!("the budget{of} ran out before {before}"))
@@ -196,7 +196,7 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
     }
 }
 
-/// Parts joined by dots in lines of at most `columns`; a part is broken only where it is longer than a line.
+/// Joins parts by dots into lines of at most `columns`. A part is broken only if it is longer than a line.
 pub(crate) fn flow(parts: &[String], columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {

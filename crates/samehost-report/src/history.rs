@@ -1,5 +1,4 @@
-//! Stored results in the order of time: each with its answer, and what changed since the run before it of the same
-//! command.
+//! Stored results in order of time, each with its answer and the changes since the previous run of the same command.
 
 use std::io::{self, Write};
 
@@ -12,33 +11,26 @@ use crate::view::View;
 use crate::{answer, changes, head, words};
 use samehost_model::printable::clean;
 
-/// A stored result.
 pub struct Run<'a> {
-    /// Where it is stored.
+    /// Path of the stored file.
     pub file: &'a str,
-    /// The result.
     pub report: &'a Report,
-    /// What changed since the run before.
     pub change: Change,
 }
 
-/// What can be said of a run against the one before it.
+/// Comparison of a run with the previous one.
 pub enum Change {
-    /// No stored run of the same command is older.
+    /// The first stored run of this command.
     First,
-    /// What `compare` finds.
     Since(Changes),
-    /// They cannot be compared, and why.
+    /// The reason why the two runs cannot be compared.
     Unknown(String),
 }
 
 const INDENT: usize = 2;
 
 impl Terminal {
-    /// Renders stored results, each with what changed since the one before.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
+    /// Renders stored results, each with the changes since the previous one.
     pub fn render_history(&self, runs: &[Run<'_>], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         compose(&mut page, runs);
@@ -46,7 +38,7 @@ impl Terminal {
     }
 }
 
-/// Composes the page: the oldest run first, the newest where the eye is.
+/// The newest run comes last, next to the prompt.
 fn compose(page: &mut Page, runs: &[Run<'_>]) {
     for run in runs {
         let view = View::of(run.report);

@@ -1,4 +1,4 @@
-//! How a service and its clients are told to use a socket, on the terminal. Words to copy are never broken into lines.
+//! Renders `samehost how`: how a service and its clients are configured for a socket. Lines to copy are not wrapped.
 
 use std::io::{self, Write};
 
@@ -10,9 +10,6 @@ use crate::terminal::{Page, Terminal};
 
 impl Terminal {
     /// Renders an answer.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
     pub fn render_how(&self, answer: &HowTo, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();

@@ -1,7 +1,8 @@
-//! The report as JSON, `samehost.report/1`, and the reproduction, `samehost.reproduction/1`: pretty, keys in a fixed order, a newline at the end.
+//! The report as JSON, `samehost.report/1`, and the reproduction, `samehost.reproduction/1`: pretty-printed,
+//! keys in a fixed order, with a final newline.
 //!
-//! What is no number (NaN, infinity) never appears: such a measurement was none and is left out. Characters
-//! that would move a terminal's cursor are escaped, also those beyond ASCII that JSON itself lets pass.
+//! NaN and infinities are omitted; JSON cannot represent them. Characters that could control a terminal are
+//! escaped, including those beyond ASCII that JSON permits.
 
 use std::io::{self, Write};
 
@@ -15,9 +16,6 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes a reproduction with all its reports as JSON.
-///
-/// # Errors
-/// When `out` cannot be written.
 pub fn reproduction_as_json(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     let mut reproduction = reproduction.clone();
     for measurement in reproduction.experiments.iter_mut().flat_map(|one| &mut one.measurements) {
@@ -31,12 +29,12 @@ fn pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", escape(&text))
 }
 
-/// The same value on one line.
+/// The same JSON on one line.
 pub(crate) fn compact(report: &Report) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&only_numbers(report))?)
 }
 
-/// The report without values that are no numbers, which JSON would turn into a `null` that no reader expects.
+/// The report without NaN and infinities, which serde_json would write as an unexpected `null`.
 fn only_numbers(report: &Report) -> Report {
     let mut report = report.clone();
     for trial in &mut report.trials {

@@ -1,4 +1,4 @@
-//! Ladders in words and tables: how latency grows with the rate, and where it takes off.
+//! Ladders as sentences and tables: latency against rate, and the rate at which latency rises sharply.
 
 use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 
@@ -11,18 +11,17 @@ use crate::line::{Span, Tone};
 use crate::view::{Parameter, View};
 use crate::words;
 
-/// A table for each ladder.
 pub(crate) fn tables(view: &View<'_>) -> Vec<Figure> {
     let ladders = find_ladders(view.report);
     ladders.iter().map(|ladder| Figure { title: title(view, ladder), grid: table(ladder) }).collect()
 }
 
-/// Where each takes off, in a sentence.
+/// A sentence for each ladder about the rate at which its latency rises sharply.
 pub(crate) fn answers(view: &View<'_>) -> Vec<Paragraph> {
     find_ladders(view.report).iter().map(|ladder| answer(view, ladder)).collect()
 }
 
-/// `over unix`, and the level where there are several.
+/// `over unix`, with the level if there are several.
 fn via(view: &View<'_>, ladder: &Ladder) -> String {
     let arm = ladder.steps.first().and_then(|step| view.report.arm(&step.arm));
     let via = words::via(arm, &samehost_model::printable::clean(&ladder.name));
@@ -44,7 +43,7 @@ fn base(ladder: &Ladder) -> String {
     samehost_model::printable::clean(&ladder.baseline)
 }
 
-/// A rate as a percentage of the baseline's capacity.
+/// Rate as a percentage of the baseline's capacity.
 fn part(ladder: &Ladder, rate_per_s: f64) -> Option<String> {
     let capacity = ladder.baseline_capacity_per_s.filter(|capacity| *capacity > 0.0)?;
     Some(format_percent((100.0 * rate_per_s / capacity).round() / 100.0))

@@ -1,7 +1,8 @@
-//! From a report to bytes: terminal, JSON, CSV, Markdown, HTML. Pure: it reads no clock, opens no file, prints
-//! nothing and decides nothing; verdicts come from `samehost-stats`, here they only get words.
+//! Renders a report as terminal text, JSON, CSV, Markdown or HTML. Pure: reads no clock, opens no file,
+//! prints nothing. Verdicts come from `samehost-stats`; this crate only words them.
 //!
-//! A renderer is one file and one line in [`RENDERERS`]. The terminal is apart, for it has a width and colours.
+//! A renderer is one file and one line in [`RENDERERS`]. The terminal is separate, because it has a width and
+//! colours.
 
 mod answer;
 mod axis;
@@ -51,17 +52,15 @@ pub use reproduction::{reproduction_as_html, reproduction_as_markdown};
 pub use scan_advice::saving_in_short;
 pub use terminal::Terminal;
 
-/// A format that a report can be written in.
 pub struct Renderer {
     /// Name of the format, as in `--json`.
     pub name: &'static str,
-    /// What it is for, in one line.
+    /// Purpose in one line.
     pub about: &'static str,
-    /// Writes the report.
     pub render: fn(&Report, &mut dyn Write) -> io::Result<()>,
 }
 
-/// Every format, in the order in which help lists them.
+/// All formats, in the order in which help lists them.
 pub const RENDERERS: &[Renderer] = &[
     Renderer {
         name: "json",

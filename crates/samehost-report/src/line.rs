@@ -1,30 +1,28 @@
-//! Lines of a screen: pieces of text with a tone. Text is cleaned when a piece is made, so nothing that came
-//! with a report can steer the terminal.
+//! Lines of a screen: pieces of text with a tone. Text is cleaned when a piece is created, so that nothing
+//! from a report can control the terminal.
 
 use samehost_model::printable::clean;
 
 use crate::text::{width, wrap};
 
-/// What a piece of text is, from which a colour follows.
+/// Role of a piece of text; determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
     Plain,
     Bold,
-    /// Secondary.
+    /// Secondary information.
     Dim,
-    /// Better.
     Good,
-    /// Worse.
     Bad,
-    /// A doubt.
+    /// A warning.
     Doubt,
-    /// What must not be missed.
+    /// Something that must not be missed.
     Loud,
 }
 
 impl Tone {
-    /// The parameters of the escape sequence (ECMA-48, SGR).
+    /// Parameter of the escape sequence (ECMA-48, SGR).
     fn code(self) -> Option<&'static str> {
         match self {
             Tone::Plain => None,
@@ -38,7 +36,6 @@ impl Tone {
     }
 }
 
-/// A piece of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     tone: Tone,
@@ -73,7 +70,6 @@ impl From<String> for Span {
     }
 }
 
-/// One line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line(Vec<Span>);
 
@@ -92,7 +88,7 @@ impl Line {
         self.push(Span::plain(" ".repeat(columns)));
     }
 
-    /// Puts text on the line; escape sequences only where `color` is wanted, nothing behind the last word.
+    /// Text of the line, with escape sequences if `color`, without trailing blanks.
     pub(crate) fn print(&self, color: bool) -> String {
         let last = self.0.iter().rposition(|span| !span.text.trim().is_empty());
         let shown = last.map_or(&[][..], |last| &self.0[..=last]);
@@ -101,7 +97,7 @@ impl Line {
             let words = if Some(i) == last { span.text.trim_end() } else { &span.text };
             match span.tone.code().filter(|_| color && !words.trim().is_empty()) {
                 Some(code) => {
-                    // Spaces around need no colour, and an underlined or inverted theme would show them.
+                    // Blanks stay uncoloured, because an underlined or inverted theme would show them.
                     let (ahead, body) = words.split_at(words.len() - words.trim_start().len());
                     let (body, behind) = body.split_at(body.trim_end().len());
                     text.push_str(&format!("{ahead}\u{1b}[{code}m{body}\u{1b}[0m{behind}"));
@@ -119,7 +115,7 @@ impl From<Vec<Span>> for Line {
     }
 }
 
-/// Breaks pieces of running text into lines; they are joined by single spaces.
+/// Wraps pieces of text, joined by single spaces, into lines.
 pub(crate) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<Line> {
     let joined: Vec<&str> =
         spans.iter().map(|span| span.text.trim()).filter(|text| !text.is_empty()).collect();
@@ -144,7 +140,7 @@ pub(crate) fn wrap_spans(spans: &[Span], columns: usize) -> Vec<Line> {
     lines
 }
 
-/// A label with text beside it; further lines of the text stand under its first.
+/// A label with text beside it; continuation lines are indented to the text.
 pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for (i, rest) in wrap_spans(spans, columns.saturating_sub(indent)).into_iter().enumerate() {

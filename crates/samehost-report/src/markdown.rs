@@ -1,4 +1,4 @@
-//! The report as Markdown, to paste into an issue: head, answer, tables, conditions, warnings.
+//! The report as Markdown, for pasting into an issue: head, answer, tables, conditions, warnings.
 
 use std::io::{self, Write};
 
@@ -58,7 +58,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A table of GitHub's kind.
+/// A GitHub-flavoured table.
 fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
     writeln!(out, "\n{}", row(grid.heads().map(escape).collect()))?;
@@ -70,11 +70,11 @@ fn table(grid: &Grid, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Text that Markdown takes as it is: no markup, no table cell, no HTML, no mention of anybody.
+/// Escapes text for Markdown: no markup, table cells, HTML or mentions.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let text = clean(text);
-    // At the begin of a line these make a list or a heading.
+    // At the start of a line these begin a list or a heading.
     if text.starts_with(['-', '+', '=']) {
         safe.push('\\');
     }
@@ -83,7 +83,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
-            // A mention or a reference to an issue needs the sign right before its word.
+            // A mention or issue reference requires the sign directly before its word.
             '@' | '#' => {
                 safe.push(c);
                 safe.push_str("<!-- -->");
@@ -98,7 +98,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Text as code, with a fence longer than any in it.
+/// Inline code, with a fence longer than any backtick run in the text.
 fn code(text: &str) -> String {
     let text = clean(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);

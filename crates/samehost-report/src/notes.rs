@@ -1,4 +1,4 @@
-//! Warnings grouped by code: what was said of the whole report, and what was said of single comparisons.
+//! Warnings grouped by code: those of the report, and those of single comparisons.
 
 use samehost_model::human::shape;
 use samehost_model::{Code, Comparison, Report, Verdict, Warning};
@@ -8,18 +8,18 @@ use crate::view::View;
 use crate::words;
 use samehost_model::printable::clean;
 
-/// All that was said with one code.
+/// Messages with the same code.
 pub(crate) struct Notes {
     pub(crate) code: Code,
     pub(crate) messages: Vec<String>,
 }
 
-/// What voids the report and must come first.
+/// Warnings that invalidate the report; they come first.
 pub(crate) fn headlines(warnings: &[Warning]) -> Vec<&Warning> {
     warnings.iter().filter(|warning| words::is_headline(warning.code)).collect()
 }
 
-/// Every other warning of a report and of its comparisons, each once.
+/// All other warnings of the report and its comparisons, without duplicates.
 pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
     let report = view.report;
     let mut notes = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn notes(view: &View<'_>) -> Vec<Notes> {
     notes
 }
 
-/// Adds what comparisons say. Messages that differ in numbers only are said once, with what they are about.
+/// Adds warnings of comparisons. Messages that differ only in numbers are merged, with a list of their subjects.
 pub(crate) fn gather(
     notes: &mut Vec<Notes>,
     comparisons: &[Comparison],
@@ -65,7 +65,7 @@ pub(crate) fn gather(
     }
     for (code, _, messages, subjects) in found {
         let message = sentence(messages[0]);
-        // What is said of many in the same words is no matter of the one.
+        // With identical messages the subjects are not relevant.
         let same = messages.len() > 1 && messages.iter().all(|other| *other == messages[0]);
         let alike = match subjects.len() {
             1 => String::new(),
@@ -84,14 +84,14 @@ pub(crate) fn add(notes: &mut Vec<Notes>, code: Code, message: String) {
     }
 }
 
-/// A message with its full stop.
+/// The message with a full stop.
 pub(crate) fn sentence(message: &str) -> String {
     let message = clean(message);
     let message = message.trim();
     if message.ends_with(['.', '!', '?']) { message.to_owned() } else { format!("{message}.") }
 }
 
-/// Whether a comparison's warning stands elsewhere: as the report's own, or in the answer.
+/// Whether the report or the answer already contains a comparison's warning.
 fn is_told(view: &View<'_>, comparison: &Comparison, warning: &Warning) -> bool {
     let report: &Report = view.report;
     let whole = report.warnings.iter().any(|w| w.code == warning.code && w.message == warning.message);

@@ -1,4 +1,4 @@
-//! What a part's gain predicts for its whole, held against what was measured: a sentence, and a table.
+//! Predictions for a whole from the gain of its part, compared with measurements: a sentence, and a table.
 
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
@@ -10,7 +10,7 @@ use crate::line::{Span, Tone};
 use crate::view::View;
 use crate::words;
 
-/// A sentence for each prediction, where there is one point.
+/// A sentence for each prediction, if there is only one point.
 pub(crate) fn sentences(view: &View<'_>) -> Vec<Paragraph> {
     if view.is_sweep() {
         return Vec::new();
@@ -42,7 +42,7 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
     vec![Span::plain(arithmetic), Span::new(tone, agreement)]
 }
 
-/// A part of one with its interval: `9.8 % (9.5 %–10 %)`.
+/// A fraction with its interval: `9.8 % (9.5 %–10 %)`.
 fn percent(bounds: &Bounds) -> String {
     let value = format_percent(bounds.value);
     match (bounds.ci_low, bounds.ci_high) {
@@ -51,7 +51,7 @@ fn percent(bounds: &Bounds) -> String {
     }
 }
 
-/// A ratio of times as what it does to a time: `12 % shorter (10 % to 14 %)`.
+/// A ratio of times as a change: `12 % shorter (10 % to 14 %)`.
 fn change(ratio: &Bounds) -> String {
     let word = |ratio: f64| if ratio <= 1.0 { "shorter" } else { "longer" };
     let amount = |ratio: f64| format_percent((ratio - 1.0).abs());
@@ -81,7 +81,7 @@ fn title(view: &View<'_>, prediction: &Prediction) -> String {
     format!("what the gain of {part} predicts for {whole}{place}")
 }
 
-/// A row: what it is, its value, how that is written, and a note.
+/// Row of a table: label, value, formatter, note.
 type Row<'a> = (String, &'a Bounds, fn(f64) -> String, Span);
 
 fn table(view: &View<'_>, prediction: &Prediction) -> Grid {

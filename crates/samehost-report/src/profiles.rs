@@ -1,4 +1,4 @@
-//! Where CPU time went: a table of the functions that differ most for each point and candidate, and what it rests on.
+//! CPU profiles: for each point and candidate a table of the functions that differ most, and the basis of the data.
 
 use samehost_model::human::{count, format_seconds, significant};
 use samehost_model::{Profile, ProfileDifference};
@@ -9,12 +9,12 @@ use crate::line::Span;
 use crate::view::View;
 use samehost_model::printable::clean;
 
-/// Standard errors of an interval with 95 % confidence.
+/// Half-width of a 95 % confidence interval, in standard errors.
 const WIDTH: f64 = 1.96;
-/// What stands in for an error that says nothing.
+/// Shown in place of an error that is too uncertain.
 const NOTHING: &str = "–";
 
-/// A table for each pair of arms that were profiled.
+/// A table for each pair of profiled arms.
 pub(crate) fn differences(view: &View<'_>) -> Vec<Figure> {
     let all = &view.report.analysis.profile_differences;
     let pairs = all.chunk_by(|a, b| a.baseline == b.baseline && a.candidate == b.candidate);
@@ -51,12 +51,12 @@ fn figure(view: &View<'_>, differences: &[ProfileDifference]) -> Option<Figure> 
     Some(Figure { title, grid })
 }
 
-/// Decimals that stand under each other.
+/// Formats microseconds with fixed decimals, so that they align.
 fn microseconds(value: f64) -> String {
     if value.abs() >= 1000.0 { significant(value) } else { format!("{value:.2}") }
 }
 
-/// How the profiles were made, and how much they show.
+/// How the profiles were taken, and how much of the CPU time they cover.
 pub(crate) fn basis(view: &View<'_>) -> Option<String> {
     let profiles = &view.report.profiles;
     let first = profiles.first()?;

@@ -1,5 +1,5 @@
-//! Latency by quantile: each arm's place on one logarithmic axis, so that one sees whether all of the
-//! distribution moved or only its tail. A picture of pooled requests; verdicts never rest on it.
+//! Plot of latency by quantile: all arms on one logarithmic axis, which shows whether the whole distribution
+//! moved or only its tail. Pools requests of all trials; verdicts are never based on it.
 
 use samehost_analysis::{HistogramError, quantiles_for_shift};
 use samehost_model::Trial;
@@ -11,17 +11,15 @@ use crate::text::{truncate, width};
 use crate::view::{View, trials};
 
 const QUANTILES: [f64; 7] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999];
-/// The baseline first.
+/// Markers of the arms, the baseline first.
 const SIGNS: [char; 6] = ['○', '●', '◆', '▲', '■', '▼'];
-/// Where two arms stand in one column.
+/// Marker for two arms in one column.
 const BOTH: char = '◉';
 const WIDEST: usize = 72;
 const NARROWEST: usize = 16;
 
-/// The plot of a single point; nothing where a baseline or every candidate has no histogram.
-///
-/// # Errors
-/// When a stored histogram cannot be read.
+/// Plot of a single point; empty when the baseline or all candidates lack a histogram. Fails when a stored
+/// histogram is corrupt.
 pub(crate) fn quantile_plot(view: &View<'_>, columns: usize) -> Result<Vec<Line>, HistogramError> {
     let Some(group) = view.single() else { return Ok(Vec::new()) };
     let candidates: Vec<_> = group.candidates.iter().take(SIGNS.len() - 1).collect();
@@ -38,7 +36,7 @@ pub(crate) fn quantile_plot(view: &View<'_>, columns: usize) -> Result<Vec<Line>
             names.push(view.name(&group.baseline.id));
             rows = shifts.iter().map(|shift| (shift.quantile, vec![shift.baseline_us])).collect();
         }
-        // A quantile is shown where every arm shown has it.
+        // Only quantiles that all arms have are shown.
         rows.retain(|(quantile, _)| shifts.iter().any(|shift| shift.quantile == *quantile));
         for (quantile, values) in &mut rows {
             values.extend(shifts.iter().find(|s| s.quantile == *quantile).map(|s| s.candidate_us));
@@ -55,7 +53,7 @@ fn draw(names: &[String], rows: &[(f64, Vec<f64>)], screen: usize) -> Vec<Line> 
     let wide = values.iter().flatten().map(|text| width(text)).max().unwrap_or(0);
     let wide = wide.max(names.iter().map(|name| width(name)).max().unwrap_or(0).min(12));
     let beside = names.len() * (wide + 2);
-    // The numbers stand beside the plot where both fit.
+    // The numbers are placed beside the plot if both fit.
     let (numbers, left) = match screen.saturating_sub(label_width + 2) {
         room if room >= beside + NARROWEST + 8 => (true, room - beside),
         room => (false, room),
@@ -97,7 +95,7 @@ fn draw(names: &[String], rows: &[(f64, Vec<f64>)], screen: usize) -> Vec<Line> 
     lines
 }
 
-/// One quantile's row.
+/// Row of one quantile.
 fn marks(axis: &Axis, ticks: &[usize], values: &[f64], columns: usize) -> Canvas {
     let mut canvas = Canvas::new(columns);
     for tick in ticks {
@@ -132,7 +130,7 @@ fn label(quantile: f64) -> String {
     format!("p{}", percent.trim_end_matches(".0"))
 }
 
-/// 1, 2 and 5 of each decade from a nanosecond to hundreds of seconds; ones have the first choice.
+/// Labels from a nanosecond to hundreds of seconds, by precedence: powers of ten first.
 fn tick_labels() -> Vec<(f64, String)> {
     let mut labels = Vec::new();
     for digit in [1.0, 2.0, 5.0, 3.0, 1.5, 7.0] {

@@ -1,4 +1,4 @@
-//! Ratios with their intervals along a sweep, around the line of no difference and its margin.
+//! Plot of ratios with their intervals along a sweep, with the line at ratio 1 and the margin.
 
 use samehost_model::human::format_percent;
 use samehost_model::{Better, Comparison, MetricInfo};
@@ -12,7 +12,7 @@ use crate::words;
 const WIDEST: usize = 72;
 const NARROWEST: usize = 16;
 
-/// The plot of the first metric over all points; nothing where there is no interval.
+/// Plot of the first metric over all points; empty without intervals.
 pub(crate) fn ratio_plot(view: &View<'_>, columns: usize) -> Vec<Line> {
     let Some(metric) = view.metrics().first().filter(|_| view.is_sweep()) else { return Vec::new() };
     let rows: Vec<(String, &Comparison)> = view
@@ -70,7 +70,7 @@ fn head(view: &View<'_>, metric: &MetricInfo, columns: usize) -> Line {
     Line::from(spans)
 }
 
-/// One point's row: `├──●──┤` before the marks of no difference.
+/// Row of one point: `├──●──┤` on top of the marks of ratio 1 and the margin.
 fn marks(axis: &Axis, [one, above, below]: [f64; 3], comparison: &Comparison, columns: usize) -> Canvas {
     let mut canvas = Canvas::new(columns);
     canvas.put(axis.column(above), '┊', Tone::Dim);
@@ -87,7 +87,7 @@ fn marks(axis: &Axis, [one, above, below]: [f64; 3], comparison: &Comparison, co
     canvas
 }
 
-/// Ratios worth a label, the first choice first.
+/// Labelled ratios, by precedence.
 fn tick_labels() -> Vec<(f64, String)> {
     let ratios = [
         1.0, 0.5, 2.0, 0.1, 10.0, 0.2, 5.0, 0.8, 1.2, 1.5, 0.7, 3.0, 0.9, 1.1, 1.4, 0.6, 1.3, 4.0, 0.95,

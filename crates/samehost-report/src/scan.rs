@@ -1,4 +1,4 @@
-//! A scan on the terminal: services with their endpoints, connections by pair, advice, and what could not be seen.
+//! A scan on the terminal: services with endpoints, connections by pair, advice, and what was not visible.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,16 +9,12 @@ use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::terminal::{Page, Terminal};
 use crate::{scan_advice, scan_congestion};
 
-/// Endpoints of a service beyond these are counted, not listed.
+/// Endpoints listed per service; the rest are counted.
 const MOST_ENDPOINTS: usize = 8;
-/// Pairs over Unix sockets beyond these are counted, not listed; the JSON has all.
+/// Pairs over Unix sockets that are listed; the rest are counted, and JSON has all.
 const MOST_PAIRS: usize = 20;
 
 impl Terminal {
-    /// Renders a scan.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
     pub fn render_scan(&self, scan: &Scan, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         page.section(head(scan, page.measure()));
@@ -31,7 +27,7 @@ impl Terminal {
     }
 }
 
-/// `1 service`, `2 services`.
+/// Formats as `1 service`, `2 services`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
@@ -58,7 +54,7 @@ fn head(scan: &Scan, columns: usize) -> Vec<Line> {
     lines
 }
 
-/// Services that only have datagram sockets or no clients of interest are in the JSON.
+/// Whether a service has stream sockets. Services that have only datagram sockets are in JSON.
 fn is_shown(scan: &Scan, service: &Service) -> bool {
     service.listeners.iter().any(|at| {
         scan.sockets.get(*at).is_some_and(|socket| {
@@ -67,7 +63,7 @@ fn is_shown(scan: &Scan, service: &Service) -> bool {
     })
 }
 
-/// `mariadbd 812, user mysql, mariadb.service`.
+/// Formats as `mariadbd 812, user mysql, mariadb.service`.
 pub(crate) fn identity(process: &Process) -> String {
     let user = process.user.clone().unwrap_or_else(|| process.uid.to_string());
     let mut parts = vec![format!("{} {}", process.name, process.pid), format!("user {user}")];
@@ -83,7 +79,7 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for service in scan.services.iter().filter(|service| is_shown(scan, service)) {
         let who = match service.pid.and_then(|pid| scan.process(pid)) {
-            // A service that is not known bears its process's name already.
+            // An unrecognised service is already named after its process.
             Some(process) if process.name == service.name => {
                 identity(process).trim_start_matches(&process.name).trim_start().to_owned()
             }
@@ -105,7 +101,7 @@ fn services(scan: &Scan, columns: usize) -> Vec<Line> {
     titled("Services", lines)
 }
 
-/// A service whose process is not seen: why, and what would show it.
+/// For a service with an invisible process: why, and how to see it.
 fn unseen(scan: &Scan, service: &Service) -> String {
     let sockets = || service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
     match sockets().find_map(|socket| socket.uid) {
@@ -114,7 +110,7 @@ fn unseen(scan: &Scan, service: &Service) -> String {
     }
 }
 
-/// What would show the processes that are not seen.
+/// How to see the invisible processes.
 fn way_to_see(scan: &Scan) -> &'static str {
     match (scan.as_root, scan.hidden.in_pid_namespace) {
         (false, _) => "root sees it, sudo samehost scan",
@@ -244,7 +240,7 @@ fn hidden(scan: &Scan, columns: usize) -> Vec<Line> {
     wrap_spans(&[Span::new(Tone::Doubt, text)], columns)
 }
 
-/// How many of the sockets without an owner belong to namespaces other than the own: ` (3 in network namespace web)`.
+/// Number of unowned sockets in other network namespaces: ` (3 in network namespace web)`.
 fn by_namespace(scan: &Scan) -> String {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     let unowned = scan.sockets.iter().filter(|socket| socket.pids.is_empty() && socket.inode != 0);

@@ -1,5 +1,5 @@
-//! The advice of a scan in words: each pair that talks over TCP, whether it could use a Unix socket, what is in the
-//! way, and what it would save.
+//! Advice of a scan: each pair that talks over TCP, whether it could use a Unix socket, the obstacles, and
+//! the predicted saving.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,7 @@ use crate::scan::{count, titled};
 use crate::terminal::{Page, Terminal};
 
 impl Terminal {
-    /// Renders one piece of a scan's advice, and nothing else of it.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
+    /// Renders one piece of advice.
     pub fn render_advice(&self, scan: &Scan, advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         page.section(pair(scan, advice, page.measure()));
@@ -22,7 +19,7 @@ impl Terminal {
     }
 }
 
-/// A saving in a few words: `394 to 732 min`, `not worth it`, `undecided`.
+/// Short form of a saving: `394 to 732 min`, `not worth it`, `undecided`.
 #[must_use]
 pub fn saving_in_short(saving: &Saving) -> String {
     if saving.undecided {
@@ -34,7 +31,7 @@ pub fn saving_in_short(saving: &Saving) -> String {
     span_of_time(saving.cpu_s_per_day)
 }
 
-/// Every pair, those first that could switch now.
+/// All pairs; those that could switch now come first.
 pub(crate) fn advice(scan: &Scan, columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for advice in &scan.advice {

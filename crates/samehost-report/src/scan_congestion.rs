@@ -1,5 +1,5 @@
-//! That connections inside this machine run on BBR, in words: what that costs, and the commands that change it, make it
-//! last and take it back, for a person to run.
+//! Report that local connections use BBR: what that costs, and commands for the user that change it, make it
+//! permanent and undo it.
 
 use samehost_model::printable::clean;
 use samehost_model::scan::{Scan, SlowCongestion};
@@ -8,7 +8,7 @@ use crate::line::{Line, Span, Tone, labelled};
 use crate::scan::titled;
 use crate::text::width;
 
-/// Every address in use, and what to do about them all.
+/// All affected addresses, and one remedy for them.
 pub(crate) fn slow(scan: &Scan, columns: usize) -> Vec<Line> {
     let Some(first) = scan.slow_congestion.first() else { return Vec::new() };
     let indented = |text: &str| labelled(&Span::plain("  "), 2, &[Span::plain(text)], columns);
@@ -38,13 +38,13 @@ pub(crate) fn slow(scan: &Scan, columns: usize) -> Vec<Line> {
     titled(&title, lines)
 }
 
-/// Commands to copy: a long one goes on behind a backslash, which a shell and a unit of systemd both take.
+/// Commands to copy. Long ones continue after a backslash, which both shells and systemd units accept.
 fn commands(commands: &[String], columns: usize) -> Vec<Line> {
     let each = commands.iter().flat_map(|command| broken(&clean(command), columns.saturating_sub(6)));
     each.map(|line| Line::from(vec![Span::new(Tone::Bold, format!("    {line}"))])).collect()
 }
 
-/// A command in lines of at most so many columns, and two for the indent of what goes on.
+/// Breaks a command into lines of at most `columns`, plus two for the indent of continuation lines.
 pub(crate) fn broken(command: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in command.split(' ') {
@@ -63,7 +63,7 @@ pub(crate) fn broken(command: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The commands that write a unit of systemd, which runs the cure at every start.
+/// Commands that write a systemd unit, which applies the change at every boot.
 fn unit(all: &[SlowCongestion]) -> Vec<String> {
     let mut lines = vec![
         "cat > /etc/systemd/system/loopback-cubic.service <<END".to_owned(),

@@ -1,14 +1,14 @@
-//! What TCP and Unix sockets were in a measurement: congestion control and buffers, as read from its connections.
+//! Settings of the sockets in a measurement: congestion control and buffers, as read from its connections.
 
 use samehost_model::printable::clean;
 use samehost_model::{Arm, Report, Transport};
 
 use crate::view::View;
 
-/// The setting that new connections take their congestion control from.
+/// Sysctl with the default congestion control of new connections.
 const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 
-/// TCP's congestion controls for the head: `TCP with bbr`. What was not read is said to be not known.
+/// TCP's congestion controls for the head: `TCP with bbr`. Marked as not known if they were not read.
 pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     let report = view.report;
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| is_tcp(arm.transport)).collect();
@@ -22,7 +22,7 @@ pub(crate) fn congestion(view: &View<'_>) -> Option<String> {
     if !names.is_empty() {
         return Some(format!("TCP with {}", names.join(", ")));
     }
-    // Routes set what was asked for, and the head says it already.
+    // The head already names a requested congestion control, which is set by routes.
     let asked = |arm: &&Arm| arm.point.parameters.contains_key("congestion");
     let default = report.head.host.sysctls.get(DEFAULT)?;
     if report.head.workload.parameters.contains_key("congestion") || arms.iter().any(asked) {
@@ -36,7 +36,7 @@ fn is_tcp(transport: Transport) -> bool {
     matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls)
 }
 
-/// The congestion controls of an arm's connections; `cubic and bbr` where the ends differ.
+/// Congestion controls of an arm's connections; `cubic and bbr` if the ends differ.
 fn read(report: &Report, arm: &str) -> Vec<String> {
     let evidence = report.analysis.evidence.iter().filter(|evidence| evidence.arm == arm);
     let mut names: Vec<String> = Vec::new();
@@ -49,12 +49,12 @@ fn read(report: &Report, arm: &str) -> Vec<String> {
     names
 }
 
-/// The congestion control of an arm, as a cell; empty where there is none or nobody could look.
+/// Congestion control of an arm as a cell; empty if there is none or it was not read.
 pub(crate) fn of_arm(report: &Report, arm: &str) -> String {
     read(report, arm).join(";")
 }
 
-/// How each arm's sockets were set, once for all its points that are alike.
+/// Socket settings of each arm, once for all points with the same settings.
 pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for evidence in &view.report.analysis.evidence {
@@ -74,7 +74,7 @@ pub(crate) fn settings(view: &View<'_>) -> Vec<String> {
     lines
         .into_iter()
         .map(|(name, texts)| match texts.as_slice() {
-            // TCP's first buffers follow the segments of the moment: more than these tell nothing more.
+            // TCP's initial buffers depend on the segment size, so further variants add no information.
             [first, second, .., _] => format!("{name}: {first}; or {second}; and others alike"),
             all => format!("{name}: {}", all.join("; or ")),
         })

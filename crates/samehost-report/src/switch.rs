@@ -1,4 +1,4 @@
-//! A switch on the terminal: what moves, the changed lines, what is in the way, and how it ended.
+//! A switch on the terminal: moved connections, changed lines, obstacles, and the outcome.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,7 @@ use crate::scan::titled;
 use crate::terminal::{Page, Terminal};
 
 impl Terminal {
-    /// Renders a switch, as planned or as it ended.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
+    /// Renders a planned or finished switch.
     pub fn render_switch(&self, report: &SwitchReport, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -49,10 +46,7 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders what would be done with switches that were made.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
+    /// Renders what would be done with stored switches.
     pub fn render_stored(&self, switches: &[StoredSwitch], out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();
@@ -178,7 +172,7 @@ fn bullets(title: &str, texts: &[String], columns: usize) -> Vec<Line> {
     titled(title, lines.collect())
 }
 
-/// What the user may do next.
+/// Next steps for the user.
 fn next(report: &SwitchReport) -> Vec<String> {
     let (SwitchOutcome::Committed, Some(id)) = (report.outcome, &report.id) else { return Vec::new() };
     let mut next = Vec::new();

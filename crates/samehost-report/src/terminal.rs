@@ -1,5 +1,5 @@
-//! The report on a terminal or in a pipe, at any width from 40 columns on, with or without colour: what and
-//! how, what voids it, the answer, the tables, the pictures, what they rest on, and the warnings.
+//! The report on a terminal or in a pipe, at any width from 40 columns on, with or without colour: head,
+//! invalidating warnings, answer, tables, plots, conditions, warnings.
 
 use std::io::{self, Write};
 
@@ -14,25 +14,21 @@ use crate::text::width;
 use crate::view::View;
 use crate::{answer, changes, conditions, figures, head, notes, profiles, words};
 
-/// No screen is taken to be narrower.
+/// Minimum width of a screen.
 const NARROWEST: usize = 40;
-/// Running text is not set wider: long lines are hard to read.
+/// Maximum width of running text; longer lines are hard to read.
 const MEASURE: usize = 110;
 
-/// A screen to render for.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    /// Columns; no line is longer.
+    /// Maximum width of a line, in columns.
     pub width: usize,
-    /// Whether colours and bold are wanted.
+    /// Whether to use colours and bold.
     pub color: bool,
 }
 
 impl Terminal {
     /// Renders an analysed report.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
     pub fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let view = View::of(report);
         let mut page = Page::new(self.width);
@@ -49,10 +45,7 @@ impl Terminal {
         self.print(&page, out)
     }
 
-    /// Renders what changed from `old` to `new`.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
+    /// Renders the changes from `old` to `new`.
     pub fn render_changes(
         &self,
         changes: &Changes,
@@ -73,7 +66,7 @@ impl Terminal {
     }
 }
 
-/// Lines so far.
+/// A screen under construction.
 pub(crate) struct Page {
     pub(crate) columns: usize,
     lines: Vec<Line>,
@@ -84,12 +77,12 @@ impl Page {
         Page { columns: width.max(NARROWEST), lines: Vec::new() }
     }
 
-    /// Columns of running text.
+    /// Width of running text, in columns.
     pub(crate) fn measure(&self) -> usize {
         self.columns.min(MEASURE)
     }
 
-    /// Adds lines after an empty one; nothing for none.
+    /// Adds lines after an empty one; does nothing for no lines.
     pub(crate) fn section(&mut self, lines: Vec<Line>) {
         if !lines.is_empty() && !self.lines.is_empty() {
             self.lines.push(Line::default());
@@ -109,7 +102,7 @@ impl Page {
         lines
     }
 
-    /// What must not be missed.
+    /// Adds a warning that must not be missed.
     pub(crate) fn loud(&mut self, label: &str, message: &str) {
         let label = format!("{}!", label.to_uppercase());
         let text = [Span::new(Tone::Loud, notes::sentence(message))];
@@ -183,7 +176,7 @@ impl Page {
         self.section(lines);
     }
 
-    /// The warnings, grouped by code.
+    /// Adds the warnings, grouped by code.
     pub(crate) fn notes(&mut self, notes: &[Notes]) {
         if notes.is_empty() {
             return;

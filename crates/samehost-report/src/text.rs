@@ -1,14 +1,12 @@
-//! Text from a report on its way to a screen: measured in columns, and broken into lines. What would move the cursor is
-//! taken out before, by the model's filter.
+//! Measures text in columns and wraps it. Control characters were removed before, by `samehost_model::printable`.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns that a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text cut to at most `columns`, the cut shown by an ellipsis.
+/// Cuts the text to at most `columns`, with an ellipsis.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -29,7 +27,7 @@ pub(crate) fn truncate(text: &str, columns: usize) -> String {
     short
 }
 
-/// Words that belong to the number or name before them, so that no line begins with them.
+/// Whether a word, such as a unit, must stay on the line of the number or name before it.
 fn clings(word: &str, before: &str) -> bool {
     const UNITS: [&str; 20] = [
         "%", "ns", "µs", "ms", "s", "/s", "k/s", "M/s", "G/s", "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "B",
@@ -42,8 +40,7 @@ fn clings(word: &str, before: &str) -> bool {
         || matches!(before, "÷" | "=" | "×")
 }
 
-/// Breaks a text into lines of at most `columns` at spaces; a number keeps its unit, and a word longer than a
-/// line is cut.
+/// Wraps text into lines of at most `columns`. A number stays with its unit, and a word longer than a line is cut.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut pieces: Vec<String> = Vec::new();
@@ -71,7 +68,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A word in parts of at most `columns`.
+/// Cuts a word into parts of at most `columns`.
 fn cut(word: &str, columns: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut used = 0;

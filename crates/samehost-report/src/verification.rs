@@ -1,4 +1,4 @@
-//! What `verify` found, on the terminal: the answer first, then its proofs.
+//! Result of `verify` on the terminal: the answer, then its proofs.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,6 @@ use crate::scan::count;
 use crate::terminal::{Page, Terminal};
 
 impl Terminal {
-    /// Renders what was found of a target.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let columns = page.measure();

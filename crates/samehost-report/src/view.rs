@@ -1,5 +1,5 @@
-//! What the renderers for people all ask of a report: its points, which of their parameters vary, its arms'
-//! values. It computes no statistics beyond a median.
+//! Queries that the renderers for people share: points, varying parameters, values of arms. Computes no
+//! statistics besides medians.
 
 use samehost_analysis::pairing::{Group, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
@@ -7,22 +7,21 @@ use serde::Serialize;
 
 use samehost_model::printable::clean;
 
-/// The trials of an arm that enter comparisons, controls left out.
+/// Trials of an arm that enter comparisons, without controls.
 pub(crate) fn trials<'a>(report: &'a Report, arm: &'a str) -> impl Iterator<Item = &'a Trial> {
     report.trials.iter().filter(move |s| s.arm == arm && !s.control && s.counts())
 }
 
-/// What these trials say, zeros included.
+/// Values of an arm's trials, zeros included.
 pub(crate) fn values(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
     trials(report, arm).filter_map(read).filter(|value| value.is_finite()).collect()
 }
 
-/// Their median.
 pub(crate) fn median(report: &Report, arm: &str, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
     samehost_stats::median(&values(report, arm, read))
 }
 
-/// What the control excludes at this point, as a part of one.
+/// Noise floor of a metric at a point, as a fraction.
 pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Option<f64> {
     report
         .analysis
@@ -33,7 +32,7 @@ pub(crate) fn noise_floor(report: &Report, point: &Point, metric: &str) -> Optio
         .filter(|f| f.is_finite())
 }
 
-/// A name as JSON has it, such as `client_bound` of a code.
+/// A name as spelled in JSON, such as `client_bound` for a code.
 pub(crate) fn json_name(name: impl Serialize) -> String {
     match serde_json::to_value(name) {
         Ok(serde_json::Value::String(name)) => name,
@@ -41,16 +40,15 @@ pub(crate) fn json_name(name: impl Serialize) -> String {
     }
 }
 
-/// A report seen by points.
+/// A report grouped by points.
 pub(crate) struct View<'a> {
     pub(crate) report: &'a Report,
     /// One for each point, in the report's order.
     pub(crate) groups: Vec<Group<'a>>,
-    /// What differs between points.
+    /// Parameters that differ between points.
     pub(crate) varying: Vec<Parameter>,
 }
 
-/// A parameter of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
     Connections,
@@ -61,7 +59,7 @@ pub(crate) enum Parameter {
 }
 
 impl Parameter {
-    /// The head of its column.
+    /// Column head.
     pub(crate) fn title(&self) -> String {
         match self {
             Parameter::Connections => "connections".to_owned(),
@@ -72,7 +70,7 @@ impl Parameter {
         }
     }
 
-    /// Its value at a point, as a cell.
+    /// Value at a point, as a cell.
     pub(crate) fn value(&self, point: &Point) -> String {
         match self {
             Parameter::Connections => samehost_model::human::count(u64::from(point.connections)),
@@ -85,7 +83,7 @@ impl Parameter {
         }
     }
 
-    /// Its value at a point, as words in a sentence: `64 connections`.
+    /// Value at a point, as words in a sentence: `64 connections`.
     pub(crate) fn phrase(&self, point: &Point) -> String {
         let value = self.value(point);
         match self {
@@ -111,7 +109,7 @@ impl<'a> View<'a> {
         let varies = |parameter: &Parameter| {
             points.windows(2).any(|two| parameter.value(two[0]) != parameter.value(two[1]))
         };
-        // Where the number of connections alone decides the placement, the head says so once.
+        // A placement that follows from the number of connections is described once, in the head.
         let follows =
             |a: &&Point| points.iter().all(|b| a.connections != b.connections || a.placement == b.placement);
         let placement_follows = points.iter().all(follows);
@@ -126,7 +124,7 @@ impl<'a> View<'a> {
         self.groups.len() > 1
     }
 
-    /// The one point's group, where there is one only.
+    /// The group of the only point; `None` if there are several.
     pub(crate) fn single(&self) -> Option<&Group<'a>> {
         (self.groups.len() == 1).then(|| self.groups.first())?
     }
@@ -136,13 +134,13 @@ impl<'a> View<'a> {
         self.varying.iter().map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
-    /// The point in words without a parameter that the sentence names itself.
+    /// The point in words, without a parameter that the sentence already names.
     pub(crate) fn point_but(&self, named: &Parameter, point: &Point) -> String {
         let others = self.varying.iter().filter(|parameter| *parameter != named);
         others.map(|parameter| parameter.phrase(point)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Names of the candidates, over all points, in the report's order.
+    /// Names of the candidates over all points, in the report's order.
     pub(crate) fn candidates(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for arm in self.groups.iter().flat_map(|group| &group.candidates) {
@@ -154,7 +152,7 @@ impl<'a> View<'a> {
         names
     }
 
-    /// The comparisons of a metric with candidates of this name, in the report's order of points.
+    /// Comparisons of a metric with candidates of this name, in the order of points.
     pub(crate) fn comparisons(&self, metric: &str, name: &str) -> impl Iterator<Item = &'a Comparison> {
         self.report
             .analysis
@@ -163,7 +161,7 @@ impl<'a> View<'a> {
             .filter(move |c| c.metric == metric && self.name(&c.candidate) == name)
     }
 
-    /// What tables call an arm.
+    /// Display name of an arm.
     pub(crate) fn name(&self, id: &str) -> String {
         clean(self.report.arm(id).map_or(id, |arm| &arm.name))
     }
@@ -180,34 +178,32 @@ impl<'a> View<'a> {
         names
     }
 
-    /// The arms of this name, one for each point.
+    /// Arms with this name, one for each point.
     pub(crate) fn arms(&self, name: &str) -> impl Iterator<Item = &'a Arm> {
         let arms =
             self.groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
         arms.filter(move |arm| clean(&arm.name) == name)
     }
 
-    /// Medians of the arms of this name, one for each point that has values.
+    /// Medians of the arms with this name, one for each point that has values.
     pub(crate) fn medians(&self, name: &str, read: impl Fn(&Trial) -> Option<f64>) -> Vec<f64> {
         self.arms(name).filter_map(|arm| median(self.report, &arm.id, &read)).collect()
     }
 
-    /// The harness's own arms.
+    /// Arms without a transport, which measure the harness.
     pub(crate) fn noop(&self) -> impl Iterator<Item = &'a Arm> {
         self.report.head.arms.iter().filter(|arm| arm.transport == Transport::None)
     }
 
-    /// The comparison of this metric and candidate.
     pub(crate) fn comparison(&self, metric: &str, candidate: &str) -> Option<&'a Comparison> {
         self.report.analysis.comparisons.iter().find(|c| c.metric == metric && c.candidate == candidate)
     }
 
-    /// The metrics, the most important first.
+    /// Metrics, the most important first.
     pub(crate) fn metrics(&self) -> &'a [MetricInfo] {
         &self.report.head.workload.metrics
     }
 
-    /// The metric of this name.
     pub(crate) fn metric(&self, name: &str) -> Option<&'a MetricInfo> {
         self.metrics().iter().find(|metric| metric.name == name)
     }

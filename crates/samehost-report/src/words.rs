@@ -1,4 +1,4 @@
-//! Words for metrics, verdicts and codes. The verdict itself comes from the comparison and never changes here.
+//! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
 use samehost_model::human::percent_number;
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
@@ -6,7 +6,7 @@ use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, V
 use crate::line::Tone;
 use samehost_model::printable::clean;
 
-/// What sentences begin with, for the metrics of which a verb can be said.
+/// Subjects of sentences, for metrics that can be expressed with a verb.
 const SUBJECTS: &[(&str, &str)] = &[
     ("throughput", ""),
     ("bandwidth", ""),
@@ -24,12 +24,12 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("cpu_time", "it needs"),
 ];
 
-/// What tables call a metric.
+/// Display name of a metric.
 pub(crate) fn title(name: &str) -> String {
     clean(&samehost_model::metric_title(name))
 }
 
-/// Subject and verb before a change: `a round trip takes`; nothing for rates, which begin with the number.
+/// Subject and verb before a change: `a round trip takes`; empty for rates, whose sentences start with the number.
 fn subject(metric: &MetricInfo, open_loop: bool) -> String {
     match SUBJECTS.iter().find(|(known, ..)| *known == metric.name) {
         Some((.., subject)) if open_loop => subject.replace("round trip", "request"),
@@ -43,7 +43,7 @@ fn subject(metric: &MetricInfo, open_loop: bool) -> String {
     }
 }
 
-/// What there is more or less of: after `31 % less`, and after `3.4 times`.
+/// Nouns for more, for less, and after a factor such as `3.4 times`.
 fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
     match metric.family() {
         Family::Rate => {
@@ -59,7 +59,7 @@ fn noun(metric: &MetricInfo) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// A change in words, with the word that leads to what it is held against: `31 % less time`, `than`.
+/// A change, and the conjunction that introduces the baseline: `31 % less time`, `than`.
 pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) {
     let (more, less, times) = noun(metric);
     if ratio >= 2.0 {
@@ -69,7 +69,7 @@ pub(crate) fn change(metric: &MetricInfo, ratio: f64) -> (String, &'static str) 
     (format!("{} % {word}", percent_number((ratio - 1.0).abs())), "than")
 }
 
-/// The same with its subject: `a round trip takes 31 % less time`.
+/// A change with its subject: `a round trip takes 31 % less time`.
 pub(crate) fn statement(metric: &MetricInfo, ratio: f64, open_loop: bool) -> (String, &'static str) {
     let (change, than) = change(metric, ratio);
     (format!("{} {change}", subject(metric, open_loop)).trim().to_owned(), than)
@@ -95,7 +95,7 @@ pub(crate) fn span(metric: &MetricInfo, low: f64, high: f64) -> String {
     if small == large { format!("{small} % {word}") } else { format!("{small}–{large} % {word}") }
 }
 
-/// The verdict as it suits the metric.
+/// The verdict as an adjective that suits the metric.
 pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static str {
     let more = match (verdict, metric.map(|metric| metric.better)) {
         (Verdict::Equivalent, _) => return "equivalent",
@@ -115,7 +115,6 @@ pub(crate) fn verdict(metric: Option<&MetricInfo>, verdict: Verdict) -> &'static
     }
 }
 
-/// Its colour.
 pub(crate) fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Faster => Tone::Good,
@@ -125,8 +124,8 @@ pub(crate) fn tone(verdict: Verdict) -> Tone {
     }
 }
 
-/// A code for people: the name of its group of warnings, why there is no verdict in a cell, and in a
-/// sentence where the warning's own message stands elsewhere.
+/// Wordings of a code: the name of its group of warnings, the reason in a cell without a verdict, and the
+/// reason in a sentence when the warning's message is shown elsewhere.
 fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
     match code {
         Code::Errors => ("errors", "errors", Some("too many operations failed")),
@@ -162,19 +161,18 @@ fn words(code: Code) -> (&'static str, &'static str, Option<&'static str>) {
     }
 }
 
-/// The name of a group of warnings.
+/// Name of a group of warnings.
 pub(crate) fn code(code: Code) -> &'static str {
     words(code).0
 }
 
-/// The direction of a comparison as it suits its metric, whatever its verdict: `faster`, `less CPU`.
+/// Direction of a comparison in words that suit the metric, whatever its verdict: `faster`, `less CPU`.
 pub(crate) fn direction(metric: Option<&MetricInfo>, ratio: f64) -> &'static str {
     let more = metric.map(|metric| metric.better) == Some(Better::Higher);
     verdict(metric, if (ratio > 1.0) == more { Verdict::Faster } else { Verdict::Slower })
 }
 
-/// A comparison's verdict in a cell, graded: the word that suits its metric, how much of it is known, or why there is
-/// none.
+/// Verdict or grade of a comparison as a cell, or the reason why there is no verdict.
 pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> String {
     let word = verdict(metric, comparison.verdict);
     let direction = direction(metric, comparison.ratio);
@@ -188,17 +186,17 @@ pub(crate) fn cell(metric: Option<&MetricInfo>, comparison: &Comparison) -> Stri
     }
 }
 
-/// Why there is no verdict, in a sentence; absent where only the warning's message tells.
+/// Reason for a missing verdict, in a sentence; `None` if only the warning's message explains it.
 pub(crate) fn cause(code: Code) -> Option<&'static str> {
     words(code).2
 }
 
-/// Whether a warning voids the whole and comes first.
+/// Whether a warning invalidates the report and comes first.
 pub(crate) fn is_headline(code: Code) -> bool {
     matches!(code, Code::Errors | Code::TransportMismatch)
 }
 
-/// An arm as what something goes over: `over tcp`, but `A` for a command of that name.
+/// An arm in a sentence: `over tcp`, but `A` for a command with that name.
 pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     let travels = arm.is_some_and(|arm| arm.name == arm.transport.name());
     if travels { format!("over {name}") } else { name.to_owned() }

@@ -1,11 +1,11 @@
-//! What a page says besides the results: the machine, the server, the command, and the method in a paragraph.
+//! Context of a page: machine, server, command, and the method in a paragraph.
 
 use samehost_model::human::{format_percent, format_seconds};
 use samehost_model::{Report, Stopping};
 
 use samehost_model::printable::clean;
 
-/// What was measured on, as label and value; what is unknown is left out.
+/// Environment as label and value; unknown values are omitted.
 pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
     let (host, server) = (&report.head.host, &report.head.workload.server);
     let allowed = if host.cpus_allowed > 0 && host.cpus_allowed != host.cpus {
@@ -44,7 +44,7 @@ pub(crate) fn environment(report: &Report) -> Vec<(String, String)> {
     all
 }
 
-/// How numbers came about, for a reader who has this page only.
+/// Explains how the numbers were obtained, for readers who have only this page.
 pub(crate) fn method(report: &Report) -> String {
     let plan = &report.head.plan;
     let trial = plan.trial_s.map_or_else(

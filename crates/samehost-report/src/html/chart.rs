@@ -1,6 +1,5 @@
-//! What every chart is made of: views with traces and a layout in the words of plotly.js, the series that can be
-//! toggled, and the same values as a table. Colours are names such as `$series0`, which the page turns into those
-//! of its theme.
+//! Building blocks of charts: views with plotly.js traces and layout, series that can be toggled, and the same
+//! values as a table. Colours are names such as `$series0`, which the page replaces by those of its theme.
 
 use serde_json::{Value, json};
 
@@ -8,49 +7,48 @@ use super::escape;
 use crate::grid::Grid;
 use crate::view::View;
 
-/// Symbols and dashes of series, so that none is told by its colour alone.
+/// Symbols and dashes, so that series can be distinguished without colour.
 const SYMBOLS: [&str; 8] =
     ["circle", "square", "diamond", "triangle-up", "star", "pentagon", "hexagon", "hourglass"];
 const DASHES: [&str; 4] = ["solid", "dash", "dot", "dashdot"];
-/// So many colours the style has.
+/// Number of series colours in the style sheet.
 pub(crate) const COLOURS: usize = 8;
 
-/// A chart with its title and what it shows in words.
 pub(crate) struct Chart {
     /// Unique in a report.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// How it is read.
+    /// How to read the chart.
     pub(crate) about: String,
-    /// What can be toggled.
+    /// Series that can be toggled.
     pub(crate) series: Vec<Series>,
-    /// At least one; a list lets the reader choose.
+    /// One or more; with several, the reader chooses from a list.
     pub(crate) views: Vec<ChartView>,
-    /// The values of all views.
+    /// Values of all views.
     pub(crate) table: Grid,
 }
 
-/// One picture of a chart.
+/// One drawing of a chart.
 pub(crate) struct ChartView {
     pub(crate) label: String,
     pub(crate) traces: Vec<Value>,
     pub(crate) layout: Value,
 }
 
-/// An arm as charts draw it, the same in every chart.
+/// How an arm is drawn; the same in every chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
-    /// Which traces belong to it.
+    /// Key shared by the traces of the series.
     pub(crate) key: String,
     pub(crate) name: String,
-    /// The name of its colour.
+    /// Name of a colour in the theme.
     pub(crate) colour: String,
     pub(crate) symbol: &'static str,
     pub(crate) dash: &'static str,
 }
 
 impl Series {
-    /// The arm of this name.
+    /// Series of the arm with this name.
     pub(crate) fn of(view: &View<'_>, name: &str) -> Self {
         let index = view.arm_names().iter().position(|known| known == name).unwrap_or(0);
         Series {
@@ -62,12 +60,12 @@ impl Series {
         }
     }
 
-    /// Every compared arm, the baseline first.
+    /// Series of all compared arms, the baseline first.
     pub(crate) fn all(view: &View<'_>) -> Vec<Series> {
         view.arm_names().iter().map(|name| Series::of(view, name)).collect()
     }
 
-    /// Something that is no arm.
+    /// Series that does not belong to an arm.
     pub(crate) fn other(key: &str, name: &str, colour: &str) -> Self {
         Series {
             key: key.to_owned(),
@@ -79,7 +77,7 @@ impl Series {
     }
 }
 
-/// Points of a trace: where, and what is said about each.
+/// Points of a trace, with hover texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) x: Vec<f64>,
@@ -95,14 +93,14 @@ impl Marks {
     }
 }
 
-/// Lines of a hover text; what came with a report is made harmless.
+/// Joins lines to a hover text and escapes them, because reports may come from others.
 pub(crate) fn hover(lines: &[String]) -> String {
     let lines: Vec<String> =
         lines.iter().filter(|line| !line.is_empty()).map(|line| escape::chart(line)).collect();
     lines.join("<br>")
 }
 
-/// A trace of points, `lines+markers` or `markers`.
+/// A trace of points; `mode` is `lines+markers` or `markers`.
 pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
     json!({
         "type": "scatter", "mode": mode, "name": escape::chart(&series.name), "legendgroup": series.key,
@@ -112,7 +110,7 @@ pub(crate) fn points(series: &Series, mode: &str, marks: &Marks) -> Value {
     })
 }
 
-/// The room between two lines along `x`.
+/// A filled band between `low` and `high` along `x`.
 pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Value {
     let along: Vec<f64> = x.iter().chain(x.iter().rev()).copied().collect();
     let around: Vec<f64> = high.iter().chain(low.iter().rev()).copied().collect();
@@ -123,7 +121,7 @@ pub(crate) fn band(series: &Series, x: &[f64], low: &[f64], high: &[f64]) -> Val
     })
 }
 
-/// Separate lines from one point to another.
+/// Unconnected line segments.
 pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [f64; 2])]) -> Value {
     let mut x = Vec::with_capacity(3 * ends.len());
     let mut y = Vec::with_capacity(3 * ends.len());
@@ -137,7 +135,7 @@ pub(crate) fn segments(key: &str, colour: &str, width: u32, ends: &[([f64; 2], [
     })
 }
 
-/// A layout: title of the axes, their kind and ticks, height.
+/// A plotly.js layout with its axes and height.
 pub(crate) fn layout(x: &Value, y: &Value, height: usize) -> Value {
     json!({ "height": height, "xaxis": x, "yaxis": y, "shapes": [], "annotations": [] })
 }

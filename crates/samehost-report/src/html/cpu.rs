@@ -1,4 +1,4 @@
-//! CPU time per operation: client, what stands between, and server, user and kernel, stacked.
+//! CPU time per operation as stacked bars: client, proxy and server, each in user and kernel mode.
 
 use samehost_model::Trial;
 use samehost_model::human::format_value;
@@ -11,7 +11,7 @@ use crate::line::Span;
 use crate::text::truncate;
 use crate::view::{self, View};
 
-/// A part of the stack: key, name, colour, hatching, and how a trial answers.
+/// A segment of the bars: key, name, colour, hatching, and its value in a trial.
 struct Part {
     key: &'static str,
     name: &'static str,
@@ -30,7 +30,7 @@ fn part(
     Part { key, name, colour, pattern, read }
 }
 
-/// The parts of a trial that tells user and kernel apart, and of one that does not.
+/// Segments for trials that distinguish user and kernel time, and for those that do not.
 fn parts() -> [Part; 9] {
     [
         part("client-user", "client, user", "$client", "", |s| s.client_user_us_per_op),
@@ -57,10 +57,10 @@ fn parts() -> [Part; 9] {
     ]
 }
 
-/// A label on the axis is not longer.
+/// Maximum length of an axis label.
 const LABEL: usize = 30;
 
-/// An arm's label, and the median over its trials of each part.
+/// Label of an arm, and the median of each segment over its trials.
 type Row = (String, [Option<f64>; 9]);
 
 fn rows(view: &View<'_>) -> Vec<Row> {
@@ -78,12 +78,11 @@ fn rows(view: &View<'_>) -> Vec<Row> {
     rows
 }
 
-/// A median as a cell.
 fn cell(median: Option<f64>) -> String {
     median.map_or_else(|| "–".to_owned(), |value| format_value(value, "us"))
 }
 
-/// One part of every row.
+/// The bars of one segment, one for each row.
 fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
     let hover = |(label, medians): &Row| {
         chart::hover(&[label.clone(), format!("{}: {} per operation", part.name, cell(medians[index]))])
@@ -100,7 +99,7 @@ fn bar(index: usize, part: &Part, rows: &[Row]) -> serde_json::Value {
     })
 }
 
-/// The chart; nothing where no trial tells its CPU time.
+/// The chart; `None` when no trial has CPU times.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let rows = rows(view);
     let used: Vec<(usize, Part)> = parts()

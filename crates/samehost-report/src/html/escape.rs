@@ -1,11 +1,11 @@
-//! Text of a report on its way into a page: as HTML, as JSON inside a `<script>`, as text of a chart. Nothing
-//! that came with a report can become markup or end the element that it stands in.
+//! Escapes text of a report for HTML, for JSON inside a `<script>`, and for chart labels. Nothing from a
+//! report can become markup or close the element that contains it.
 
 use std::fmt::Write as _;
 
 use samehost_model::printable::{clean, is_hidden};
 
-/// Text between tags or in a quoted attribute.
+/// Escapes text between tags or in a quoted attribute.
 pub(crate) fn html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in clean(text).chars() {
@@ -21,7 +21,7 @@ pub(crate) fn html(text: &str) -> String {
     safe
 }
 
-/// Text that the charts' library draws. It knows a few tags and entities, and templates begin with `%{`.
+/// Escapes text that plotly.js draws: it interprets some tags and entities, and `%{` starts a template.
 pub(crate) fn chart(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in clean(text).chars() {
@@ -35,15 +35,15 @@ pub(crate) fn chart(text: &str) -> String {
     safe
 }
 
-/// JSON that stands in a `<script>`: the same value, written without the characters that could end the element
-/// or begin a comment. They occur in strings only, where an escape says the same.
+/// Escapes JSON inside a `<script>`: characters that could close the element or start a comment become `\u`
+/// escapes. They occur only in strings, so the value is unchanged.
 pub(crate) fn json(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut units = [0; 2];
     for c in text.chars() {
         if matches!(c, '<' | '>' | '&') || (is_hidden(c) && c != '\n') {
             for unit in c.encode_utf16(&mut units) {
-                // Writing to a string cannot fail.
+                // Writing to a String cannot fail.
                 let _ = write!(safe, "\\u{unit:04x}");
             }
         } else {

@@ -1,4 +1,4 @@
-//! One chart as HTML: title, how it is read, what can be toggled, the drawing, and the same values as a table.
+//! One chart as HTML: title, explanation, toggles, the drawing, and the same values as a table.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::escape;
 use crate::grid::Grid;
 use crate::line::{Span, Tone};
 
-/// The class of a tone, from which the style takes its colour.
+/// CSS class of a tone.
 pub(crate) fn class(tone: Tone) -> Option<&'static str> {
     match tone {
         Tone::Plain => None,
@@ -20,13 +20,12 @@ pub(crate) fn class(tone: Tone) -> Option<&'static str> {
     }
 }
 
-/// A piece of text with its tone.
 pub(crate) fn span(span: &Span) -> String {
     let text = escape::html(span.text());
     class(span.tone()).map_or(text.clone(), |class| format!("<span class=\"{class}\">{text}</span>"))
 }
 
-/// A table with heads for its columns and rows.
+/// A table with header cells for columns and rows.
 pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     let mut html = String::from("<div class=\"scroll\" tabindex=\"0\" role=\"region\"");
     html.push_str(&format!(" aria-label=\"{}\"><table>", escape::html(caption)));
@@ -34,7 +33,7 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
         html.push_str("<thead><tr>");
         for (column, head) in grid.heads().enumerate() {
             let right = if grid.is_right(column) { " class=\"right\"" } else { "" };
-            // A head without words says nothing to a reader who hears it.
+            // An empty header cell would confuse screen readers.
             let (open, close) = if head.is_empty() { ("td", "td") } else { ("th scope=\"col\"", "th") };
             html.push_str(&format!("<{open}{right}>{}</{close}>", escape::html(head)));
         }
@@ -54,7 +53,7 @@ pub(crate) fn table(grid: &Grid, caption: &str) -> String {
     html
 }
 
-/// The class of a colour's name: `$series0` → `series0`.
+/// CSS class of a colour name: `$series0` → `series0`.
 fn colour(series: &Series) -> &str {
     series.colour.trim_start_matches('$')
 }
@@ -72,7 +71,7 @@ fn sign(series: &Series) -> &'static str {
     }
 }
 
-/// The chart. `prefix` makes its ids unique in the page.
+/// A chart. `prefix` makes its ids unique in the page.
 pub(crate) fn figure(chart: &Chart, prefix: &str) -> String {
     let id = format!("{prefix}-{}", chart.id);
     let title = escape::html(&chart.title);

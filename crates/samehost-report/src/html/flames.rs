@@ -1,5 +1,5 @@
-//! Flame graphs, drawn by inferno: for each pair the two arms' stacks, coloured by what differs. Only its frames are
-//! taken, without its script and style, which would reach into the page around them.
+//! Differential flame graphs, drawn by inferno for each pair of arms. Only inferno's frames are used, because
+//! its script and style would affect the rest of the page.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,17 @@ use super::escape;
 use crate::view::View;
 use samehost_model::printable::clean;
 
-/// Width of a drawing in its own units; the page scales it.
+/// Width in SVG units; the page scales the drawing.
 const WIDTH: usize = 1200;
-/// Frames narrower than this, in percent, are left out: nobody can read them, and each is text of the page.
+/// Frames narrower than this, in percent, are omitted: they are unreadable and enlarge the page.
 const NARROWEST: f64 = 0.25;
-/// inferno leaves room for its title above the frames and for its details below them.
+/// Space that inferno reserves for its title and details, in SVG units.
 const ABOVE: f64 = 33.0;
 const BELOW: f64 = 30.0;
 
-/// Stacks of few samples.
+/// Suffix of the bucket that combines stacks with few samples.
 const OTHER: &str = ";[other]";
 
-/// A drawing.
 pub(crate) struct Flame {
     pub(crate) title: String,
     pub(crate) about: String,
@@ -30,10 +29,10 @@ pub(crate) struct Flame {
     pub(crate) drawing: String,
 }
 
-/// Stacks with nanoseconds per operation.
+/// Nanoseconds per operation of each stack.
 type Stacks = BTreeMap<String, u64>;
 
-/// Every drawing for which there is a profile.
+/// All drawings for which there is a profile.
 pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
     let profile = |id: &str| view.report.profiles.iter().find(|profile| profile.arm == id);
     let mut all = Vec::new();
@@ -56,7 +55,7 @@ pub(crate) fn flames(view: &View<'_>) -> Vec<Flame> {
     all
 }
 
-/// Names come out of foreign binaries: no markup, no hidden characters, nothing that ends a frame.
+/// Stacks of a profile. Names come from foreign binaries, so markup, hidden characters and separators are removed.
 fn stacks(profile: &Profile) -> Stacks {
     let mut stacks = Stacks::new();
     for stack in &profile.stacks {
@@ -71,7 +70,7 @@ fn stacks(profile: &Profile) -> Stacks {
     stacks
 }
 
-/// The stack's frames as they are drawn; inferno would take the kernel's mark away.
+/// Frames as displayed. Rewrites the kernel's `_[k]` suffix, which inferno would strip.
 fn shown(stack: &str) -> String {
     let frame = |frame: &str| match frame.strip_suffix("_[k]") {
         Some(name) => format!("{} [k]", clean(name)),
@@ -80,7 +79,7 @@ fn shown(stack: &str) -> String {
     stack.split(';').map(frame).collect::<Vec<_>>().join(";")
 }
 
-/// The arm's stacks; against another arm's, red is where this one takes longer and blue where it takes less.
+/// Drawing of an arm's stacks. With another arm's stacks, red marks more time than in that arm and blue less.
 fn flame(name: &str, place: &str, stacks: &Stacks, against: Option<(&str, &Stacks)>) -> Option<Flame> {
     let drawing = draw(stacks, against.map(|(_, other)| other))?;
     let colours = against.map_or_else(String::new, |(other, _)| {
@@ -107,7 +106,7 @@ fn draw(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
             names.sort_unstable();
             names.dedup();
             let of = |stacks: &Stacks, name: &String| stacks.get(name).copied().unwrap_or(0);
-            // What is rare in one arm need not be in the other: to colour it would tell nothing.
+            // Stacks in the bucket of rare ones differ between arms, so a colour would mean nothing.
             let before = |name: &String| of(if name.ends_with(OTHER) { stacks } else { other }, name);
             names.into_iter().map(|name| format!("{name} {} {}", before(name), of(stacks, name))).collect()
         }
@@ -125,7 +124,7 @@ fn draw(stacks: &Stacks, other: Option<&Stacks>) -> Option<String> {
     frames(&String::from_utf8(drawn).ok()?)
 }
 
-/// The frames of a drawing, in an element of our own.
+/// Extracts the frames of a drawing into an `<svg>` of our own.
 fn frames(drawn: &str) -> Option<String> {
     let height: f64 = drawn.split_once(" height=\"")?.1.split_once('"')?.0.parse().ok()?;
     let (_, inner) = drawn.split_once("<svg id=\"frames\"")?;
@@ -139,7 +138,7 @@ fn frames(drawn: &str) -> Option<String> {
     ))
 }
 
-/// A drawing in a region that can be scrolled.
+/// A drawing in a scrollable region.
 pub(crate) fn section(flame: &Flame) -> String {
     let title = escape::html(&flame.title);
     format!(

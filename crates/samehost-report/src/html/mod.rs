@@ -1,5 +1,5 @@
-//! The report as one HTML file that opens offline: the answer first, tables, charts drawn by plotly.js, what the
-//! numbers rest on, and the raw JSON to download. Each kind of chart is a file; charts without data do not occur.
+//! The report as one HTML file that works offline: answer, tables, charts drawn by plotly.js, conditions, and
+//! the raw JSON to download. Each kind of chart is a file; charts without data are omitted.
 
 mod about;
 mod chart;
@@ -29,10 +29,7 @@ pub(crate) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     render_page("", &[], &[("", report)], out)
 }
 
-/// Several reports as one page, each with its label, under a title; notes stand before them.
-///
-/// # Errors
-/// When `out` cannot be written.
+/// Several labelled reports as one page, with a title and introductory notes.
 pub fn render_page(
     title: &str,
     notes: &[String],
@@ -42,7 +39,7 @@ pub fn render_page(
     render_with(&Front { title, notes, html: "" }, reports, out)
 }
 
-/// Several reports as one page, with what stands before them.
+/// Several reports as one page, with a front part.
 pub(crate) fn render_with(
     front: &Front<'_>,
     reports: &[(&str, &Report)],
@@ -53,7 +50,7 @@ pub(crate) fn render_with(
     page::write(front, &bodies, out)
 }
 
-/// Every chart for which the report has data, and what could not be drawn.
+/// All charts for which the report has data, and a sentence about any that could not be drawn.
 fn charts(view: &View<'_>) -> (Vec<Chart>, Option<String>) {
     let (quantiles, failure) = match quantiles::charts(view) {
         Ok(charts) => (charts, None),

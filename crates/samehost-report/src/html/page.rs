@@ -1,4 +1,4 @@
-//! The page around the reports: head, style, the charts' library, the script that ties them together.
+//! The page around the reports: head, style, plotly.js, and the script that connects them.
 
 use std::io::{self, Write};
 
@@ -15,23 +15,23 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
 /// plotly.js, compressed by build.rs; browsers decompress it.
 const PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz"));
-/// The page asks nobody for anything, whatever stands in it.
+/// Content security policy: the page makes no network requests, whatever it contains.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'";
 
-/// A report and what it is called among several.
+/// A report and its label in the page.
 pub(crate) struct Body<'a> {
     pub(crate) label: &'a str,
     pub(crate) report: &'a Report,
 }
 
-/// What stands before the reports.
+/// Part of the page before the reports.
 pub(crate) struct Front<'a> {
-    /// The page's title; empty for the first report's.
+    /// Title of the page; when empty, the first report's.
     pub(crate) title: &'a str,
-    /// Text that must not be missed.
+    /// Prominent notes.
     pub(crate) notes: &'a [String],
-    /// A part of the page of its own.
+    /// HTML of a separate section.
     pub(crate) html: &'a str,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn write(front: &Front<'_>, bodies: &[Body<'_>], out: &mut dyn Write)
     )
 }
 
-/// What a report among several is called.
+/// Label of a report, or its head when it has none.
 fn called(body: &Body<'_>) -> String {
     if body.label.is_empty() { head::what(&View::of(body.report)).join(", ") } else { body.label.to_owned() }
 }
@@ -150,7 +150,7 @@ fn tables(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</div>")
 }
 
-/// Where CPU time went, with `--profile`.
+/// CPU profile, from `--profile`.
 fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some(basis) = profiles::basis(view) else { return Ok(()) };
     writeln!(out, "<h2>Where CPU time went</h2>\n<p>{}</p>\n<div class=\"tables\">", escape::html(&basis))?;
@@ -165,7 +165,7 @@ fn profile(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What the numbers rest on.
+/// Warnings and conditions.
 fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let report = view.report;
     let notes = notes::notes(view);
@@ -210,7 +210,7 @@ fn basis(view: &View<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The report itself, to download.
+/// The report itself as a download.
 fn raw(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
     let bytes = json::compact(report)?;
     let text = String::from_utf8_lossy(&bytes);

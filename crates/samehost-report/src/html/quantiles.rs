@@ -1,5 +1,5 @@
-//! Latency by percentile and the shift plot. Both show requests of all trials together; verdicts never rest on
-//! them.
+//! Latency by percentile, and the shift plot. Both pool the requests of all trials; verdicts are never based
+//! on them.
 
 use samehost_analysis::{HistogramError, Shift, quantiles_for_shift};
 use samehost_model::Trial;
@@ -18,7 +18,7 @@ const QUANTILES: [f64; 25] = [
 ];
 const TICKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// Where a quantile stands: as many nines, as far to the right.
+/// Position of a quantile on the axis: the number of nines.
 fn place(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -28,7 +28,7 @@ fn label(quantile: f64) -> String {
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The arms of one point: the baseline's quantiles, and those of each candidate beside the baseline's.
+/// One point: the quantiles of the baseline, and of each candidate with the baseline's.
 struct Level {
     label: String,
     baseline: (Series, Vec<Shift>),
@@ -59,10 +59,7 @@ fn levels(view: &View<'_>) -> Result<Vec<Level>, HistogramError> {
     Ok(levels)
 }
 
-/// Both charts, where there are histograms.
-///
-/// # Errors
-/// When a stored histogram cannot be read.
+/// Both charts, where there are histograms. Fails when a stored histogram is corrupt.
 pub(crate) fn charts(view: &View<'_>) -> Result<Vec<Chart>, HistogramError> {
     let levels = levels(view)?;
     Ok([by_percentile(view, &levels), shift(view, &levels)].into_iter().flatten().collect())
@@ -144,7 +141,7 @@ fn shift_hover(series: &Series, base: &str, level: &str, shift: &Shift) -> Strin
     ])
 }
 
-/// The ratios inside the margin, and the line of no difference.
+/// Shapes for the margin and the line at ratio 1.
 fn margin_band(margin: f64) -> serde_json::Value {
     json!([
         { "type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1.0 / (1.0 + margin),

@@ -1,4 +1,4 @@
-//! Ladders: latency against the offered rate, and the rate at which it takes off.
+//! Ladder charts: latency against the offered rate, and the rate at which latency rises sharply.
 
 use samehost_analysis::{Knee, Ladder, Step, StepState, find_ladders};
 use samehost_model::Point;
@@ -27,7 +27,7 @@ fn state(state: StepState) -> (&'static str, &'static str) {
     }
 }
 
-/// The chart of all ladders; nothing where there are none.
+/// The chart of all ladders; `None` without ladders.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let ladders = find_ladders(view.report);
     let mut levels: Vec<&Point> = Vec::new();
@@ -128,7 +128,7 @@ fn picture(view: &View<'_>, ladders: &[&Ladder], label: &str, read: Read) -> Opt
     Some(ChartView { label: parts.join(", "), traces, layout: chart::layout(&x, &y, 420) })
 }
 
-/// The rate as a part of the baseline's capacity.
+/// Rate as a percentage of the baseline's capacity.
 fn part(ladder: &Ladder, step: &Step) -> Option<String> {
     let capacity = ladder.baseline_capacity_per_s.filter(|capacity| *capacity > 0.0)?;
     Some(format_percent((100.0 * step.rate_per_s / capacity).round() / 100.0))

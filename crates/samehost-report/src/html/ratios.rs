@@ -1,4 +1,4 @@
-//! The forest plot: each comparison's ratio with its interval, over the margin and what the control excludes.
+//! Forest plot: the ratio of each comparison with its interval, the margin, and the noise floor.
 
 use samehost_model::human::{format_percent, format_ratio_aligned, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict};
@@ -21,7 +21,7 @@ const LOOKS: [(Verdict, &str, &str); 4] = [
     (Verdict::Inconclusive, "$doubt", "circle-open"),
 ];
 const FLOOR: &str = "floor";
-/// A label on the axis is not longer.
+/// Maximum length of an axis label.
 const LABEL: usize = 30;
 
 struct Row<'a> {
@@ -32,7 +32,7 @@ struct Row<'a> {
     floor: Option<f64>,
 }
 
-/// The chart; nothing where nothing is compared.
+/// The chart; `None` without comparisons.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let mut views = Vec::new();
     let mut table = table_head(view);
@@ -101,7 +101,7 @@ fn rows<'a>(view: &View<'a>, metrics: &'a [MetricInfo]) -> Vec<Row<'a>> {
     rows
 }
 
-/// Both ends of an interval, where there is one that a logarithm takes.
+/// Both ends of an interval, if they are positive and finite, as the logarithmic axis requires.
 fn both(comparison: &Comparison) -> Option<[f64; 2]> {
     let ends = [comparison.ci_low?, comparison.ci_high?];
     ends.iter().all(|end| end.is_finite() && *end > 0.0).then_some(ends)

@@ -1,4 +1,4 @@
-//! Axes: which values have a tick, and how it is written. A picture needs no more than a handful.
+//! Axes: tick positions and labels. A chart has only a handful of ticks.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use samehost_model::human::format_value;
 
 use super::escape;
 
-/// No two named ticks are nearer to each other, as a part of the axis.
+/// Minimum distance of two named ticks, as a fraction of the axis.
 const NEAREST: f64 = 0.07;
-/// Below this ratio of its ends, a logarithmic axis is ticked like a linear one.
+/// A logarithmic axis whose ends have a ratio below this gets the ticks of a linear one.
 const NARROW: f64 = 6.0;
-/// From this ratio on, decades are enough.
+/// From this ratio on only decades get ticks.
 const WIDE: f64 = 3e3;
 
-/// The smallest and largest of the finite values.
+/// Smallest and largest finite value.
 pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     let mut ends: Option<(f64, f64)> = None;
     for value in values.into_iter().filter(|value| value.is_finite()) {
@@ -22,7 +22,7 @@ pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> 
     ends
 }
 
-/// 1, 2 or 5 times a power of ten, so that about five steps make `span`.
+/// 1, 2 or 5 times a power of ten, so that about five steps cover `span`.
 fn step(span: f64) -> f64 {
     let rough = span / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -43,7 +43,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     }
     let step = step(span);
     let (from, to) = ((low / step).floor() as i64, (high / step).ceil() as i64);
-    // A power of ten as a divisor keeps 3 × 0.1 at 0.3.
+    // Dividing by a power of ten avoids rounding errors such as 3 × 0.1 = 0.30000000000000004.
     (from..=to).map(|i| if step < 1.0 { i as f64 / (1.0 / step).round() } else { i as f64 * step }).collect()
 }
 
@@ -61,7 +61,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     all.filter(|tick| (0.5 * low..=2.0 * high).contains(tick)).collect()
 }
 
-/// A value without digits that tell nothing: `20 k/s`.
+/// Label of a tick without trailing zeros: `20 k/s`.
 fn tick(value: f64, unit: &str) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -73,7 +73,6 @@ fn tick(value: f64, unit: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-/// A logarithmic axis of values with this unit.
 pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Value {
     let (low, high) = ends(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 1.0));
     let ticks = log_ticks(low, high);
@@ -85,7 +84,7 @@ pub(crate) fn log_axis(title: &str, unit: &str, values: impl IntoIterator<Item =
     })
 }
 
-/// A linear axis of values with this unit, from 0 where `from_zero`.
+/// A linear axis of values with this unit, starting at 0 if `from_zero`.
 pub(crate) fn linear_axis(
     title: &str,
     unit: &str,
@@ -104,11 +103,11 @@ pub(crate) fn linear_axis(
     })
 }
 
-/// An axis on which each of these values has its own tick and text.
+/// An axis with one labelled tick for each value.
 pub(crate) fn named_axis(title: &str, log: bool, ticks: &[(f64, String)]) -> Value {
     let place = |value: f64| if log { value.log10() } else { value };
     let (low, high) = ends(ticks.iter().map(|(value, _)| place(*value))).unwrap_or((0.0, 1.0));
-    // A text that would lie on the one before it is left out.
+    // Omits labels that would overlap the previous one.
     let mut last = f64::NEG_INFINITY;
     let apart = |(value, _): &&(f64, String)| {
         let free = place(*value) - last >= NEAREST * (high - low);

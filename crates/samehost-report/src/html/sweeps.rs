@@ -1,5 +1,5 @@
-//! Sweeps: each metric against connections, size or another swept parameter, a line for each arm with the
-//! interval of its typical trial as a band.
+//! Sweep charts: each metric against connections, size or another swept parameter. Each arm is a line, with
+//! the interval of its typical trial as a band.
 
 use samehost_model::human::{format_percent, format_value};
 use samehost_model::{Arm, Family, MetricInfo, Point};
@@ -11,7 +11,7 @@ use crate::line::Span;
 use crate::view::{self, Parameter, View};
 use crate::words;
 
-/// Kinds of metrics that share a chart: title, and whether a unit belongs to it.
+/// Metrics that share a chart: title of the chart, and whether a metric belongs to it.
 type Kind = (&'static str, fn(&MetricInfo) -> bool);
 const KINDS: [Kind; 3] = [("Throughput", is_rate), ("Latency", is_time), ("Other metrics", is_other)];
 
@@ -27,10 +27,10 @@ fn is_other(metric: &MetricInfo) -> bool {
     !is_rate(metric) && !is_time(metric)
 }
 
-/// A point's place along a parameter.
+/// A swept parameter with the position of each of its values.
 struct Along<'a> {
     parameter: &'a Parameter,
-    /// Value, and how it is written; in growing order.
+    /// Value and label, in ascending order.
     places: Vec<(f64, String)>,
 }
 
@@ -41,7 +41,6 @@ impl Along<'_> {
     }
 }
 
-/// The charts of all swept parameters.
 pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (number, along) in view.varying.iter().filter_map(|p| along(view, p)).enumerate() {
@@ -54,7 +53,7 @@ pub(crate) fn charts(view: &View<'_>) -> Vec<Chart> {
     charts
 }
 
-/// The parameter as an axis, where all its values are numbers that a logarithm takes.
+/// The parameter as an axis, if all its values are positive numbers, as the logarithmic axis requires.
 fn along<'a>(view: &View<'_>, parameter: &'a Parameter) -> Option<Along<'a>> {
     let number = |point: &Point| match parameter {
         Parameter::Connections => Some(f64::from(point.connections)),
@@ -88,7 +87,7 @@ fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> O
     let values = view::values(view.report, &arm.id, |trial| metric.value(trial));
     let value = samehost_stats::median(&values).filter(|value| *value > 0.0)?;
     let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
-    // Fewer trials have an interval of hardly any use, which would hide the lines.
+    // With fewer trials the interval is so wide that the band would hide the lines.
     let enough = logs.len() >= samehost_stats::SIGNED_RANK_FROM;
     let estimate = samehost_stats::estimate(&logs, view.report.head.plan.confidence).filter(|_| enough);
     let interval = estimate.and_then(|estimate| estimate.interval).map(|i| (i.low, i.high));
@@ -96,7 +95,7 @@ fn spot(view: &View<'_>, arm: &Arm, metric: &MetricInfo, along: &Along<'_>) -> O
     Some(Spot { x: along.place(&arm.point)?, value, interval, trials: values.len() })
 }
 
-/// One view of a sweep: a metric at a level of everything else.
+/// One view of a sweep: a metric at fixed values of all other parameters.
 struct Panel<'a> {
     view: &'a View<'a>,
     along: &'a Along<'a>,
@@ -106,7 +105,7 @@ struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    /// The spots of a series in growing order.
+    /// Points of a series in ascending order.
     fn spots(&self, series: &Series) -> Vec<Spot> {
         let is_here = |arm: &&Arm| self.view.point_but(self.along.parameter, &arm.point) == self.level;
         let arms = self.view.arms(&series.name).filter(is_here);
@@ -116,7 +115,7 @@ impl Panel<'_> {
         spots
     }
 
-    /// Draws every series, and writes its spots down. Absent where none has two spots.
+    /// Draws all series and adds their values to the table. `None` if no series has two points.
     fn draw(&self, table: &mut Grid) -> Option<ChartView> {
         let (mut bands, mut lines, mut values, mut longest) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for series in Series::all(self.view) {
@@ -139,7 +138,7 @@ impl Panel<'_> {
         if longest < 2 {
             return None;
         }
-        // Lines lie over every band.
+        // Lines are drawn on top of all bands.
         bands.extend(lines);
         let title = words::title(&self.metric.name);
         let x = scale::named_axis(self.swept, true, &self.along.places);
@@ -150,7 +149,7 @@ impl Panel<'_> {
     }
 }
 
-/// The intervals of a series as a band, where at least two spots have one.
+/// Intervals of a series as a band, if at least two points have one.
 fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
     let banded: Vec<(f64, (f64, f64))> =
         spots.iter().filter_map(|spot| Some((spot.x, spot.interval?))).collect();
@@ -162,7 +161,7 @@ fn band(series: &Series, spots: &[Spot]) -> Option<serde_json::Value> {
     })
 }
 
-/// What a chart is called that shows these metrics: the only one, or what they have in common.
+/// Title of a chart: the metric if there is only one, else the common name.
 fn name(metrics: &[&MetricInfo], in_common: &str) -> String {
     let [one] = metrics else { return in_common.to_owned() };
     let title = words::title(&one.name);

@@ -1,1 +1,1 @@
-//! Charts hold the numbers of the report.
+//! Checks that charts contain the report's numbers.

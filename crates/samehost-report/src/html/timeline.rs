@@ -1,5 +1,4 @@
-//! Trials over time: every trial in the order in which it was made, so that drift shows, and which trials were
-//! disturbed, set aside or void.
+//! All trials in the order in which they ran, which shows drift and trials that were disturbed, set aside or void.
 
 use samehost_analysis::pairing::Group;
 use samehost_model::human::format_value;
@@ -14,12 +13,11 @@ use crate::view::View;
 use crate::words;
 use samehost_model::printable::clean;
 
-/// Metrics of a single point; a sweep shows the first of them only, or a page would be nothing else.
+/// Number of metrics shown for a single point. A sweep shows only the first, to limit the page's size.
 const SHOWN: usize = 4;
-/// With more points than this the table has none but the odd trials.
+/// With more points than this the table lists only irregular trials.
 const FEW_POINTS: usize = 2;
 
-/// What became of a trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Good,
@@ -29,7 +27,7 @@ enum State {
     Void,
 }
 
-/// State, symbol (the series' own where empty), and what it is called.
+/// State, symbol (empty for the series' own) and label.
 const STATES: [(State, &str, &str); 5] = [
     (State::Good, "", "good"),
     (State::Control, "circle-open", "control"),
@@ -52,14 +50,14 @@ fn called(state: State) -> &'static str {
     STATES.iter().find(|(known, ..)| *known == state).map_or("", |(.., name)| name)
 }
 
-/// Why it is not simply good.
+/// Why the trial was disturbed or is void.
 fn reason(trial: &Trial) -> String {
     let mut reasons: Vec<String> = trial.polluted.iter().map(|reason| clean(reason)).collect();
     reasons.extend(trial.invalid.as_deref().map(clean));
     reasons.join("; ")
 }
 
-/// The chart; nothing where no trial has a value.
+/// The chart; `None` when no trial has a value.
 pub(crate) fn chart(view: &View<'_>) -> Option<Chart> {
     let mut table = Grid::new(vec![
         Column::new("trial", Align::Right),

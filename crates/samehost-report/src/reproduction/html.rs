@@ -1,4 +1,4 @@
-//! The reproduction as one page: the table first, then each experiment's report with its charts.
+//! The reproduction as one page: the table, then each experiment's report with its charts.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -11,13 +11,10 @@ use crate::html::{Front, escape, render_with, table};
 use crate::line::{Span, Tone};
 use crate::notes::sentence;
 
-/// Most characters of a reason in the table.
+/// Maximum length of a reason in the table, in bytes.
 const LONGEST: usize = 48;
 
-/// Writes the reproduction as one HTML page that opens offline.
-///
-/// # Errors
-/// When `out` cannot be written.
+/// Writes the reproduction as one HTML page that works offline.
 pub fn reproduction_as_html(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     let reports: Vec<(String, &Report)> = reproduction
         .experiments
@@ -45,7 +42,7 @@ fn front(reproduction: &Reproduction) -> String {
         let name = || Span::new(Tone::Bold, format!("{} {}", experiment.id, experiment.title));
         if let Some(reason) = unmeasured(experiment) {
             let empty = Span::default;
-            // Cells are not broken into lines; a long reason stands below.
+            // Cells are not wrapped; a long reason is printed below the table.
             let short =
                 reason.split(": this").next().filter(|text| text.len() <= LONGEST).unwrap_or("failed");
             grid.push(vec![name(), empty(), empty(), empty(), Span::new(Tone::Doubt, short)]);

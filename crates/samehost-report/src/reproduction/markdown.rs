@@ -1,4 +1,4 @@
-//! The reproduction as Markdown, for a README or an issue: one table, and why it came out so.
+//! The reproduction as Markdown, for a README or an issue: one table, and explanations.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,6 @@ use super::{LEGEND, here, how, outcome, summary, unmeasured, whys};
 use crate::markdown::escape;
 
 /// Writes the reproduction as Markdown.
-///
-/// # Errors
-/// When `out` cannot be written.
 pub fn reproduction_as_markdown(reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&how(reproduction).join(" · ")))?;
     writeln!(out, "**{}**\n", escape(&summary(reproduction)))?;

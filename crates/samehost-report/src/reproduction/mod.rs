@@ -1,5 +1,5 @@
-//! A reproduction in words: each claim as published, as it is here, and whether that holds. Judgements come from the
-//! data; here they only get words.
+//! Renders a reproduction: each claim as published, as measured here, and whether it holds. Judgements come
+//! from the data and are only worded here.
 
 mod html;
 mod markdown;
@@ -15,7 +15,7 @@ use crate::notes::sentence;
 pub use html::reproduction_as_html;
 pub use markdown::reproduction_as_markdown;
 
-/// A ratio in a narrow column: two decimals around 1, another where it is small.
+/// A ratio for a narrow column: two decimals, three below 0.1.
 fn ratio(value: f64) -> String {
     match value {
         v if v >= 9.995 => significant(v),
@@ -24,7 +24,7 @@ fn ratio(value: f64) -> String {
     }
 }
 
-/// What was measured, with its interval: `1.13 (1.10–1.16)`.
+/// The measured value with its interval: `1.13 (1.10–1.16)`.
 fn here(here: &Here) -> String {
     let text = |value: f64| {
         if here.unit.is_empty() { ratio(value) } else { significant(value) }
@@ -36,7 +36,7 @@ fn here(here: &Here) -> String {
     }
 }
 
-/// The judgement, with the size where it differs.
+/// The judgement, with a remark when the size differs.
 fn outcome(claim: &ClaimOutcome) -> Span {
     let tone = match claim.judgement {
         Judgement::Holds => Tone::Good,
@@ -66,8 +66,8 @@ fn unmeasured(experiment: &Experiment) -> Option<String> {
     })
 }
 
-/// Why claims came out as they did, experiment by experiment: what was found, what is different here, what may explain
-/// it. What explains several experiments is said once.
+/// Explanations for each experiment: what was found, what is different on this machine, what may explain it.
+/// An explanation shared by several experiments appears once.
 fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
     let mut said: Vec<(&str, &str)> = Vec::new();
     reproduction
@@ -100,7 +100,7 @@ fn whys(reproduction: &Reproduction) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What was found of its claims; those of which the same is said stand together.
+/// Findings about the claims; claims with the same finding are grouped.
 fn found(experiment: &Experiment) -> Vec<String> {
     let mut told: Vec<(Vec<&str>, &str)> = Vec::new();
     for claim in experiment.claims.iter().filter(|claim| !claim.why.is_empty()) {
@@ -112,7 +112,7 @@ fn found(experiment: &Experiment) -> Vec<String> {
     told.iter().map(|(claims, why)| sentence(&format!("{} – {why}", claims.join(", ")))).collect()
 }
 
-/// The answer in a sentence.
+/// Summary sentence.
 fn summary(reproduction: &Reproduction) -> String {
     let claims = || reproduction.experiments.iter().flat_map(|experiment| &experiment.claims);
     let count = |judgement| claims().filter(|claim| claim.judgement == judgement).count();
@@ -142,7 +142,7 @@ fn summary(reproduction: &Reproduction) -> String {
     format!("{}.{sizes}", parts.join(", "))
 }
 
-/// Machine, mode and time.
+/// Machine, mode and duration.
 fn how(reproduction: &Reproduction) -> Vec<String> {
     let mut parts = vec![head::machine(&reproduction.host)];
     parts.push(format!("{}, {}", reproduction.mode, format_seconds(reproduction.seconds.round())));
@@ -151,7 +151,7 @@ fn how(reproduction: &Reproduction) -> Vec<String> {
     parts
 }
 
-/// How the columns are to be read.
+/// Legend of the columns.
 const LEGEND: &str = "Ratios are unix ÷ tcp where the claim names no others, with 95 % intervals. “holds” is about the direction, beyond the \
                       margin; “larger” and “smaller” say that the published size is outside the interval.";
 

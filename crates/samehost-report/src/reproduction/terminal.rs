@@ -1,4 +1,4 @@
-//! The reproduction on a terminal: the answer, the table, and why it came out so.
+//! The reproduction on a terminal: the summary, the table, and explanations.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,10 @@ use crate::head;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
 use crate::terminal::{Page, Terminal};
 
-/// Columns before a claim: the longest id and a gap.
+/// Indent of a claim: the longest id and a gap.
 const INDENT: usize = 4;
 
 impl Terminal {
-    /// Renders a reproduction.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
     pub fn render_reproduction(&self, reproduction: &Reproduction, out: &mut dyn Write) -> io::Result<()> {
         let mut page = Page::new(self.width);
         let set = |tone: Tone, lines: Vec<String>| {
@@ -50,7 +46,7 @@ impl Terminal {
     }
 }
 
-/// Each experiment's name with its claims under it.
+/// A row with each experiment's name, followed by its claims.
 fn table(reproduction: &Reproduction, columns: usize) -> Vec<Line> {
     let mut grid = Grid::new(vec![
         Column::new("", Align::Left),
