@@ -1,4 +1,4 @@
-//! When requests are due in an open loop: decided from the seed before the trial, whatever the replies do.
+//! Arrival times of an open loop, drawn from the seed before the trial and independent of the replies.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,18 +8,18 @@ use super::clock::Nanos;
 /// How requests are spread over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// Independent users: a Poisson process.
+    /// Poisson process: independent users.
     #[default]
     Poisson,
-    /// A metronome.
+    /// Equal gaps, like a metronome.
     Uniform,
 }
 
-/// Due moments, ascending, in nanoseconds from the first one possible; exactly `rate_per_s` × `span` of them.
+/// Due times, ascending, in nanoseconds from the start of `span`; exactly `rate_per_s` × `span` of them.
 ///
 /// A Poisson process given its number of events is that many independent uniform moments, sorted (Ross,
-/// Stochastic Processes, 1996, theorem 2.3.1). Drawing it so fixes the offered number exactly; a free Poisson
-/// count of 50,000 would itself stray by 0.45 %.
+/// Stochastic Processes, 1996, theorem 2.3.1). Drawing them this way fixes the offered number exactly; a free
+/// Poisson count of 50,000 would itself stray by 0.45 %.
 #[must_use]
 pub fn arrivals(spacing: Spacing, rate_per_s: f64, span: Nanos, seed: u64) -> Vec<Nanos> {
     let count = (rate_per_s * span as f64 / 1e9).round() as usize;

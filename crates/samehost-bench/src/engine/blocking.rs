@@ -1,4 +1,5 @@
-//! One connection, closed loop: write, wait, read, and again. What a program with one connection does, and nothing else.
+//! Closed loop over one connection with blocking I/O: write, wait, read, repeat, as a program with one
+//! connection does.
 
 use std::sync::Arc;
 
@@ -9,17 +10,18 @@ use super::count::Count;
 use super::session::{Connector, Progress, Session, Wait};
 use crate::error::BenchError;
 
-/// Bytes of the buffer that replies are read into.
+/// Bytes of the buffer for replies.
 const BUFFER: usize = 64 * 1024;
 
 enum Reply {
     Right,
     Rejected(&'static str),
-    /// Right or not, and the server closes the connection.
+    /// The reply is complete (the field holds the kind of refusal, if any), and the server closes the
+    /// connection.
     Last(Option<&'static str>),
 }
 
-/// One connection and its conversation.
+/// A connection and its session.
 pub struct Single {
     stream: Stream,
     session: Box<dyn Session>,
@@ -30,7 +32,7 @@ pub struct Single {
 }
 
 impl Single {
-    /// Takes over a connection that is past its handshake.
+    /// Takes over a connection whose handshake is complete.
     #[must_use]
     pub fn new(stream: Stream, session: Box<dyn Session>, connector: Arc<dyn Connector>) -> Self {
         let (out, input) = (Vec::with_capacity(BUFFER), vec![0; BUFFER]);
@@ -38,12 +40,13 @@ impl Single {
         Single { stream, session, connector, out, input, waits }
     }
 
-    /// Sends a request and waits for its reply until enough was counted. Nothing is under way then.
+    /// Sends requests and waits for each reply until the counter has enough. No request is in flight on
+    /// return.
     ///
     /// # Errors
-    /// When the server goes away and cannot be reached again.
+    /// When the connection breaks and cannot be opened again.
     pub fn drive<C: Count>(&mut self, counter: &mut C) -> Result<(), BenchError> {
-        // Each operation begins where the one before ended, so that latencies add up to the window.
+        // Each operation starts where the one before ended, so that latencies add up to the window.
         let mut begun = now();
         loop {
             let inside = match self.exchange() {
@@ -70,7 +73,7 @@ impl Single {
                     if inside || C::GOES_ON {
                         self.connect_again("connection closed")?;
                     }
-                    // Connecting again is the price of the next request.
+                    // The time to reconnect counts for the next request.
                     begun = done;
                     inside
                 }
@@ -96,7 +99,8 @@ impl Single {
         Ok(())
     }
 
-    /// One request and its reply. Errors are kinds for the count; the connection is then of no further use.
+    /// One request and its reply. The error is a kind for the error counts; the connection is unusable after
+    /// it.
     #[inline]
     fn exchange(&mut self) -> Result<Reply, &'static str> {
         use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Bulk: one writer, one reader, one direction. The clock stops when the receiver acknowledges the last byte,
-//! never when the sender has merely filled a buffer.
+//! Bulk transfer: one writer, one reader, one direction. The clock stops when the receiver acknowledges the
+//! last byte, not when the sender has filled a buffer.
 //!
 //! A round on the wire: a header of 16 bytes (payload length and the receiver's read size, both u64 little
 //! endian), the payload, and 8 bytes back: the number of bytes received, u64 little endian.
@@ -16,7 +16,6 @@ pub const HEADER: usize = 16;
 /// Bytes of a round's acknowledgement.
 pub const ACKNOWLEDGEMENT: usize = 8;
 
-/// A round's header.
 #[must_use]
 pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
@@ -25,7 +24,7 @@ pub fn header(bytes: u64, read_size: u64) -> [u8; HEADER] {
     header
 }
 
-/// Payload length and read size of a round.
+/// Returns payload length and read size of a round.
 #[must_use]
 pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     let [a @ .., _, _, _, _, _, _, _, _] = header;
@@ -33,13 +32,12 @@ pub fn parse_header(header: [u8; HEADER]) -> (u64, u64) {
     (u64::from_le_bytes(a), u64::from_le_bytes(b))
 }
 
-/// Bytes of the first round of the warm-up: a millisecond or two, and no more than 16 messages.
+/// Bytes of the first round of the warm-up: takes a millisecond or two, and has at most 16 messages.
 const FIRST_ROUND: u64 = 4 * 1024 * 1024;
 
-/// What a timed round showed.
+/// Result of a timed round.
 #[derive(Debug)]
 pub struct BulkTally {
-    /// Messages written.
     pub messages: u64,
     /// Bytes written and acknowledged.
     pub bytes: u64,
@@ -47,41 +45,41 @@ pub struct BulkTally {
     pub elapsed: Nanos,
 }
 
-/// The writing end of a stream to a receiver that acknowledges.
+/// Writing end of a stream to a receiver that acknowledges.
 #[derive(Debug)]
 pub struct Writer {
     stream: Stream,
     endpoint: String,
     payload: Vec<u8>,
-    /// Messages in a nanosecond, as the last round went; none before the first.
+    /// Messages per nanosecond in the last round; `None` before the first.
     pace: Option<f64>,
 }
 
 impl Writer {
-    /// Nothing written yet. Messages have `size` bytes.
+    /// Starts with nothing written. Messages have `size` bytes.
     #[must_use]
     pub fn new(stream: Stream, endpoint: String, size: u64) -> Self {
         let payload = vec![0x5a_u8; usize::try_from(size).unwrap_or(usize::MAX)];
         Writer { stream, endpoint, payload, pace: None }
     }
 
-    /// The connection.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Where it leads, for messages.
+    /// Endpoint, for messages.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Writes for about `length`, as the last round went. The first time it finds out how that is, in rounds that grow until one
-    /// takes a fifth of it.
+    /// Writes for about `length`, at the speed of the last round. The first call finds the speed in rounds
+    /// that grow until one takes a fifth of `length`.
     ///
     /// # Errors
-    /// When the connection breaks, or the receiver acknowledges another number of bytes than were sent.
+    /// When the connection breaks, or the receiver acknowledges another number of bytes than was
+    /// sent.
     pub fn write(&mut self, length: Nanos) -> Result<BulkTally, BenchError> {
         let pace = match self.pace {
             Some(pace) => pace,
@@ -90,10 +88,7 @@ impl Writer {
         self.round((pace * length as f64).ceil().max(1.0) as u64)
     }
 
-    /// Finds the speed.
-    ///
-    /// # Errors
-    /// As [`Writer::write`].
+    /// Finds the speed in messages per nanosecond.
     pub fn warm_up(&mut self, length: Nanos) -> Result<f64, BenchError> {
         let mut messages = (FIRST_ROUND / (self.payload.len() as u64).max(1)).clamp(1, 16);
         loop {

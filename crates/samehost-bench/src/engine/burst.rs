@@ -1,6 +1,6 @@
-//! A burst: N requests at once, each on a new connection, as when a site gets busy. Of a listener with a short backlog, a full
-//! backlog refuses at once on a Unix socket (EAGAIN) and stalls on TCP (the SYN is dropped and sent again
-//! after 1 s, 3 s, 7 s; tcp(7)).
+//! Burst: N requests at once, each on a new connection, as when a site gets busy. When the backlog of a
+//! listener is full, a Unix socket refuses at once (EAGAIN); on TCP the SYN is dropped and sent again after 1
+//! s, 3 s, 7 s (tcp(7)).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,35 +18,33 @@ use super::seen::Seen;
 use super::session::{Progress, Session};
 use crate::error::BenchError;
 
-/// A connection that took longer than this had its SYN dropped: the kernel sends it again after 1 s.
+/// A connection that took longer had its SYN dropped: the kernel sends it again after 1 s.
 const STALL: Nanos = 900_000_000;
 
-/// What is thrown at the listener.
+/// What is sent to the listener.
 pub struct BurstJob {
-    /// Where it listens.
     pub endpoint: Endpoint,
-    /// Connects at once.
+    /// Connections opened at once.
     pub connects: u32,
-    /// Begins the conversation that each has once it is connected: one request and its reply.
+    /// Makes the session of each connection: one request and its reply.
     pub session: Box<dyn Fn() -> Box<dyn Session> + Send>,
     /// How long to wait for all replies.
     pub patience: Duration,
 }
 
-/// How a burst ended.
+/// Result of a burst.
 #[derive(Debug)]
 pub struct BurstTally {
     /// Connections that got their reply.
     pub served: u64,
-    /// Those of them that took a dropped SYN or more.
+    /// Served connections whose SYN was dropped at least once.
     pub stalled: u64,
-    /// Failures by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Time from connect to reply of those that were served, in nanoseconds.
+    /// Time from connect to reply of served connections, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// From the first connect to the last reply or the end of patience.
+    /// From the first connect to the last reply or to the time limit.
     pub elapsed: Nanos,
-    /// What the kernel says of the first socket that was served.
+    /// What the kernel reports about the first socket that was served.
     pub seen: Option<Seen>,
 }
 
@@ -60,7 +58,7 @@ struct Attempt {
     pending: Vec<u8>,
 }
 
-/// Throws the burst and waits for what becomes of it.
+/// Opens all connections and waits for their replies.
 ///
 /// # Errors
 /// When the machine lacks file descriptors for the burst, or grants no epoll instance.
@@ -152,7 +150,7 @@ fn wait(
     Ok(())
 }
 
-/// Takes one attempt further; true once it has its reply.
+/// Advances one connection; true once its reply is complete.
 fn step(attempt: &mut Attempt, epoll: &rustix::fd::OwnedFd, data: epoll::EventData) -> Result<bool, String> {
     if !attempt.connected {
         let ended = attempt.stream.take_error();
@@ -188,7 +186,7 @@ fn fail(tally: &mut BurstTally, kind: &str) {
     *tally.errors.entry(kind.to_owned()).or_default() += 1;
 }
 
-/// The name that manuals and logs use, so that a reader can search for it.
+/// errno as manuals and logs name it, so that readers can search for it.
 fn errno_name(errno: Errno) -> String {
     match errno {
         Errno::AGAIN => "EAGAIN (backlog full)".into(),

@@ -1,5 +1,6 @@
-//! Callers, each in a thread of its own: for protocols whose library owns the socket, and for operations that
-//! need a new connection each time. Closed loop, or open loop with one line of due requests for all threads.
+//! Drives callers, each in its own thread: for protocols whose library owns the socket, and for operations
+//! that need a new connection each time. Closed loop, or open loop with one queue of due times for all
+//! threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +9,16 @@ use super::clock::{Nanos, now, timespec};
 use super::recorder::{Recorder, Tally};
 use super::session::Caller;
 
-/// Due moments that the threads share.
+/// Queue of due times that the threads share.
 #[derive(Debug)]
 pub struct Line {
-    /// Due moments, ascending.
+    /// Due times, ascending.
     pub due: Vec<Nanos>,
-    /// The next one that nobody has taken.
+    /// Index of the next due time to take.
     pub next: AtomicUsize,
 }
 
-/// One thread's load: call until the window is over, or until the line is empty.
+/// Load of one thread: calls until the window is over or the queue is empty.
 #[must_use]
 pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, line: Option<&Arc<Line>>) -> Tally {
     match line {

@@ -1,8 +1,9 @@
-//! A client that is a program of its own and makes the whole load: it connects, says so, is told how long to warm up
-//! and to count, and prints what it saw. Its CPU is read from outside, as the server's is. Closed loop only.
+//! External client: a program of its own that generates the whole load, in a closed loop only. Its CPU time
+//! is read from outside, as the server's is.
 //!
-//! It speaks JSON, a line each: `{"threads": N, "observed": "…"}` when it has connected; then what [`Seen`] has.
-//! Between the two it reads `WARM_UP LENGTH`, nanoseconds, and it ends when its standard input does.
+//! Protocol: JSON, one object a line. The client connects and prints `{"threads": N, "observed": "…"}`. It
+//! then reads `WARM_UP LENGTH` (nanoseconds) from stdin, drives the load, and prints the fields of [`Seen`].
+//! It exits when its stdin closes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,42 +24,42 @@ use super::{Load, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
 
-/// From the order to the first request: it has time to read it.
+/// From the order to the first request: time for the client to read the order.
 const LEAD: Duration = Duration::from_millis(1);
 
-/// A client to run.
+/// A client program to run.
 #[derive(Clone, Debug)]
 pub struct ClientJob {
-    /// Its program and arguments.
+    /// Program and arguments.
     pub command: Vec<String>,
-    /// Where it connects to, for messages.
+    /// Endpoint, for messages.
     pub endpoint: String,
-    /// What it must hold.
+    /// Transport that the client has to use.
     pub transport: Transport,
 }
 
-/// What it says when it has connected.
+/// Line that the client prints once it has connected.
 #[derive(Debug, Deserialize)]
 struct Ready {
-    /// CPUs that it uses at most.
+    /// Upper limit of the CPUs that it uses.
     threads: u32,
-    /// What the kernel says of its socket.
+    /// What the kernel reports about its socket.
     observed: String,
 }
 
-/// What it saw in the window.
+/// Line that the client prints after the window.
 #[derive(Debug, Default, Deserialize)]
 struct Seen {
     operations: u64,
     errors: BTreeMap<String, u64>,
     tenths: [u64; 10],
-    /// Nanoseconds, and how often.
+    /// Pairs of latency in nanoseconds and count.
     latency_ns: Vec<(u64, u64)>,
-    /// Why a connection was lost; empty where none was.
+    /// Why a connection was lost; empty if none was.
     lost: String,
 }
 
-/// A client that has connected and waits for the order to begin.
+/// A client that has connected and waits for the order.
 struct ReadyClient<'a> {
     job: &'a ClientJob,
     child: Child,
@@ -66,15 +67,12 @@ struct ReadyClient<'a> {
     answers: BufReader<ChildStdout>,
     errors: Option<JoinHandle<String>>,
     threads: u32,
-    /// What the kernel says of its socket.
+    /// What the kernel reports about its socket.
     observed: String,
 }
 
 impl<'a> ReadyClient<'a> {
-    /// Starts it and waits until it has connected.
-    ///
-    /// # Errors
-    /// When it cannot be started or does not connect.
+    /// Starts the client and waits until it has connected.
     fn start(job: &'a ClientJob) -> Result<Self, BenchError> {
         let failed = |error| BenchError::io(format!("starting {}", job.command.join(" ")), error);
         let [program, arguments @ ..] = job.command.as_slice() else {
@@ -117,15 +115,11 @@ impl<'a> ReadyClient<'a> {
         }
     }
 
-    /// Its process.
     fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells it to begin.
-    ///
-    /// # Errors
-    /// When it is gone.
+    /// Orders the client to start the load.
     fn begin(&mut self, warm_up: Duration, length: Duration) -> Result<Window, BenchError> {
         let warm_up = warm_up + LEAD;
         let window = Window::from_now(warm_up, length);
@@ -136,10 +130,10 @@ impl<'a> ReadyClient<'a> {
         }
     }
 
-    /// What it saw, when its window is over.
+    /// Reads the results when the window is over.
     ///
     /// # Errors
-    /// When it, or its server, went away.
+    /// When the client or its server went away.
     fn end(mut self) -> Result<Tally, BenchError> {
         let seen: Seen = self.answer()?;
         if !seen.lost.is_empty() {
@@ -165,7 +159,7 @@ impl<'a> ReadyClient<'a> {
         }
     }
 
-    /// The error that it was of no use, with its last words.
+    /// Kills the client and returns an error with the end of its stderr.
     fn lost(&mut self, reason: &str) -> BenchError {
         let _ = self.child.kill();
         let said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
@@ -185,23 +179,20 @@ impl Drop for ReadyClient<'_> {
     }
 }
 
-/// The end of what it wrote.
+/// Last 2,000 bytes of the client's stderr.
 fn tail(mut errors: ChildStderr) -> String {
     let mut text = Vec::new();
     let _ = errors.read_to_end(&mut text);
     String::from_utf8_lossy(&text[text.len().saturating_sub(2000)..]).into_owned()
 }
 
-/// Has the client make the load, with the meters around its window.
-///
-/// # Errors
-/// When it does not start, or it or its server goes away.
+/// Runs the client's load with the meters around its window.
 pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (warm_up, length) = (load.warm_up, load.length);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
     let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
-        // The client inherits where it runs.
+        // The client inherits the CPU affinity of this thread.
         cpus.place_client();
         precise_sleep();
         let mut client = ReadyClient::start(&job)?;
@@ -220,7 +211,7 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
     crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
 }
 
-/// What the client, the server and the rest of the machine used in the window.
+/// CPU time of client, server and the rest of the machine in the window.
 fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (ThreadUse, Metered) {
     sleep_until(window.start);
     let begun = now();
@@ -234,13 +225,14 @@ fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (Th
     let (server, client) = (server.end(), client.end().unwrap_or_default());
     let ours = own + client.cpu_ns + server.map_or(0, |server| server.cpu_ns);
     let machine = machine.used(ours, around.cpus);
-    // On a machine so full that even this thread had to wait, what was metered is not just the window.
+    // On an overloaded machine even this thread had to wait, so that the metered span is longer than the
+    // window.
     let part = (window.end - window.start) as f64 / span as f64;
     let in_window = |used: ServerUse| ServerUse { cpu_ns: (used.cpu_ns as f64 * part) as u64, ..used };
     (of_process(in_window(client)), Metered { server: server.map(in_window), proxy: None, machine })
 }
 
-/// A whole process's use in the terms of a thread's, but for its waiting, which is not known.
+/// Converts the use of a whole process to that of a thread. Its time waiting for a CPU is unknown.
 fn of_process(used: ServerUse) -> ThreadUse {
     let micros = |part: f64| (used.cpu_ns as f64 / 1e3 * part) as u64;
     ThreadUse {

@@ -1,21 +1,21 @@
-//! What a driver tells whoever counts: that an exchange is done or failed, and how late it is. A trial counts inside one
-//! window, a round inside many slices; how requests are driven is the same.
+//! Interface between a driver and what counts: an exchange is complete or has failed. A trial counts inside
+//! one window, a round inside many slices; the drivers are the same.
 
 use super::clock::Nanos;
 use super::recorder::Recorder;
 
-/// Counts exchanges and says when there were enough.
+/// Counts exchanges and reports when there are enough.
 pub trait Count {
-    /// Whether the connections are driven again afterwards, so that one that breaks at the end is made anew even then.
+    /// Whether the connections are used again afterwards. If so, one that breaks at the end is reopened.
     const GOES_ON: bool;
 
-    /// An exchange that was due and sent at these moments was done at `at`; false once there were enough.
+    /// Counts an exchange, due and sent at these times, that completed at `at`. Returns false once there are
+    /// enough.
     fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
 
-    /// An exchange failed.
     fn failed(&mut self, kind: &str);
 
-    /// It is `at`; false once there were enough.
+    /// Advances the time to `at`. Returns false once there are enough.
     fn advance(&mut self, at: Nanos) -> bool;
 }
 

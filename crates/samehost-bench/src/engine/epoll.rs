@@ -1,5 +1,6 @@
-//! Many connections in one thread by epoll, closed or open loop. Per operation: one read, one write, and a
-//! share of one epoll_wait; sessions hold no buffers, so that a thousand connections stay in cache.
+//! Drives many connections in one thread with epoll, closed or open loop. An operation takes one read, one
+//! write, and a share of one epoll_wait. Sessions hold no buffers, so that a thousand connections fit into
+//! the cache.
 
 mod turn;
 
@@ -17,25 +18,25 @@ use super::recorder::{Recorder, Tally};
 use super::session::{Connector, Progress, Session};
 use crate::error::BenchError;
 
-/// Bytes of the one buffer that all connections read into.
+/// Bytes of the read buffer that all connections share.
 const BUFFER: usize = 256 * 1024;
-/// Longest sleep, so that the end of the window is seen even when no reply comes.
+/// Longest sleep, so that the end of the window is noticed even without replies.
 const LONGEST_SLEEP: Nanos = 50_000_000;
-/// How often a connection is made anew before the server counts as lost.
+/// Consecutive attempts to reopen a connection before the server counts as lost.
 const RECONNECTS: u32 = 8;
-/// Events taken from the kernel at once.
+/// Events read per epoll_wait.
 const EVENTS: usize = 256;
 
-/// When the next request of a connection is sent.
+/// When a connection sends its next request.
 #[derive(Debug)]
 pub enum Pace {
-    /// When the reply to the one before has come.
+    /// When the previous reply has arrived.
     Closed,
-    /// When it is due, on any connection that is free; requests wait in line while none is.
+    /// When it is due, on any idle connection; requests queue while no connection is idle.
     Open {
-        /// Due moments, ascending.
+        /// Due times, ascending.
         due: Vec<Nanos>,
-        /// How long before a due moment the thread stops sleeping and polls.
+        /// How long before a due time the thread stops sleeping and polls.
         spin: Nanos,
         /// How long to wait for replies after the window.
         grace: Nanos,
@@ -45,7 +46,7 @@ pub enum Pace {
 struct Connection {
     stream: Stream,
     session: Box<dyn Session>,
-    /// The request being sent; `written` bytes of it are gone.
+    /// The request being sent, of which `written` bytes are sent.
     out: Vec<u8>,
     written: usize,
     /// Received bytes that the session has not consumed.
@@ -56,14 +57,14 @@ struct Connection {
     waits_to_write: bool,
 }
 
-/// The engine of one thread.
+/// Connections and event loop of one thread.
 pub struct Driver<C> {
     epoll: OwnedFd,
     connections: Vec<Connection>,
     connector: Arc<dyn Connector>,
     recorder: C,
     input: Vec<u8>,
-    /// Open loop: connections without a request in flight, the longest idle first, and since when.
+    /// Open loop: idle connections, the longest idle first, and since when each is idle.
     idle: VecDeque<(usize, Nanos)>,
     closed: bool,
     inside: bool,
@@ -72,10 +73,7 @@ pub struct Driver<C> {
 type Broken = &'static str;
 
 impl<C: Count> Driver<C> {
-    /// Takes over connections that are past their handshakes.
-    ///
-    /// # Errors
-    /// When the kernel grants no epoll instance.
+    /// Takes over connections whose handshakes are complete.
     pub fn new(
         streams: Vec<(Stream, Box<dyn Session>)>,
         connector: &Arc<dyn Connector>,
@@ -158,7 +156,7 @@ impl<C: Count> Driver<C> {
         Ok(())
     }
 
-    /// Begins a request on a free connection.
+    /// Sends a request on an idle connection.
     #[inline]
     fn begin(&mut self, index: usize, due: Nanos, at: Nanos) -> Result<(), Broken> {
         let connection = &mut self.connections[index];
@@ -175,7 +173,7 @@ impl<C: Count> Driver<C> {
         self.begin(index, due, at).or_else(|kind| self.reconnect(index, kind))
     }
 
-    /// Writes what is left of the request; asks to be told when the socket takes no more.
+    /// Writes the rest of the request; waits for EPOLLOUT if the socket takes no more.
     fn flush(&mut self, index: usize) -> Result<(), Broken> {
         let connection = &mut self.connections[index];
         let mut blocked = false;
@@ -207,7 +205,7 @@ impl<C: Count> Driver<C> {
         Ok(())
     }
 
-    /// Reads what has come and lets the session look at it; sends the next request where the pace says so.
+    /// Reads what has arrived and passes it to the session; sends the next request in a closed loop.
     fn receive(&mut self, index: usize) -> Result<(), Broken> {
         loop {
             let connection = &mut self.connections[index];
@@ -274,7 +272,7 @@ impl<C: Count> Driver<C> {
         self.inside = self.recorder.done(at, connection.due, connection.sent);
     }
 
-    /// After an operation: the next request at once (closed loop), or back among the idle (open loop).
+    /// After an operation: sends the next request (closed loop), or marks the connection idle (open loop).
     #[inline]
     fn proceed(&mut self, index: usize, at: Nanos) -> Result<(), Broken> {
         self.connections[index].busy = false;
@@ -288,7 +286,7 @@ impl<C: Count> Driver<C> {
         }
     }
 
-    /// Puts a fresh connection in the place of one that the server closes, as it said, and goes on with it.
+    /// Replaces a connection that the server announced to close, and goes on with the new one.
     #[cold]
     fn renew(&mut self, index: usize) -> Result<(), Broken> {
         self.replace(index).map_err(|error| {
@@ -307,7 +305,7 @@ impl<C: Count> Driver<C> {
         self.register(&self.connections[index], index).map_err(|error| BenchError::io("epoll", error))
     }
 
-    /// Counts the failure and puts a fresh connection in the broken one's place.
+    /// Counts the failure and replaces the broken connection.
     #[cold]
     fn reconnect(&mut self, index: usize, first_kind: Broken) -> Result<(), BenchError> {
         let was_busy = self.connections[index].busy;
@@ -325,7 +323,7 @@ impl<C: Count> Driver<C> {
             }
             let at = now();
             if !self.closed {
-                // An idle connection that broke still stands in the line of the idle.
+                // A connection that broke while idle is still in the queue of idle ones.
                 if was_busy {
                     self.idle.push_back((index, at));
                 }
@@ -348,7 +346,7 @@ impl Driver<Recorder> {
     /// Drives all connections until the window is over.
     ///
     /// # Errors
-    /// When the server goes away and cannot be reached again.
+    /// When a connection breaks and cannot be opened again.
     pub fn drive(mut self, pace: Pace) -> Result<Tally, BenchError> {
         match pace {
             Pace::Closed => self.closed_loop()?,

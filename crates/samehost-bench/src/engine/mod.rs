@@ -1,5 +1,8 @@
-//! The load engine: the only place that reads the time of a request. It knows how to drive a load, and nothing
-//! of what is exchanged, compared or printed.
+//! Load engine: drives one trial, or one round of slices, and is the only code that reads the time of a
+//! request. It knows nothing of what is exchanged, compared or printed.
+//!
+//! Start reading at [`drive`]. `workers` starts the threads and reads the meters; `blocking`, `epoll` and
+//! `callers` drive connections; `recorder` counts; `slices` does the same for a round.
 
 pub mod arrivals;
 pub mod bulk;
@@ -31,53 +34,51 @@ use crate::machine::CpuPlan;
 use arrivals::Spacing;
 use session::{Caller, Connector};
 
-/// What a trial drives.
+/// Work of one trial.
 pub enum Job {
-    /// Conversations over streams that the engine drives.
+    /// Sessions over streams that the engine drives.
     Sessions {
-        /// Opens them.
         connector: Arc<dyn Connector>,
-        /// Whether requests and replies are so small that one blocking connection cannot lock up.
+        /// Whether requests and replies are so small that one blocking connection cannot deadlock.
         small: bool,
     },
-    /// Conversations that own their sockets: one caller a connection, each in its own thread.
+    /// Callers that own their sockets, one a connection, each in its own thread.
     Callers(Vec<Box<dyn Caller>>),
-    /// A stream to a receiver that acknowledges.
+    /// A stream to a receiver that acknowledges what it received.
     Bulk(bulk::Writer),
-    /// One exchange on a fresh connection, however long its reply.
+    /// One exchange on a fresh connection; the reply may be long.
     Whole {
         /// Opens the connection.
         connector: Arc<dyn Connector>,
     },
-    /// Many connects at once.
+    /// Many connections at the same moment.
     Burst(burst::BurstJob),
-    /// A program that makes the load itself, in a closed loop.
+    /// A program that generates the load itself, in a closed loop.
     Client(client::ClientJob),
-    /// One whole command.
+    /// One run of a command.
     Process(process::ProcessJob),
 }
 
-/// How it is driven.
+/// How the work is driven.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Connections open at the same time.
     pub connections: u32,
-    /// Threads that share them.
+    /// Threads that share the connections.
     pub threads: u32,
-    /// The open loop; none for a closed one.
+    /// `None` in a closed loop.
     pub open_loop: Option<OpenLoop>,
-    /// Load before the window.
+    /// Warm-up before the window.
     pub warm_up: Duration,
-    /// The window.
+    /// Length of the window.
     pub length: Duration,
-    /// Where client and server run.
+    /// CPUs of client and server.
     pub cpus: CpuPlan,
-    /// Whether the server is ours to place: one that already ran keeps its CPUs.
+    /// Whether we place the server: one that was already running keeps its CPUs.
     pub places_server: bool,
 }
 
 impl Load {
-    /// Puts the server where it belongs, if it is ours.
+    /// Pins the server and the proxy to their CPUs if they are ours to place.
     fn place(&self, surroundings: &Surroundings) {
         if self.places_server {
             self.cpus.place_server(&surroundings.server_pids);
@@ -86,38 +87,33 @@ impl Load {
     }
 }
 
-/// Requests due at given times.
+/// Load whose requests are due at given times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OpenLoop {
-    /// Requests due per second.
     pub rate_per_s: f64,
-    /// How they are spread.
     pub spacing: Spacing,
-    /// Decides the schedule.
+    /// Seed of the arrival times.
     pub seed: u64,
-    /// How long before a due moment the engine stops sleeping and polls.
+    /// How long before a due time the engine stops sleeping and polls.
     pub spin: Duration,
 }
 
-/// What a trial may ask of its surroundings.
+/// What a trial needs to know of its surroundings.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// The server's processes; empty when they are not ours to see.
+    /// Processes of the server; empty if we may not see them.
     pub server_pids: Vec<u32>,
-    /// The processes of what stands between client and server, such as nginx; empty where nothing does.
+    /// Processes of a proxy between client and server, such as nginx; empty without one.
     pub proxy_pids: Vec<u32>,
-    /// Set by a signal.
+    /// Set by a signal handler; the trial then stops.
     pub interrupted: Arc<AtomicBool>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: u32,
     /// How long to wait for a reply after the window.
     pub patience: Duration,
 }
 
-/// Drives one trial. The trial's identity (arm, block, position) is the caller's to fill in.
-///
-/// # Errors
-/// When the server cannot be reached or goes away, or a signal asked to stop.
+/// Drives one trial. The caller fills in its identity (arm, block, position).
 pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),

@@ -1,4 +1,4 @@
-//! One whole command as an operation: wall time, CPU time, and a number from its output if asked for.
+//! One run of a command as an operation: wall time, CPU time, and a number from its output if asked for.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -14,39 +14,39 @@ use samehost_model::Redactor;
 use super::clock::{Nanos, now};
 use crate::error::BenchError;
 
-/// A command to time.
+/// Command to time.
 #[derive(Clone, Debug)]
 pub struct ProcessJob {
     /// Name of the arm, for messages.
     pub arm: String,
-    /// What `sh -c` runs.
+    /// Script that `sh -c` runs.
     pub script: String,
-    /// Finds the number in its output: the first group that takes part in the match, or the whole of it.
+    /// Finds the number in the output: the first group that takes part in the match, or the whole match.
     pub pattern: Option<Regex>,
 }
 
-/// What a command took.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessTally {
     /// From starting the shell to its end.
     pub elapsed: Nanos,
-    /// User CPU seconds of it and of all its descendants that were waited for.
+    /// User CPU seconds of the command and of all its descendants that were waited for.
     pub user_s: f64,
     /// System CPU seconds likewise.
     pub system_s: f64,
-    /// The number in its output.
+    /// The number in the output.
     pub value: Option<f64>,
 }
 
 /// Runs the command once.
 ///
 /// # Errors
-/// When it cannot be started, fails, or does not print the number; when a signal asked us to stop.
+/// When it cannot be started, fails, or does not print the number, and after a signal.
 pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally, BenchError> {
     let failed = |reason: String| BenchError::Command { arm: job.arm.clone(), reason };
     let before = children();
     let begun = now();
-    // A process group of its own, so that Ctrl-C reaches us first and we end the whole of it.
+    // A process group of its own: Ctrl-C then reaches us first, and we end the whole group.
     let child = std::os::unix::process::CommandExt::process_group(&mut Command::new("/bin/sh"), 0)
         .args(["-c", &job.script])
         .stdin(Stdio::null())
@@ -112,7 +112,7 @@ fn to_seconds(time: nix::sys::time::TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// The number that the pattern finds, thousands separators (`1,234.5`) allowed.
+/// The number that the pattern finds; thousands separators (`1,234.5`) are allowed.
 fn number(pattern: &Regex, output: &Output) -> Option<f64> {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push('\n');
@@ -122,7 +122,7 @@ fn number(pattern: &Regex, output: &Output) -> Option<f64> {
     found.as_str().trim().replace(',', "").parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The end of what the command said, for an error message.
+/// Last lines of the command's output, for an error message.
 fn words(output: &Output) -> String {
     let mut said = Vec::new();
     let _ = said.write_all(&output.stdout);

@@ -1,5 +1,5 @@
-//! Counts one worker's operations: histograms, errors, tenths of the window, CPU. Nothing here allocates once
-//! the trial has begun, except the first error of a kind.
+//! Counts one worker's operations: histograms, errors, tenths of the window, CPU time. It does not allocate
+//! during the trial, except for the first error of a kind.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use hdrhistogram::Histogram;
 use super::clock::{Nanos, Window, now};
 use crate::machine::ThreadUse;
 
-/// Longest time a histogram tells apart from longer ones: 1,000 seconds.
+/// Upper bound of the histograms: 1,000 seconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// What one worker saw.
+/// Counts of one worker.
 #[derive(Debug)]
 pub struct Tally {
-    /// Checked operations that completed inside the window.
+    /// Verified operations that completed inside the window.
     pub operations: u64,
-    /// Failed operations by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Time per operation, in nanoseconds; from when it was due in an open loop.
+    /// Latency in nanoseconds; in an open loop from the due time.
     pub latency: Histogram<u64>,
-    /// Open loop: time from sending, in nanoseconds.
+    /// Open loop: time from sending to reply, in nanoseconds.
     pub service: Option<Histogram<u64>>,
-    /// Open loop: how late the generator sent although a connection was free, in nanoseconds.
+    /// Open loop: lateness in nanoseconds, that is, how late the generator sent although a connection was
+    /// idle.
     pub lateness: Option<Histogram<u64>>,
     /// Operations completed in each tenth of the window.
     pub tenths: [u64; 10],
-    /// Requests that were due in the window and had no reply when waiting ended.
+    /// Requests due in the window that had no reply when waiting ended.
     pub unfinished: u64,
-    /// The client threads' CPU in the window.
+    /// CPU time of the client's threads in the window.
     pub usage: ThreadUse,
-    /// Client threads.
+    /// Number of client threads.
     pub threads: u32,
 }
 
-/// A histogram of nanoseconds with 3 digits; its counts are allocated here, before the trial.
+/// Histogram of nanoseconds with 3 significant digits. It allocates its counts here, before the trial.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3)
@@ -42,7 +42,6 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 impl Tally {
-    /// Nothing seen yet.
     #[must_use]
     pub fn new(open_loop: bool) -> Self {
         Tally {
@@ -58,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another worker saw in the same window.
+    /// Adds the counts of another worker in the same window.
     pub fn merge(&mut self, other: &Tally) {
         self.operations += other.operations;
         for (kind, count) in &other.errors {
@@ -83,21 +82,20 @@ fn add(mine: &mut Histogram<u64>, theirs: &Histogram<u64>) {
     mine.add(theirs).unwrap_or_else(|error| unreachable!("histograms of equal bounds: {error}"));
 }
 
-/// A worker's tally together with where it stands in the window.
+/// A worker's counts and its position in the window.
 #[derive(Debug)]
 pub struct Recorder {
     tally: Tally,
     window: Window,
-    /// The next moment at which something other than counting happens: the start, a tenth, the end.
+    /// Next time at which more than counting is due: the start, the end of a tenth, the end.
     next_mark: Nanos,
     tenth: usize,
     started: Option<ThreadUse>,
-    /// Operations that each exchange counts as, when it succeeds and when it fails.
+    /// Operations per exchange, successful or failed.
     per_exchange: u64,
 }
 
 impl Recorder {
-    /// A recorder for this window.
     #[must_use]
     pub fn new(window: Window, open_loop: bool) -> Self {
         Recorder {
@@ -110,27 +108,25 @@ impl Recorder {
         }
     }
 
-    /// Counts each exchange as so many operations (a pipeline). Its latency is recorded once.
+    /// Sets how many operations an exchange (a pipeline) counts as. Its latency is recorded once.
     #[must_use]
     pub fn counting(mut self, operations_per_exchange: u64) -> Self {
         self.per_exchange = operations_per_exchange;
         self
     }
 
-    /// The window.
     #[must_use]
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Whether requests come due by themselves.
     #[inline]
     #[must_use]
     pub fn is_open_loop(&self) -> bool {
         self.tally.service.is_some()
     }
 
-    /// Passes the marks that lie behind `at`; false once the window is over.
+    /// Processes the marks up to `at`; false once the window is over.
     #[inline]
     pub fn advance(&mut self, at: Nanos) -> bool {
         if at < self.next_mark { self.tenth < 10 } else { self.pass_marks(at) }
@@ -156,7 +152,8 @@ impl Recorder {
         self.window.start + (self.window.end - self.window.start) * (self.tenth as u64 + 1) / 10
     }
 
-    /// Closed loop: an operation completed at `at` after `latency`; false once the window is over.
+    /// Closed loop: counts an operation that completed at `at` after `latency`; false once the window is
+    /// over.
     #[inline]
     pub fn complete(&mut self, at: Nanos, latency: Nanos) -> bool {
         let inside = self.advance(at);
@@ -168,8 +165,8 @@ impl Recorder {
         inside
     }
 
-    /// Open loop: the request that was due at `due` and sent at `sent` completed at `at`. Its latency counts by
-    /// when it was due, its completion by when that was.
+    /// Open loop: counts a request, due at `due` and sent at `sent`, that completed at `at`. The latency
+    /// counts if it was due inside the window, the operation if it completed inside it.
     #[inline]
     pub fn complete_due(&mut self, at: Nanos, due: Nanos, sent: Nanos) {
         if self.advance(at) && self.started.is_some() {
@@ -184,7 +181,7 @@ impl Recorder {
         }
     }
 
-    /// Open loop: a request was sent `late` after the moment at which the generator could have sent it.
+    /// Open loop: a request was sent `late` after the first moment at which the generator could have sent it.
     #[inline]
     pub fn sent(&mut self, due: Nanos, late: Nanos) {
         if self.is_counted(due)
@@ -194,7 +191,8 @@ impl Recorder {
         }
     }
 
-    /// Open loop: waiting ended at `at` and the request due at `due` has no reply: at least that late.
+    /// Open loop: waiting ended at `at` without a reply to the request due at `due`. Records that time as a
+    /// lower bound of its latency.
     pub fn unfinished(&mut self, at: Nanos, due: Nanos) {
         if self.is_counted(due) {
             self.tally.unfinished += 1;
@@ -206,7 +204,7 @@ impl Recorder {
         (self.window.start..self.window.end).contains(&due)
     }
 
-    /// An exchange failed, and with it all its operations; counted when inside the window.
+    /// Counts a failed exchange with all its operations if inside the window.
     #[cold]
     pub fn failed(&mut self, kind: &str) {
         self.advance(now());
@@ -220,7 +218,7 @@ impl Recorder {
         }
     }
 
-    /// The tally, once the window is over; CPU is read now if the load ended early.
+    /// Returns the counts. Reads the CPU time now if the load ended early.
     #[must_use]
     pub fn finish(mut self) -> Tally {
         self.advance(now());

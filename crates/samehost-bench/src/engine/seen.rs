@@ -1,5 +1,5 @@
-//! What the kernel says of a connection, asked once before a trial's window: which transport it is, and how both its
-//! ends are set.
+//! What the kernel reports about a connection, read once before a trial's window: its transport and the
+//! settings of both ends.
 
 use std::os::fd::AsFd;
 
@@ -7,25 +7,24 @@ use samehost_model::{ConnectionSettings, Trial};
 use samehost_system::diag::{Diag, both_ends};
 use samehost_transport::{Observed, Stream};
 
-/// A connection as the kernel sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Which transport it is, such as `AF_UNIX stream /run/app.sock, peer pid 4711`.
+    /// Transport, such as `AF_UNIX stream /run/app.sock, peer pid 4711`.
     pub observed: Option<String>,
-    /// TLS version and cipher, where there is one.
+    /// TLS version and cipher, if TLS is in use.
     pub cipher: Option<String>,
-    /// How its ends are set.
+    /// Settings of both ends.
     pub connection: Option<ConnectionSettings>,
 }
 
 impl Seen {
-    /// Looks at a stream.
+    /// Reads a stream.
     #[must_use]
     pub fn of(stream: &Stream) -> Self {
         Seen { cipher: stream.cipher(), ..Seen::of_socket(stream) }
     }
 
-    /// Looks at a socket of another library's.
+    /// Reads a socket that another library owns.
     #[must_use]
     pub fn of_socket(socket: impl AsFd) -> Self {
         Seen {
@@ -35,13 +34,13 @@ impl Seen {
         }
     }
 
-    /// What another program says of its connection; its ends are looked at where the words name both addresses.
+    /// Takes another program's description of its connection; reads the settings if it names both addresses.
     #[must_use]
     pub fn of_words(observed: &str) -> Self {
         Seen { observed: Some(observed.to_owned()), cipher: None, connection: between(observed) }
     }
 
-    /// The same with more words on which transport it is.
+    /// Appends to the description of the transport.
     #[must_use]
     pub fn saying(mut self, more: &str) -> Self {
         if let Some(observed) = &mut self.observed {
@@ -50,7 +49,7 @@ impl Seen {
         self
     }
 
-    /// Writes it into a trial.
+    /// Writes the evidence into a trial.
     pub fn tell(self, trial: &mut Trial) {
         trial.transport_observed = self.observed;
         trial.cipher = self.cipher;
@@ -58,7 +57,7 @@ impl Seen {
     }
 }
 
-/// How both ends are set of `AF_INET stream tcp, 127.0.0.1:39218 → 127.0.0.1:7000`.
+/// Settings of both ends of a connection described as `AF_INET stream tcp, 127.0.0.1:39218 → 127.0.0.1:7000`.
 fn between(observed: &str) -> Option<ConnectionSettings> {
     let (own, peer) = observed.split_once(", ")?.1.split_once(" → ")?;
     let (own, peer) = (own.parse().ok()?, peer.parse().ok()?);

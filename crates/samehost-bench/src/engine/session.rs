@@ -7,82 +7,79 @@ use samehost_transport::Stream;
 use super::seen::Seen;
 use crate::error::BenchError;
 
-/// How far a session got with the bytes it was shown.
+/// How far a session got with the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The reply is whole and right; `consumed` bytes belong to it.
+    /// The reply is complete and correct; `consumed` bytes belong to it.
     Complete {
         /// Bytes used up.
         consumed: usize,
     },
-    /// The reply is whole and says no (an SQL error, a 502); the connection stays usable.
+    /// The reply is complete and a refusal (an SQL error, a 502); the connection stays usable.
     Rejected {
-        /// Bytes used up.
         consumed: usize,
-        /// What kind of refusal, for the count of errors.
+        /// Kind of refusal, for the error counts.
         kind: &'static str,
     },
-    /// The reply is whole, and the server closes the connection after it, as it said: no failure, but the next
-    /// request needs a new one.
+    /// The reply is complete, and the server announced that it closes the connection after it. This is not an
+    /// error, but the next request needs a new connection.
     Last {
-        /// Bytes used up.
         consumed: usize,
-        /// What kind of refusal the reply was; none where it was right.
+        /// Kind of refusal; `None` if the reply was correct.
         rejected: Option<&'static str>,
     },
-    /// More bytes are needed; `consumed` of those shown are used up already.
+    /// More bytes are needed; `consumed` bytes are already used.
     More {
         /// Bytes used up.
         consumed: usize,
     },
 }
 
-/// A reply that is wrong: the connection is of no further use.
+/// A wrong reply; the connection is unusable after it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Bad {
-    /// What kind, for the count of errors.
+    /// Kind, for the error counts.
     pub kind: &'static str,
     /// What was wrong, for the message.
     pub detail: String,
 }
 
 impl Bad {
-    /// A wrong reply of this kind.
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
         Bad { kind, detail: detail.into() }
     }
 }
 
-/// One connection's conversation, already past its handshake. It turns into bytes and back; it does no I/O and
-/// reads no clock, so that one engine drives one or a thousand.
+/// Conversation on one connection whose handshake is complete. It maps requests and replies to bytes; it does
+/// no I/O and reads no clock, so that one engine can drive one connection or a thousand.
 pub trait Session: Send {
     /// Appends the next request.
     fn request(&mut self, out: &mut Vec<u8>);
 
-    /// Looks at bytes received since the last that were consumed, and checks the reply.
+    /// Parses the bytes received since the last consumed one, and verifies the reply.
     ///
     /// # Errors
-    /// When the reply is wrong; the engine then counts an error and connects anew.
+    /// When the reply is wrong; the engine then counts an error and reconnects.
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad>;
 
-    /// Operations that one request and its reply count as: more than one where a request is a pipeline of
-    /// several. The same for all sessions of a trial. Latency stays that of the whole exchange.
+    /// Number of operations in an exchange: more than one if a request is a pipeline. It is the same for all
+    /// sessions of a trial. Latency is that of the whole exchange.
     fn operations_per_exchange(&self) -> u64 {
         1
     }
 }
 
-/// A conversation whose library owns the socket, or that needs a new connection each time. The engine gives
-/// each caller a thread of its own.
+/// Conversation whose library owns the socket, or that needs a new connection each time. Each caller has its
+/// own thread.
 pub trait Caller: Send {
-    /// One whole operation.
+    /// Makes one whole operation.
     ///
     /// # Errors
     /// When it failed; the engine counts it and goes on.
     fn call(&mut self) -> Result<(), Bad>;
 
-    /// What the kernel says of the socket in use, once there was one.
+    /// What the kernel reports about the socket; `None` before the first connection.
     fn seen(&self) -> Option<Seen> {
         None
     }
@@ -91,14 +88,14 @@ pub trait Caller: Send {
 /// How a thread waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// In poll(2), and then reads: as libpq, Connector/C, PHP and all that use epoll do.
+    /// In poll(2), then read(2): as libpq, Connector/C, PHP and everything based on epoll do.
     Poll,
     /// In read(2): as hiredis and a plain loop in C do.
     Read,
 }
 
 impl Wait {
-    /// Waits where reading does not.
+    /// Waits in poll(2) before a read; [`Wait::Read`] leaves the waiting to read(2).
     #[inline]
     pub(crate) fn before_read(self, stream: &Stream) -> std::io::Result<()> {
         match self {
@@ -108,28 +105,26 @@ impl Wait {
     }
 }
 
-/// Opens connections of one arm and begins their sessions; used anew after an error.
+/// Opens connections of one arm and starts their sessions; also used to reconnect after an error.
 pub trait Connector: Send + Sync {
-    /// Connects and gets past the handshake.
-    ///
-    /// # Errors
-    /// When nobody answers, or the handshake fails.
+    /// Connects and completes the handshake.
     fn connect(&self) -> Result<(Stream, Box<dyn Session>), BenchError>;
 
-    /// Where it connects to, for messages.
+    /// Endpoint, for messages.
     fn endpoint(&self) -> String;
 
-    /// How a thread with one connection waits for a reply.
+    /// How a thread with a single connection waits for a reply.
     fn waits(&self) -> Wait {
         Wait::Poll
     }
 
-    /// The server's processes where connecting may start new ones; otherwise those known before hold.
+    /// Processes of the server if connecting may start new ones; `None` if those known before are still
+    /// right.
     fn server_pids(&self) -> Option<Vec<u32>> {
         None
     }
 
-    /// The error to report when a connection broke (how, is `kind`) and connecting anew failed as well.
+    /// The error to report when a connection broke (`kind`) and reconnecting failed as well.
     fn lost(&self, kind: &str, again: &BenchError) -> BenchError {
         BenchError::ServerLost {
             endpoint: self.endpoint(),
@@ -139,16 +134,17 @@ pub trait Connector: Send + Sync {
     }
 }
 
-/// Threads that connect.
+/// Threads that connect in parallel.
 const CONNECTING: u32 = 4;
-/// Fewer connections are made by one.
+/// Below this number, one thread opens all connections.
 const LEAST_APART: u32 = 16;
 
-/// Connections past their handshake, and their sessions.
+/// Connections with completed handshakes, and their sessions.
 pub(crate) type Connected = Vec<(Stream, Box<dyn Session>)>;
 
-/// Connects, the first by itself: whoever is known by it need not be found again. A server with a process for each
-/// connection takes milliseconds for one, so the others are made by several threads.
+/// Opens all connections. The first is opened alone, so that what the connector learns about the server is
+/// known to the others. A server with a process per connection takes milliseconds for each, so several
+/// threads open the rest.
 pub(super) fn connect_all(
     connector: &dyn Connector,
     connections: u32,

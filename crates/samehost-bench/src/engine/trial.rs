@@ -1,4 +1,4 @@
-//! From what the workers saw to a trial: divisions and percentiles, nothing measured.
+//! Turns counts into a trial: divisions and percentiles. It measures nothing.
 
 use samehost_analysis::summarise;
 use samehost_model::{Code, MachineUse, Slices, Trial, Warning};
@@ -13,23 +13,23 @@ use super::slices::SliceCounter;
 use super::whole::WholeTally;
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
-/// Below this part of the rate, an open loop did not offer what it promised.
+/// An open loop that reached less than this fraction of its rate missed it.
 const LEAST_ACHIEVED: f64 = 0.99;
-/// A server busier than this part of the CPUs it can use was the limit itself.
+/// A client that is busy for more than this fraction of its time is saturated.
 const SATURATED: f64 = 0.9;
 
-/// What the meters say of the window.
+/// Meter readings of the window.
 #[derive(Clone, Debug, Default)]
 pub struct Metered {
-    /// The server's CPU; absent when its processes are not ours to see.
+    /// CPU time of the server; `None` if we may not see its processes.
     pub server: Option<ServerUse>,
-    /// The CPU of what stands between client and server; absent where nothing does.
+    /// CPU time of the proxy; `None` without one.
     pub proxy: Option<ServerUse>,
-    /// What else the machine did.
+    /// The rest of the machine.
     pub machine: MachineUse,
 }
 
-/// A trial of sessions or callers.
+/// Trial of sessions or callers.
 #[must_use]
 pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, metered: Metered) -> Trial {
     let mut trial = of_counted(tally, seconds);
@@ -54,8 +54,8 @@ fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     }
 }
 
-/// The slices of an arm in a round. What happened at their ends took CPU time too, and did operations: both count for CPU
-/// time per operation, and neither for time.
+/// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
+/// operations: it counts for CPU time per operation, not for throughput or latency.
 #[must_use]
 pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, border: f64) -> Trial {
     let counted = counter.tally.operations as f64 / counter.driven.max(1) as f64;
@@ -115,8 +115,9 @@ fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metere
     trial.machine = metered.machine;
 }
 
-/// An open-loop trial is void when the generator, not the server, missed the rate. How late it was is judged over the
-/// whole measurement: a single trial's lateness against its own latency would void those of the faster arm.
+/// Marks an open-loop trial invalid if the generator, not the server, missed the rate. Lateness itself is
+/// judged over the whole measurement: judging each trial by its own latency would invalidate those of the
+/// faster arm.
 fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
     let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
@@ -137,9 +138,10 @@ fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     }
 }
 
-/// How far the number of requests due in one window may lie below the rate by chance, as a part of it. The number is
-/// fixed for warm-up and window together; the window, ten elevenths of that, has a binomial share, of which three
-/// standard deviations are 0.9 ÷ √n. Over all trials of an arm the analysis sees finer.
+/// By how much the number of requests due in one window may fall below the rate by chance, as a fraction of
+/// it. The number is fixed for warm-up and window together; the window, ten elevenths of that, has a binomial
+/// share, of which three standard deviations are 0.9 ÷ √n. The analysis over all trials of an arm is more
+/// precise.
 fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
     match open_loop.spacing {
         Spacing::Uniform => 0.0,
@@ -147,7 +149,7 @@ fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
     }
 }
 
-/// The generator's own lateness as a part of the mean latency.
+/// Lateness of the generator as a fraction of the mean latency.
 fn lateness_share(trial: &Trial) -> f64 {
     let mean =
         |latency: &Option<samehost_model::Latency>| latency.as_ref().and_then(|l| l.mean).unwrap_or(0.0);
@@ -155,7 +157,6 @@ fn lateness_share(trial: &Trial) -> f64 {
     if latency > 0.0 { mean(&trial.lateness_us) / latency } else { 0.0 }
 }
 
-/// A bulk trial.
 #[must_use]
 pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
@@ -170,7 +171,7 @@ pub fn of_bulk(tally: &BulkTally, client: ThreadUse, metered: Metered) -> Trial 
     trial
 }
 
-/// One exchange with a long reply.
+/// Trial of one exchange with a long reply.
 #[must_use]
 pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     let seconds = tally.elapsed as f64 / 1e9;
@@ -186,7 +187,6 @@ pub fn of_whole(tally: &WholeTally, metered: Metered) -> Trial {
     trial
 }
 
-/// A burst.
 #[must_use]
 pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     let percent = |count: u64| 100.0 * count as f64 / f64::from(connects);
@@ -207,7 +207,7 @@ pub fn of_burst(tally: &BurstTally, connects: u32, metered: Metered) -> Trial {
     trial
 }
 
-/// A command.
+/// Trial of a command.
 #[must_use]
 pub fn of_process(tally: &ProcessTally, machine: MachineUse) -> Trial {
     let mut trial = Trial {

@@ -1,5 +1,5 @@
-//! One exchange as a trial: a request whose reply is a long stream, such as a dump of a table. The clock runs from
-//! the request to the reply's last byte.
+//! One exchange as a trial: a request whose reply is a long stream, such as a dump of a table. The clock runs
+//! from the request to the last byte of the reply.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -12,30 +12,28 @@ use super::session::{Progress, Session};
 use crate::error::BenchError;
 use crate::machine::ThreadUse;
 
-/// Bytes of the buffer that the reply is read into.
+/// Bytes of the buffer for the reply.
 const BUFFER: usize = 256 * 1024;
-/// How long no byte may come before the server counts as stopped.
+/// Time without a byte after which the server counts as hung.
 const STALL: Duration = Duration::from_secs(30);
 
-/// What the exchange took.
+/// Result of the exchange.
 #[derive(Debug)]
 pub struct WholeTally {
-    /// Operations that the reply counts as, such as rows; 0 when it was wrong.
+    /// Operations in the reply, such as rows; 0 if it was wrong.
     pub operations: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// From before the request to after the reply's last byte.
+    /// From before the request to after the last byte of the reply.
     pub elapsed: Nanos,
-    /// This thread's CPU in that time.
+    /// CPU time of this thread during the exchange.
     pub usage: ThreadUse,
-    /// Why the reply was no good.
+    /// Kind of error, if the reply was wrong or a refusal.
     pub failure: Option<&'static str>,
 }
 
-/// Sends one request and reads the whole reply.
-///
-/// # Errors
-/// When the connection breaks; a reply that is wrong or says no is a tally with a failure.
+/// Sends one request and reads the whole reply. A wrong reply or a refusal is not an error but a tally with a
+/// failure.
 pub fn drive(
     mut stream: Stream,
     mut session: Box<dyn Session>,

@@ -1,5 +1,5 @@
-//! Threads, the window, and the meters around it. The worker threads do nothing but load; this thread waits
-//! beside them, reads the meters at the window's two ends, and gives up on a load that never ends.
+//! Worker threads, the window, and the meters around it. The worker threads only generate load. The calling
+//! thread reads the meters at both ends of the window, and gives up on a load that never ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -19,10 +19,10 @@ use super::{Load, OpenLoop, Surroundings, arrivals, blocking, burst, callers, ep
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
-/// Longest time between looks at whether a signal came.
+/// Longest time between two checks for a signal.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What is still to be read when the window ends.
+/// Meters to read when the window ends.
 struct Meters {
     server: ServerMeter,
     server_read_at: Nanos,
@@ -52,8 +52,8 @@ impl Meters {
         Metered { server, proxy, machine: machine.used(client + theirs, surroundings.cpus) }
     }
 
-    /// The same for a window of which the first part went by before the server's clocks were read, on a machine so
-    /// full that even this thread had to wait: what the server used in the rest stands for the whole.
+    /// Like `end`, but scales the server's CPU time up if metering started late (overloaded machine). Above
+    /// half of the window the value is dropped.
     fn end_of(self, window: Window, surroundings: &Surroundings) -> Metered {
         let missed = self.server_read_at.saturating_sub(window.start) as f64;
         let length = (window.end - window.start) as f64;
@@ -73,7 +73,7 @@ pub(super) fn own_cpu_ns() -> u64 {
     process_cpu_ns(std::process::id()).unwrap_or(0)
 }
 
-/// Workers that report over a channel; dropped receivers let stuck threads end by themselves once their
+/// Workers that report over a channel. If the receiver is dropped, stuck threads end by themselves once their
 /// server is gone.
 pub(super) struct Crew<T> {
     receiver: mpsc::Receiver<Result<T, BenchError>>,
@@ -154,7 +154,7 @@ fn attend(
     Ok(trial::of_tally(&sum, window.seconds(), load.open_loop.as_ref(), metered))
 }
 
-/// Due moments of an open loop in the clock's own terms.
+/// Due times of an open loop in the engine's clock.
 fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
     let span = window.end - window.open;
     let mut due = arrivals::arrivals(open_loop.spacing, open_loop.rate_per_s, span, open_loop.seed);
@@ -167,7 +167,7 @@ fn schedule(open_loop: &OpenLoop, window: Window) -> Vec<Nanos> {
 /// A window that leaves time to prepare the schedule and to start the threads.
 fn window(load: &Load) -> Window {
     let scheduled = load.open_loop.map_or(0.0, |open_loop| {
-        // Drawing and sorting takes about 0.1 µs a request.
+        // Drawing and sorting takes about 0.1 µs per request.
         open_loop.rate_per_s * (load.warm_up + load.length).as_secs_f64() * 2e-7
     });
     let lead = Duration::from_micros(500) + Duration::from_secs_f64(scheduled);
@@ -176,7 +176,7 @@ fn window(load: &Load) -> Window {
     Window { open: now.open + lead, start: now.start + lead, end: now.end + lead }
 }
 
-/// Drives sessions: one connection blocking, many by epoll.
+/// Drives sessions: one connection blocking, several with epoll.
 pub fn sessions(
     connector: &Arc<dyn Connector>,
     small: bool,
@@ -196,7 +196,7 @@ pub fn sessions(
     }
     let family = families(&surroundings.server_pids);
     let window = window(load);
-    // A rate is of operations; what comes due are exchanges.
+    // The rate counts operations; what comes due are exchanges.
     let per_exchange = shares[0].first().map_or(1, |(_, session)| session.operations_per_exchange());
     let due = load.open_loop.as_ref().map(|open_loop| {
         schedule(&OpenLoop { rate_per_s: open_loop.rate_per_s / per_exchange as f64, ..*open_loop }, window)
@@ -247,22 +247,22 @@ fn session_work(
     })
 }
 
-/// Asks for timers that end when they should: by default the kernel may add 50 µs to every sleep.
+/// Asks for precise timers: by default the kernel may add 50 µs to every sleep (timer slack).
 pub(super) fn precise_sleep() {
     if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
         tracing::debug!(%error, "timer slack stays as it is");
     }
 }
 
-/// Requests come due whether or not the CPUs are busy with earlier ones, so the thread that sends them goes before
-/// the server's, where the kernel lets us (root, or RLIMIT_NICE); it ends with the trial.
+/// Raises the priority of the sending thread above the server's, if the kernel allows it (root, or
+/// RLIMIT_NICE): requests come due even while the CPUs are busy with earlier ones. The thread ends with the
+/// trial.
 fn ask_for_priority() {
     if let Err(error) = rustix::process::setpriority_process(None, -20) {
         tracing::debug!(%error, "the generator's priority stays as it is");
     }
 }
 
-/// Drives callers, each in its thread.
 pub fn callers(
     callers: Vec<Box<dyn Caller>>,
     load: &Load,
@@ -296,7 +296,7 @@ pub fn callers(
     Ok(trial)
 }
 
-/// Drives a stream.
+/// Runs a bulk transfer.
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
@@ -310,7 +310,8 @@ pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Res
         let usage = ThreadUse::current() - before;
         Ok(trial::of_bulk(&tally, usage, meters.end(&around)))
     })])?;
-    // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads.
+    // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads the
+    // stream.
     let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
     crew.wait(now() + patience, surroundings)?;
     let Some(mut trial) = crew.done.pop() else {
@@ -343,7 +344,6 @@ pub fn whole(
     Ok(trial)
 }
 
-/// Throws a burst.
 pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (cpus, around, connects) = (load.cpus.clone(), surroundings.clone(), job.connects);
@@ -364,8 +364,8 @@ pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result
     let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
     let tally = process::drive(job, &surroundings.interrupted)?;
     let own = own_cpu_ns().saturating_sub(own) + ((tally.user_s + tally.system_s) * 1e9) as u64;
-    // A command that works through a server it did not start uses that server's CPU too: it is no stranger,
-    // but we cannot tell it from one, so only steal and throttling count against such a trial.
+    // A command may work through a server that it did not start. That server's CPU time cannot be told from
+    // that of foreign processes, so only steal and throttling count against the trial.
     let machine = samehost_model::MachineUse { foreign_percent: 0.0, ..machine.end(own, surroundings.cpus) };
     Ok(trial::of_process(&tally, machine))
 }

@@ -1,4 +1,5 @@
-//! One slice on connections that stay: requests on all of them until enough was counted, and then until every reply is in.
+//! One slice on connections that stay open: sends requests on all of them until enough are counted, then
+//! waits for the last replies.
 
 use super::{Driver, EVENTS, LONGEST_SLEEP};
 use crate::engine::clock::{Nanos, now};
@@ -6,20 +7,18 @@ use crate::engine::count::Count;
 use crate::error::BenchError;
 
 impl<C: Count> Driver<C> {
-    /// What counts.
     pub fn counter(&self) -> &C {
         &self.recorder
     }
 
-    /// What counts, to be told what comes next.
     pub fn counter_mut(&mut self) -> &mut C {
         &mut self.recorder
     }
 
-    /// Drives one slice, and waits for what is under way at its end.
+    /// Drives one slice and waits for the requests in flight at its end.
     ///
     /// # Errors
-    /// When the server goes away and cannot be reached again, or a reply stays out for longer than `patience`.
+    /// When a connection breaks and cannot be opened again, or a reply takes longer than `patience`.
     pub fn turn(&mut self, patience: Nanos) -> Result<(), BenchError> {
         self.inside = true;
         self.closed_loop()?;

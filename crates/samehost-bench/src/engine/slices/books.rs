@@ -1,6 +1,6 @@
-//! Whose CPU time it was. At the borders of slices the clocks of the processes that serve several arms are read, when they
-//! rest; processes that serve one arm only are read once a round. So CPU time belongs to all operations between two
-//! borders, those at the ends of a slice included, and is exact to a request.
+//! Attributes CPU time to arms. Processes that serve several arms are read at the border of every slice, when
+//! they are idle; processes that serve one arm only are read once a round. CPU time thus belongs to all
+//! operations between two borders, those at the ends of a slice included, and is exact to a request.
 
 use samehost_model::MachineUse;
 
@@ -8,28 +8,30 @@ use crate::machine::{
     MachineMeter, ProcessClocks, ServerMeter, ServerUse, SwitchCounter, ThreadMeter, ThreadUse, Threads,
 };
 
-/// Threads of shared processes whose context switches are read at every border.
+/// Most threads of shared processes whose context switches are read at every border.
 const MOST_THREADS: usize = 12;
-/// A server whose own processes did this part of an arm's work tells the rest: user time and context switches.
+/// If an arm's own processes used at least this fraction of its CPU time, their user time and context
+/// switches count for the whole.
 const MOST_OF_IT: f64 = 0.9;
 
-/// The processes that work for an arm.
+/// Processes that work for an arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
-    /// The server's, those that were started for this arm's connections included.
+    /// Processes of the server, including those started for this arm's connections.
     pub(super) server: Vec<u32>,
-    /// What stands between client and server.
+    /// Processes of the proxy.
     pub(super) proxy: Vec<u32>,
 }
 
-/// How processes are divided.
+/// How processes are divided among arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
-    /// Those that work for several arms, and for which of them.
+    /// Processes that work for several arms, and for which.
     shared: Vec<Shared>,
-    /// Threads of those that are a server's, and for which arms each works; empty where they are too many.
+    /// For each watched thread of a shared server process, the arms that it works for; empty if there are too
+    /// many threads.
     threads: Vec<Vec<usize>>,
-    /// Of each arm, those that work for nobody else.
+    /// For each arm, the processes that work for it alone.
     private: Vec<Vec<u32>>,
 }
 
@@ -69,7 +71,7 @@ impl Division {
         self.shared.iter().map(|shared| shared.pid).collect()
     }
 
-    /// The threads of the processes that several arms share.
+    /// Threads of the server processes that several arms share.
     pub(super) fn shared_threads(&self) -> Threads {
         let servers = self.shared.iter().filter(|shared| !shared.is_proxy);
         Threads::of(&servers.map(|shared| shared.pid).collect::<Vec<u32>>())
@@ -81,12 +83,13 @@ impl Division {
     }
 }
 
-/// Where clocks are read; tests have their own.
+/// Source of clock readings; tests use scripted ones.
 pub(super) trait Clocks {
-    /// CPU time of each shared process so far, and how often each of their threads was given a CPU.
+    /// Appends the CPU time of each shared process so far, then how often each watched thread was given a
+    /// CPU.
     fn processes(&mut self, into: &mut Vec<u64>);
 
-    /// What this thread used so far.
+    /// Use of this thread so far.
     fn thread(&mut self) -> ThreadUse;
 }
 
@@ -98,7 +101,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The clocks, and the threads among those given that have worked since.
+    /// Opens the clocks, and watches those of the given threads that have run since they were listed.
     pub(super) fn of(division: &mut Division, threads: Threads) -> Self {
         let switches = threads.working(MOST_THREADS);
         division.threads = switches.iter().map(|thread| division.arms_of(thread.pid)).collect();
@@ -117,11 +120,11 @@ impl Clocks for Kernel {
     }
 }
 
-/// What each arm used, as a round goes on.
+/// Accounts of what each arm used during a round.
 pub(super) struct Books<C> {
     clocks: C,
     division: Division,
-    /// The last reading of the shared processes.
+    /// Last reading of the shared processes.
     last: Vec<u64>,
     next: Vec<u64>,
     began: ThreadUse,
@@ -129,7 +132,7 @@ pub(super) struct Books<C> {
     private: Vec<ServerMeter>,
     machine: MachineMeter,
     own_before: u64,
-    /// What the shared processes used, whoever it was for.
+    /// CPU time of the shared processes for all arms, in nanoseconds.
     in_all: u64,
 }
 
@@ -150,7 +153,7 @@ pub(super) struct Closed {
 }
 
 impl<C: Clocks> Books<C> {
-    /// Opens the books; everything rests.
+    /// Opens the accounts; all processes are idle.
     pub(super) fn open(mut clocks: C, division: Division, own_cpu_ns: u64) -> Self {
         let private = division.private.iter().map(|pids| ServerMeter::begin(pids, pids)).collect();
         let mut last = Vec::new();
@@ -169,12 +172,13 @@ impl<C: Clocks> Books<C> {
         }
     }
 
-    /// An arm's slice begins; since the border before it nobody worked.
+    /// Begins a slice; no process has worked since the border before it.
     pub(super) fn begin(&mut self) {
         self.began = self.clocks.thread();
     }
 
-    /// An arm's slice has ended. What comes until `settle` is the servers' last steps is theirs, and not the client's.
+    /// Ends a slice. CPU time during `settle`, in which the servers finish, counts for the servers and not
+    /// for the client.
     pub(super) fn end(&mut self, arm: usize, settle: impl FnOnce()) {
         self.used[arm].client += self.clocks.thread() - self.began;
         settle();
@@ -200,7 +204,7 @@ impl<C: Clocks> Books<C> {
         std::mem::swap(&mut self.last, &mut self.next);
     }
 
-    /// Closes them. What `own_cpu_ns` grew by is the client's, and so no stranger's.
+    /// Closes the accounts. The growth of `own_cpu_ns` is the client's and does not count as foreign.
     pub(super) fn close(self, own_cpu_ns: u64, cpus: u32) -> Closed {
         let has_proxy = self.division.shared.iter().any(|shared| shared.is_proxy);
         let has_server = self.division.shared.iter().any(|shared| !shared.is_proxy);
@@ -220,8 +224,9 @@ impl<C: Clocks> Books<C> {
     }
 }
 
-/// What shared and private processes used. User time is known of the private ones only, and so told where they did nearly
-/// all; and so are context switches where the shared ones' were too many to be read.
+/// Sums shared and private processes. User time is known for the private ones only, so it is reported only if
+/// they did nearly all the work. The same holds for context switches if the shared processes have too many
+/// threads to read.
 fn together(shared: ServerUse, private: Option<ServerUse>) -> ServerUse {
     let own = private.unwrap_or_default();
     let cpu_ns = shared.cpu_ns + own.cpu_ns;
@@ -246,7 +251,8 @@ mod tests {
 
     #[test]
     fn processes_are_divided_by_whom_they_serve() {
-        // A server that forks for each connection: 10 and 11 are there for all, 20, 21 and 22 for an arm each.
+        // A server that forks for each connection: 10 and 11 serve all arms; 20, 21 and 22 serve one arm
+        // each.
         let division = Division::of(&[
             workers(&[10, 11, 20], &[5]),
             workers(&[10, 11, 21], &[5]),
@@ -282,7 +288,7 @@ mod tests {
         let clocks = Scripted {
             // The proxy and the server: at the start, after arm 1, after arm 0, after arm 1.
             processes: [vec![100, 1000], vec![103, 1030], vec![110, 1100], vec![111, 1111]].into(),
-            // Between slices the client works too (7, then 9), for nobody.
+            // Between slices the client works too (7, then 9), for no arm.
             thread: [0, 50, 57, 60, 69, 100].into(),
         };
         let mut books = Books::open(clocks, division, 0);
@@ -311,7 +317,7 @@ mod tests {
         let mut books = Books::open(clocks, division, 0);
         books.begin();
         books.end(0, || {});
-        // The first arm's process does something of its own in the second arm's slice.
+        // The first arm's process does work of its own in the second arm's slice.
         books.begin();
         books.end(1, || {});
         let closed = books.close(0, 2);

@@ -1,43 +1,42 @@
-//! Counts one arm's slices. The first exchanges after a turn are left out, and so is what is under way when a slice ends;
-//! what is counted begins and ends with a completed exchange, so that operations ÷ time is right however short a slice is.
+//! Counts one arm's slices. The first exchanges of a slice and those in flight at its end are not counted.
+//! The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
+//! short a slice is.
 
 use crate::engine::bulk::BulkTally;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::count::Count;
 use crate::engine::recorder::Tally;
 
-/// Where a slice stands.
+/// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Its first exchanges, not counted.
+    /// First exchanges, not counted.
     Settling,
-    /// Counted.
     Measuring,
-    /// Enough; replies that still come are not counted.
+    /// Enough was counted; replies that still arrive are not.
     Over,
 }
 
-/// What an arm did in all its slices so far.
+/// Counts of an arm over all its slices so far.
 #[derive(Debug)]
 pub(in crate::engine) struct SliceCounter {
-    /// What was counted.
     pub(in crate::engine) tally: Tally,
-    /// Operations in all, also those at the ends of slices that are not counted: CPU time is theirs as well.
+    /// All operations, including those at the ends of slices that are not counted: they took CPU time too.
     pub(in crate::engine) driven: u64,
-    /// Bytes of a stream; none where there are requests.
+    /// Bytes of a stream; 0 for requests.
     pub(in crate::engine) bytes: u64,
-    /// Length of all that was counted, added up.
+    /// Total length of the counted parts.
     pub(in crate::engine) measured: Nanos,
-    /// Slices.
+    /// Number of slices.
     pub(in crate::engine) slices: u32,
-    /// From the end of what was counted to the last reply, added up.
+    /// Total time from the end of the counted part to the last reply.
     pub(super) draining: Nanos,
-    /// Latencies of the first exchange of each slice, added up.
+    /// Sum of the latencies of the first exchange of each slice.
     first: Nanos,
     firsts: u32,
     levels: Levels,
     operations_per_exchange: u64,
-    /// Exchanges at the beginning of each slice that are not counted.
+    /// Exchanges at the start of each slice that are not counted.
     settling: u64,
     phase: Phase,
     left: u64,
@@ -47,7 +46,7 @@ pub(in crate::engine) struct SliceCounter {
     in_slice: u64,
 }
 
-/// Mean and scatter of ln(time per operation) over slices (Welford).
+/// Mean and variance of ln(time per operation) over slices (Welford's algorithm).
 #[derive(Clone, Copy, Debug, Default)]
 struct Levels {
     number: f64,
@@ -65,7 +64,7 @@ impl Levels {
 }
 
 impl SliceCounter {
-    /// Nothing counted yet; `settling` exchanges are left out at the beginning of each slice.
+    /// Leaves out `settling` exchanges at the start of each slice.
     pub(super) fn new(operations_per_exchange: u64, settling: u64) -> Self {
         SliceCounter {
             tally: Tally::new(false),
@@ -88,12 +87,11 @@ impl SliceCounter {
         }
     }
 
-    /// Forgets what was counted: it was to warm up.
+    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         *self = SliceCounter::new(self.operations_per_exchange, self.settling);
     }
 
-    /// The next slice begins.
     pub(super) fn begin(&mut self, length: Nanos) {
         self.length = length;
         self.left = self.settling;
@@ -109,7 +107,7 @@ impl SliceCounter {
         self.draining += at.saturating_sub(self.ended);
     }
 
-    /// Latency of the first exchange after a turn, as a multiple of the others' mean.
+    /// Mean latency of the first exchange of a slice, as a multiple of the mean latency of the others.
     pub(in crate::engine) fn first_ratio(&self) -> Option<f64> {
         let mean = self.tally.latency.mean();
         (self.firsts > 0 && mean > 0.0).then(|| self.first as f64 / f64::from(self.firsts) / mean)
@@ -132,8 +130,8 @@ impl SliceCounter {
         }
     }
 
-    /// A slice of a stream, from the first byte to the acknowledgement of the last: all of it counts. How much is written is
-    /// decided beforehand.
+    /// Counts a slice of a stream, from the first byte to the acknowledgement of the last. How much is
+    /// written is decided beforehand.
     pub(super) fn streamed(&mut self, written: &BulkTally, ended: Nanos) {
         self.driven += written.messages;
         self.tally.operations += written.messages;
@@ -180,7 +178,7 @@ impl Count for SliceCounter {
         self.advance(at)
     }
 
-    /// A failure is an error wherever in a slice it happens.
+    /// A failure counts in every phase of a slice.
     #[cold]
     fn failed(&mut self, kind: &str) {
         *self.tally.errors.entry(kind.to_owned()).or_default() += self.operations_per_exchange;

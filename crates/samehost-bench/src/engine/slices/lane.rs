@@ -1,4 +1,4 @@
-//! An arm in a round: its connections, how they are driven, and what counts them.
+//! An arm in a round: its connections, how they are driven, and its counter.
 
 use std::sync::Arc;
 
@@ -13,22 +13,21 @@ use crate::engine::epoll::Driver;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 
-/// Exchanges of each connection that are left out at the beginning of a slice.
+/// Exchanges of each connection that are not counted at the start of a slice.
 const SETTLING: u64 = 2;
 
-/// One connection is driven as a program with one connection does it, several by epoll, and a stream in one direction; as in a
-/// trial.
+/// How an arm is driven, as in a trial: one connection with blocking I/O, several with epoll, or a stream in
+/// one direction.
 enum Client {
     One(Box<Single>, Box<SliceCounter>),
     Several(Box<Driver<SliceCounter>>),
     Stream(Box<Writer>, Box<SliceCounter>),
 }
 
-/// An arm in a round.
 pub(super) struct Lane {
     client: Client,
     patience: Nanos,
-    /// Length of its slices in all, from first request to last reply.
+    /// Total length of its slices, from the first request to the last reply.
     in_slices: Nanos,
 }
 
@@ -79,13 +78,13 @@ impl Lane {
         (!latency.is_empty()).then(|| latency.mean())
     }
 
-    /// Forgets what was counted: it was to warm up.
+    /// Discards the counts of the warm-up.
     pub(super) fn forget(&mut self) {
         self.counter_mut().forget();
         self.in_slices = 0;
     }
 
-    /// Length of its slices in all, from the first request to the last reply.
+    /// Total length of its slices, from the first request to the last reply.
     pub(super) fn in_slices(&self) -> Nanos {
         self.in_slices
     }

@@ -1,6 +1,9 @@
-//! A round: the connections of all arms of a point open at once, driven in turn in short slices by one thread. What
-//! changes from one millisecond to the next meets all arms alike, so that their ratio is known much sooner than from
-//! trials one after the other. All slices of an arm in a round are one trial.
+//! A round: the connections of all arms of a point are open at once, and one thread drives them in turn in
+//! short slices. What changes from one millisecond to the next affects all arms alike, so that their ratio is
+//! known much sooner than from trials run one after the other. All slices of an arm in a round are one trial.
+//!
+//! Start reading at [`Lanes::drive`]. `turns` has the order of slices, `lane` drives an arm, `counter` counts
+//! its operations, `books` attributes CPU time.
 
 mod books;
 mod counter;
@@ -27,26 +30,26 @@ use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, families};
 
-/// From the last reply until the server's clocks are read: it has steps left before it rests.
+/// From the last reply until the server's clocks are read: the server has work left before it is idle.
 const REST: Nanos = 30_000;
-/// A slice is no shorter than so many requests of a connection take: leaving out the first ones and waiting for the last
-/// ones is to cost little.
+/// Minimum length of a slice, in requests of one connection, so that leaving out the first ones and waiting
+/// for the last ones costs little.
 const LEAST_EXCHANGES: f64 = 40.0;
-/// Slices of an arm in a round, at least.
+/// Minimum number of slices of an arm in a round.
 const LEAST_SLICES: u32 = 6;
 
 /// How a round is driven.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Length of a slice; longer where requests take long.
+    /// Length of a slice; longer if requests take long.
     pub slice: Duration,
-    /// Length of all slices of an arm together.
+    /// Total length of the slices of an arm.
     pub length: Duration,
-    /// Where client and server run.
+    /// CPUs of client and server.
     pub cpus: CpuPlan,
-    /// Whether the server is ours to place.
+    /// Whether we place the server.
     pub places_server: bool,
-    /// Decides the order of slices.
+    /// Seed of the order of slices.
     pub seed: u64,
 }
 
@@ -54,7 +57,7 @@ pub struct Round {
 #[derive(Default)]
 pub struct Lanes {
     opened: Vec<Opened>,
-    /// Processes that the server started for connections of arms opened so far.
+    /// Processes that the server started for connections of the arms opened so far.
     born: Vec<u32>,
 }
 
@@ -66,18 +69,18 @@ struct Opened {
     workers: Workers,
 }
 
-/// How it is driven.
+/// How an arm is driven.
 enum Client {
     Sessions { connector: Arc<dyn Connector>, small: bool, streams: Connected },
     Stream(Writer),
 }
 
 impl Lanes {
-    /// Opens the connections of one more arm, whose server `surroundings` tells. Returns what is known of it before it is
-    /// driven: what the kernel says of its first connection.
+    /// Opens the connections of one more arm; `surroundings` names its server. Returns the evidence about its
+    /// first connection.
     ///
     /// # Errors
-    /// When the server cannot be reached, or a signal asked to stop.
+    /// When the server cannot be reached, and after a signal.
     pub fn open(
         &mut self,
         connector: Arc<dyn Connector>,
@@ -103,7 +106,7 @@ impl Lanes {
         Ok(evidence)
     }
 
-    /// Takes one more arm that writes a stream. Returns what the kernel says of its connection.
+    /// Adds an arm that writes a stream. Returns the evidence about its connection.
     pub fn stream(&mut self, writer: Writer, surroundings: &Surroundings) -> Trial {
         let mut evidence = Trial::default();
         Seen::of(writer.stream()).tell(&mut evidence);
@@ -114,11 +117,8 @@ impl Lanes {
         evidence
     }
 
-    /// Drives them for a round. The trials are in the order in which the arms were opened; their identity is the
-    /// caller's to fill in.
-    ///
-    /// # Errors
-    /// When the server goes away, or a signal asked to stop.
+    /// Drives the arms for a round. Returns trials in the order in which the arms were opened; the caller
+    /// fills in their identity.
     pub fn drive(self, round: Round, surroundings: &Surroundings) -> Result<Vec<Trial>, BenchError> {
         if round.places_server {
             for opened in &self.opened {
@@ -138,7 +138,7 @@ impl Lanes {
         let mut crew: Crew<Vec<Trial>> = Crew::spawn(vec![Box::new(work)])?;
         let mut seen = u64::MAX;
         loop {
-            // Nothing hangs as long as slices end.
+            // The server counts as hung only if no slice has ended since the last check.
             let turns = progress.turns.load(Ordering::Relaxed);
             if let Some(trials) = crew.done.pop() {
                 return Ok(trials);
@@ -154,14 +154,14 @@ impl Lanes {
     }
 }
 
-/// Where the driving thread is.
+/// Progress of the driving thread.
 #[derive(Debug, Default)]
 struct Progress {
     turns: AtomicU64,
     arm: AtomicU64,
 }
 
-/// The work of the driving thread.
+/// Work of the driving thread.
 fn in_turn(
     lanes: Lanes,
     round: &Round,
@@ -203,7 +203,7 @@ fn in_turn(
     Ok(trials.collect())
 }
 
-/// How many slices of an arm, and how long, when its slowest requests take so many nanoseconds.
+/// Number and length of an arm's slices if its slowest requests take `latency` nanoseconds.
 fn cut(round: &Round, latency: f64) -> (u32, Nanos) {
     let length = nanos(round.length);
     let longest = (length / u64::from(LEAST_SLICES)).max(1);
@@ -211,7 +211,7 @@ fn cut(round: &Round, latency: f64) -> (u32, Nanos) {
     (length.div_ceil(slice) as u32, slice)
 }
 
-/// Waits, so that a server can take its last steps: awake, or asleep where it needs this thread's CPU for them.
+/// Waits while a server finishes its work; sleeps if the server needs this thread's CPU for that, else spins.
 fn rest_until(moment: Nanos, sleeps: bool) {
     loop {
         let left = moment.saturating_sub(now());
@@ -226,7 +226,7 @@ fn rest_until(moment: Nanos, sleeps: bool) {
     }
 }
 
-/// What happens between slices that only warm up.
+/// What happens between slices of the warm-up.
 struct WarmUp<'a> {
     progress: &'a Progress,
     interrupted: &'a AtomicBool,
@@ -243,7 +243,7 @@ impl Borders for WarmUp<'_> {
     }
 }
 
-/// What happens between slices that count.
+/// What happens between counted slices.
 struct Course<'a> {
     books: Books<Kernel>,
     progress: &'a Progress,

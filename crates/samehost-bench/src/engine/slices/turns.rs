@@ -1,5 +1,5 @@
-//! Whose turn it is: every arm once in each pass, in random orders, and what is read at the borders. It drives nothing
-//! itself and reads no clock, so that tests play a whole round with arms and clocks of theirs.
+//! Order of slices: every arm once in each pass, in random order, with readings at the borders. It does no
+//! I/O and reads no clock, so that tests can play a whole round with scripted arms.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -8,28 +8,28 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::engine::clock::Nanos;
 use crate::error::BenchError;
 
-/// An arm whose requests can be driven for a while, over and over.
+/// An arm that can be driven for a slice, repeatedly.
 pub(super) trait Arm {
-    /// One slice of this length; nothing is under way afterwards.
+    /// Drives one slice of this length; no request is in flight on return.
     fn turn(&mut self, length: Nanos) -> Result<(), BenchError>;
 }
 
 /// What is read between slices.
 pub(super) trait Borders {
-    /// The arm's slice begins.
+    /// Called before a slice of this arm.
     ///
     /// # Errors
-    /// When a signal asked to stop.
+    /// [`BenchError::Interrupted`] after a signal.
     fn before(&mut self, arm: usize) -> Result<(), BenchError>;
 
-    /// It has ended.
+    /// Called after the slice.
     fn after(&mut self, arm: usize);
 }
 
 /// Gives each arm `passes` slices of this length.
 ///
-/// Of every two passes the second has the first one's order reversed, so that each arm stands at the same place on average,
-/// and what drifts within them cancels.
+/// Every second pass reverses the order of the one before. Each arm thus has the same position on average,
+/// and drift within the two passes cancels.
 pub(super) fn play(
     arms: &mut [impl Arm],
     (passes, length): (u32, Nanos),
