@@ -1,4 +1,5 @@
-//! Keeps idle CPUs from sleeping while it is held: waking one up is a large and uneven part of what a request costs.
+//! Keeps idle CPUs from sleeping during a measurement: waking a CPU is a large and uneven part of the cost of
+//! a request.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,28 +15,28 @@ use samehost_model::AwakeBy;
 use super::placement::allowed_cpus;
 use crate::error::BenchError;
 
-/// Latency that a program can ask for; root only.
+/// Device for the latency that a program asks for (PM QoS); root only.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// CPUs that do not sleep, until dropped.
+/// CPUs that do not sleep until this is dropped.
 #[derive(Debug)]
 pub struct Awake {
-    /// The request holds for as long as this is open.
+    /// The request is valid as long as this file is open.
     _request: Option<File>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Awake {
-    /// Keeps these CPUs awake: by a request to the kernel where that is allowed, else by a thread for each that spins when
-    /// nobody else wants the CPU.
+    /// Keeps these CPUs awake: by a latency request to the kernel if allowed, else by a thread on each that
+    /// spins at idle priority.
     ///
     /// # Errors
-    /// When neither can be.
+    /// When neither is possible.
     pub fn keep(cpus: &[usize]) -> Result<Self, BenchError> {
         let stop = Arc::new(AtomicBool::new(false));
         let request = OpenOptions::new().write(true).open(LATENCY).and_then(|mut file| {
-            // Microseconds, as the kernel takes them: a number of four bytes.
+            // Microseconds, in four bytes of native order.
             file.write_all(&0_i32.to_ne_bytes())?;
             Ok(file)
         });
@@ -51,13 +52,13 @@ impl Awake {
         Ok(awake)
     }
 
-    /// Whether that can be here.
+    /// Whether CPUs can be kept awake on this machine.
     #[must_use]
     pub fn is_possible() -> bool {
         allowed_cpus().first().is_some_and(|cpu| Awake::keep(&[*cpu]).is_ok())
     }
 
-    /// How.
+    /// Method in use.
     #[must_use]
     pub fn by(&self) -> AwakeBy {
         if self.threads.is_empty() { AwakeBy::LatencyRequest } else { AwakeBy::IdleThreads }
@@ -73,7 +74,7 @@ impl Drop for Awake {
     }
 }
 
-/// A thread that spins on this CPU at idle priority. It begins to when it has that priority, and not before.
+/// Starts a thread that spins on this CPU at idle priority. It does not spin before it has that priority.
 fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError> {
     let (told, tid) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
@@ -94,7 +95,7 @@ fn spin(cpu: usize, stop: Arc<AtomicBool>) -> Result<JoinHandle<()>, BenchError>
     let failed = |error| BenchError::io("a thread that keeps a CPU awake", error);
     let thread = std::thread::Builder::new().name("awake".into()).spawn(work).map_err(failed)?;
     let Ok(tid) = tid.recv() else { return Ok(thread) };
-    // No safe call of ours sets this policy; util-linux is everywhere.
+    // No safe wrapper that we link sets this policy; util-linux is everywhere.
     let made_idle = Command::new("chrt")
         .args(["--idle", "--pid", "0", &tid.to_string()])
         .stdin(Stdio::null())

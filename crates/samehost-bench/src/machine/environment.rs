@@ -1,4 +1,4 @@
-//! The machine, as far as it matters for a measurement.
+//! Facts about the machine that matter for a measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use samehost_model::Host;
 use super::placement::allowed_cpus;
 use super::proc::text;
 
-/// Kernel settings that change what a local connection costs or when it fails.
+/// Kernel settings that affect the cost of a local connection or when it fails.
 const SYSCTLS: &[&str] = &[
     "net.core.somaxconn",
     "net.core.rmem_default",
@@ -63,7 +63,6 @@ fn mitigations() -> Vec<String> {
     active
 }
 
-/// The cgroup's CPU quota, in CPUs.
 fn cgroup_quota() -> Option<f64> {
     let quota = |quota: &str, period: &str| {
         let quota: f64 = quota.parse().ok()?;
@@ -88,7 +87,7 @@ fn memory_mib() -> u64 {
     total.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// Those settings, as they are in the network of the calling thread.
+/// Values of `SYSCTLS` in the network namespace of the calling thread.
 pub(crate) fn network_settings() -> BTreeMap<String, String> {
     SYSCTLS
         .iter()
@@ -99,7 +98,7 @@ pub(crate) fn network_settings() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Looks at this machine. `steal_percent` is filled in after measuring.
+/// Describes this machine. `steal_percent` is filled in after measuring.
 #[must_use]
 pub fn host() -> Host {
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Who listens on an endpoint, from /proc alone: so that the CPU of a server that already runs is metered as the
-//! server's and not taken for a stranger's. Processes of other users stay unseen without root.
+//! Finds the processes that listen on an endpoint, from /proc alone, so that the CPU time of a server that
+//! was already running counts as the server's and not as foreign. Without root, processes of other users are
+//! not visible.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use samehost_system::diag::Diag;
 
 use super::proc::{pids, text};
 
-/// The processes that hold the listening socket of this endpoint; empty where none may be seen.
+/// Processes that have this endpoint's listening socket open; empty if none is visible.
 #[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
     let inodes = listeners(endpoint);
@@ -17,16 +18,16 @@ pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
     if names.is_empty() { Vec::new() } else { pids().into_iter().filter(|pid| holds(*pid, &names)).collect() }
 }
 
-/// The queue of connections that wait to be accepted.
+/// Queue of connections that wait to be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// Those that wait now.
+    /// Connections that wait now.
     pub(crate) waiting: u32,
-    /// Those that may wait, which is the listener's backlog.
+    /// Limit of the queue: the listener's backlog.
     pub(crate) most: u32,
 }
 
-/// The queue of the listener of this endpoint, as the kernel says.
+/// Accept queue of this endpoint's listener, from sock_diag.
 pub(crate) fn queue(endpoint: &Endpoint) -> Option<Queue> {
     let inodes = listeners(endpoint);
     let sockets = Diag::open().and_then(|mut diag| diag.sockets(0)).ok()?;
@@ -38,7 +39,7 @@ pub(crate) fn queue(endpoint: &Endpoint) -> Option<Queue> {
     })
 }
 
-/// The listening sockets of an endpoint, by inode.
+/// Inodes of the endpoint's listening sockets.
 fn listeners(endpoint: &Endpoint) -> Vec<u64> {
     match endpoint {
         Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => ["/proc/net/tcp", "/proc/net/tcp6"]

@@ -1,5 +1,5 @@
-//! Servers that run here, by the name of their process and with the endpoints they listen on, from /proc alone.
-//! It only looks: no connection is made to any of them.
+//! Finds running servers by process name, with the endpoints they listen on, from /proc alone. It only reads:
+//! it connects to none of them.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,19 +8,17 @@ use samehost_model::Endpoint;
 
 use super::proc::{pids, stat, text};
 
-/// A server that runs here.
+/// A server that is running on this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningServer {
-    /// Name of the process.
     pub name: String,
-    /// The process.
     pub pid: u32,
-    /// Where it can be reached from here, the port first; none where we may not see its sockets.
+    /// Endpoints that can be reached from here, TCP first; empty if we may not see its sockets.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// Listening processes whose names are accepted, that can be reached from here. Those that `samehost` started itself are left
-/// out; so are children that hold the sockets of their parent.
+/// Listening processes with accepted names that can be reached from here. Leaves out those that `samehost`
+/// started, and children that share the sockets of their parent.
 #[must_use]
 pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
     let mut pids = pids();
@@ -34,7 +32,7 @@ pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
         let endpoints = match held_sockets(pid) {
             Some(inodes) => {
                 let endpoints = endpoints(pid, &inodes);
-                // It listens nowhere: a child, or one that serves by other means.
+                // The process listens nowhere: it is a child, or serves by other means.
                 if endpoints.is_empty() {
                     continue;
                 }
@@ -53,8 +51,8 @@ pub fn running_servers(is_one: impl Fn(&str) -> bool) -> Vec<RunningServer> {
     found
 }
 
-/// Whether a supervisor of ours is among the ancestors: then it is the private server of another measurement, or a
-/// child of it.
+/// Whether a supervisor of ours is among the ancestors. The process then belongs to a private server of
+/// another measurement.
 fn is_ours(parent: u32) -> bool {
     let mut above = stat(parent);
     while let Some(stat_above) = above {
@@ -66,7 +64,7 @@ fn is_ours(parent: u32) -> bool {
     false
 }
 
-/// Whether it lives in our network namespace. Where that may not be asked, it is taken to.
+/// Whether the process lives in our network namespace. If that cannot be read, we assume so.
 fn is_reachable(pid: u32) -> bool {
     match (fs::read_link(format!("/proc/{pid}/ns/net")), fs::read_link("/proc/self/ns/net")) {
         (Ok(theirs), Ok(ours)) => theirs == ours,
@@ -74,7 +72,7 @@ fn is_reachable(pid: u32) -> bool {
     }
 }
 
-/// Inodes of the sockets that a process holds; absent where we may not look.
+/// Inodes of the sockets that a process has open; `None` if we may not look.
 fn held_sockets(pid: u32) -> Option<Vec<u64>> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let inode = |entry: fs::DirEntry| {
@@ -99,8 +97,8 @@ fn endpoints(pid: u32, inodes: &[u64]) -> Vec<Endpoint> {
     endpoints
 }
 
-/// Listening sockets of /proc/net/tcp or tcp6 that a local client reaches: those on the loopback interface, and
-/// those on all of them, which are reached by 127.0.0.1 or ::1. Fields as in proc_net_tcp.
+/// Listening sockets of /proc/net/tcp or tcp6 that a local client can reach: those on the loopback interface,
+/// and those on all interfaces, which are reached by 127.0.0.1 or ::1. Fields as in proc_net_tcp.
 fn tcp_listeners(table: &str) -> Vec<(u64, Endpoint)> {
     let listener = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -110,7 +108,7 @@ fn tcp_listeners(table: &str) -> Vec<(u64, Endpoint)> {
         let (address, port) = fields.get(1)?.split_once(':')?;
         let port = u16::from_str_radix(port, 16).ok()?;
         let host = match address_of(address)? {
-            // Linux lets a socket on :: take IPv4 too, unless told otherwise; 127.0.0.1 is what programs use.
+            // By default a socket on :: accepts IPv4 too (bindv6only=0); 127.0.0.1 is what programs use.
             address if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
             address if address.is_loopback() => address.to_string(),
             _ => return None,
@@ -120,7 +118,7 @@ fn tcp_listeners(table: &str) -> Vec<(u64, Endpoint)> {
     table.lines().filter_map(listener).collect()
 }
 
-/// An address as the kernel prints it: words of 32 bits in the machine's own order.
+/// Parses an address as the kernel prints it: words of 32 bits in native byte order.
 fn address_of(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {
@@ -133,11 +131,11 @@ fn address_of(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Listening stream sockets of /proc/net/unix that have a name: fields 3 (flags, with __SO_ACCEPTCON), 4 (type),
-/// 6 (inode) and the rest (path).
+/// Listening stream sockets of /proc/net/unix that have a name: fields 3 (flags, with __SO_ACCEPTCON), 4
+/// (type), 6 (inode) and the rest (path).
 fn unix_listeners(table: &str) -> Vec<(u64, Endpoint)> {
     let listener = |line: &str| {
-        // Six fields before the inode, which is padded with blanks; a path may hold blanks of its own.
+        // Six fields before the inode, which is padded with blanks; a path may itself contain blanks.
         let mut fields = line.splitn(7, ' ');
         let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
         let kind = fields.next()?;

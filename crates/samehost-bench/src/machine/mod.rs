@@ -1,4 +1,8 @@
-//! What the machine is and what it did: CPU of client, server and strangers, steal, throttling, placement.
+//! Meters and describes the machine: CPU time of client, server and foreign processes, steal, throttling,
+//! placement.
+//!
+//! Start reading at `pollution` (was the machine ours during a trial?), `server_use` and `thread_use` (CPU
+//! time), `placement` (CPU affinity).
 
 mod awake;
 mod environment;

@@ -1,4 +1,4 @@
-//! Which CPUs client and server may use.
+//! CPU affinity of client and server.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -15,17 +15,15 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// The CPUs of either side.
+/// CPUs of client and server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
-    /// For the client's threads.
     pub client: Vec<usize>,
-    /// For the server's threads.
     pub server: Vec<usize>,
 }
 
 impl CpuPlan {
-    /// Divides the allowed CPUs.
+    /// Divides the allowed CPUs according to the placement.
     ///
     /// # Errors
     /// When `cross-core` is asked for and only one CPU is allowed.
@@ -39,8 +37,8 @@ impl CpuPlan {
         })
     }
 
-    /// One CPU for each end: what one connection can use. The server's is of another core than the client's, where there is
-    /// one: two threads of a core wait for each other.
+    /// One CPU for each end, which is what one connection can use. The server's CPU is of another core than
+    /// the client's if possible: two hardware threads of one core slow each other down.
     #[must_use]
     pub fn one_each(self) -> Self {
         let siblings = |cpu: usize| {
@@ -58,20 +56,21 @@ impl CpuPlan {
         CpuPlan { client: vec![client], server: vec![server] }
     }
 
-    /// Whether client and server have one CPU between them.
+    /// Whether client and server share a single CPU.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.client.len() == 1 && self.client == self.server
     }
 
-    /// Puts the calling thread where the client belongs.
+    /// Pins the calling thread to the client's CPUs.
     pub fn place_client(&self) {
         if let Err(error) = sched_setaffinity(None, &set(&self.client)) {
             tracing::warn!(%error, "the client could not be pinned");
         }
     }
 
-    /// Puts every thread of these processes, and so those they start later, where the server belongs.
+    /// Pins every thread of these processes and their descendants to the server's CPUs. Threads that they
+    /// start later inherit that.
     pub fn place_server(&self, roots: &[u32]) {
         let cpus = set(&self.server);
         for pid in roots.iter().flat_map(|root| proc::family(*root)) {

@@ -1,5 +1,5 @@
-//! Whether the machine was ours during a trial: steal, throttling, foreign processes. The rule sees the
-//! machine, never the result.
+//! Judges whether the machine was ours during a trial: steal, throttling, foreign processes. The rule sees
+//! the machine, never the result.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
@@ -10,23 +10,23 @@ use samehost_model::{Code, MachineUse, Warning};
 
 use super::proc;
 
-/// More than this of all CPUs' time stolen and the trial is not ours, in percent.
+/// Most steal of a clean trial, in percent of the time of all CPUs.
 const MOST_STEAL_PERCENT: f64 = 3.0;
-/// More than this of one CPU used by strangers and the trial is not ours, in percent.
+/// Most CPU time of foreign processes in a clean trial, in percent of one CPU.
 const MOST_FOREIGN_PERCENT: f64 = 15.0;
-/// A larger change of the clock is worth a warning, in percent.
+/// Largest change of the CPUs' clock without a warning, in percent.
 const MOST_CLOCK_CHANGE_PERCENT: f64 = 10.0;
 
-/// A reading of what all CPUs did so far, in ticks, and of the cgroup's throttling, in microseconds.
+/// Reading of the counters of all CPUs, in ticks, and of the cgroup's throttled time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
-    /// What processes and interrupts took, softirqs left out.
+    /// Processes and interrupts, without softirqs.
     busy: u64,
     softirq: u64,
     all: u64,
     steal: u64,
     throttled_us: u64,
-    /// Mean of all CPUs' clocks, in kHz.
+    /// Mean clock of all CPUs, in kHz.
     clock_khz: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ fn parse_cpu_line(text: &str) -> Option<Reading> {
     Some(Reading { busy, softirq, all, steal, ..Reading::default() })
 }
 
-/// Throttled time of this process' cgroup, version 2 or 1, in microseconds.
+/// Throttled time of this process's cgroup, version 2 or 1, in microseconds.
 fn throttled_us() -> u64 {
     let own = proc::text("/proc/self/cgroup").unwrap_or_default();
     for line in own.lines() {
@@ -64,7 +64,7 @@ fn throttled_us() -> u64 {
     0
 }
 
-/// Mean clock of the CPUs whose frequency the kernel tells; none on most virtual machines.
+/// Mean clock of the CPUs whose frequency the kernel reports, in kHz; `None` on most virtual machines.
 fn clock_khz() -> Option<f64> {
     let clocks: Vec<f64> = (0..64)
         .map_while(|cpu| proc::text(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")))
@@ -73,7 +73,7 @@ fn clock_khz() -> Option<f64> {
     (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
-/// Meters the machine from the beginning to the end of a window.
+/// Meters the machine during a window.
 #[derive(Debug)]
 pub struct MachineMeter {
     before: Reading,
@@ -85,20 +85,19 @@ fn reading() -> Reading {
 }
 
 impl MachineMeter {
-    /// Begins to meter.
     #[must_use]
     pub fn begin() -> Self {
         MachineMeter { before: reading() }
     }
 
-    /// Ends the window. What the clocks of client and server say is read right after this: as long as requests are still
-    /// under way, a server goes on working.
+    /// Ends the window. The CPU clocks of client and server have to be read right after this: while requests
+    /// are still in flight, a server goes on working.
     #[must_use]
     pub fn stop(&self) -> MachineSpan {
         MachineSpan { before: self.before, after: reading() }
     }
 
-    /// What the machine did since, of which `own_cpu_ns` was client and server.
+    /// Ends the window and computes the machine's use; `own_cpu_ns` of it was client and server.
     #[must_use]
     pub fn end(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         self.stop().used(own_cpu_ns, cpus)
@@ -113,7 +112,7 @@ pub struct MachineSpan {
 }
 
 impl MachineSpan {
-    /// What the machine did in it, of which `own_cpu_ns` was client and server.
+    /// Use of the machine in the window; `own_cpu_ns` of it was client and server.
     #[must_use]
     pub fn used(&self, own_cpu_ns: u64, cpus: u32) -> MachineUse {
         use_between(self.before, self.after, own_cpu_ns, cpus, *SOFTIRQS_ARE_APART)
@@ -133,7 +132,7 @@ fn use_between(
         return MachineUse::default();
     }
     let per_second = proc::ticks_per_second();
-    // What softirqs took is in the clocks of those whose time they took, or in nobody's.
+    // Softirq time is part of the interrupted process's CPU time, or booked to no process.
     let busy = if softirqs_are_apart { since(|r| r.busy) } else { since(|r| r.busy + r.softirq) };
     let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
     // Ticks of one CPU in this span.
@@ -152,7 +151,7 @@ fn use_between(
     }
 }
 
-/// A warning where the clock changed so much that a trial's speed may be the clock's.
+/// Warns if the CPUs' clock changed so much that it may explain a trial's speed.
 #[must_use]
 pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     let change = machine.clock_change_percent.filter(|change| change.abs() > MOST_CLOCK_CHANGE_PERCENT)?;
@@ -161,23 +160,23 @@ pub fn doubt_clock(machine: &MachineUse) -> Option<Warning> {
     Some(Warning::new(Code::ClockChange, "", message))
 }
 
-/// Why the machine was not ours.
+/// Reasons why the machine was not ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pollution {
-    /// The reasons; none for a clean trial.
+    /// Empty for a clean trial.
     pub reasons: Vec<String>,
-    /// Whether other processes are one.
+    /// Whether foreign processes are among the reasons.
     pub foreign: bool,
 }
 
 impl Pollution {
-    /// Whether it was ours.
+    /// Whether the trial was clean.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// Says who it was.
+    /// Replaces the general words for foreign processes by a process name.
     pub fn name(&mut self, stranger: Option<&str>) {
         if let Some(name) = stranger {
             for reason in &mut self.reasons {
@@ -187,10 +186,10 @@ impl Pollution {
     }
 }
 
-/// Who it was, where no name is known.
+/// Words for foreign processes without a name.
 const STRANGERS: &str = "other processes";
 
-/// Whether the machine was ours during that.
+/// Judges one trial by the machine's use.
 #[must_use]
 pub fn judge_pollution(machine: &MachineUse) -> Pollution {
     let mut reasons = Vec::new();
@@ -207,16 +206,17 @@ pub fn judge_pollution(machine: &MachineUse) -> Pollution {
     Pollution { reasons, foreign }
 }
 
-/// Watches the machine from trial to trial: what disturbs one must be there in it and over a second at least.
+/// Judges trials in sequence: a disturbance must show in the trial itself and on average over at least a
+/// second.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// The last trials, a second of them.
+    /// The last trials, at least a second of them.
     recent: VecDeque<MachineUse>,
 }
 
 impl Watch {
-    /// Whether the machine was ours during a trial or a round. What a hypervisor takes meets all arms of a round alike,
-    /// which take turns in milliseconds: it makes the interval wider, and is no reason to measure again.
+    /// Judges a trial or a round. Steal affects all arms of a round alike, because they take turns every few
+    /// milliseconds: it widens the interval, but is no reason to measure again.
     pub fn judge(&mut self, machine: &MachineUse, in_turn: bool) -> Pollution {
         self.recent.push_back(machine.clone());
         let span = |recent: &VecDeque<MachineUse>| recent.iter().map(|one| one.span_ms).sum::<f64>();
@@ -235,13 +235,13 @@ impl Watch {
         })
     }
 
-    /// Forgets what was: the machine has had time to calm down.
+    /// Forgets earlier trials: the machine has had time to calm down.
     pub fn forget(&mut self) {
         self.recent.clear();
     }
 }
 
-/// Whether the kernel books what softirqs take to no process.
+/// Whether the kernel books softirq time separately from processes.
 static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
     let release = proc::text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
@@ -250,14 +250,15 @@ static SOFTIRQS_ARE_APART: LazyLock<bool> = LazyLock::new(|| {
     are_softirqs_apart(&config, &proc::text("/proc/cmdline").unwrap_or_default())
 });
 
-/// Built with CONFIG_IRQ_TIME_ACCOUNTING, and not told otherwise at its start (`tsc=noirqtime`): then
-/// update_rq_clock_task() leaves what softirqs took out of the clock of the process that they interrupted.
+/// True if the kernel was built with CONFIG_IRQ_TIME_ACCOUNTING and not booted with `tsc=noirqtime`.
+/// update_rq_clock_task() then leaves softirq time out of the clock of the interrupted process.
 fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
     config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y")
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
 }
 
-/// The process that uses most CPU right now and is none of `own`: `name (pid)`. Looks twice, `span` apart.
+/// The process outside `own` that uses the most CPU right now, as `name (pid)`. Compares two readings, `span`
+/// apart.
 #[must_use]
 pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
     let look = || -> HashMap<u32, u64> {
@@ -292,7 +293,7 @@ mod tests {
     fn strangers_are_what_is_left_of_the_busy_time() {
         let before = parse_cpu_line("cpu  100 0 100 1000 0 0 0 10 0 0\ncpu0 1 2 3").unwrap();
         let after = parse_cpu_line("cpu  200 0 130 1049 0 0 20 11 0 0\n").unwrap();
-        // 200 ticks passed on 2 CPUs, so 1 s; 150 busy, of which 0.9 s were ours.
+        // 200 ticks passed on 2 CPUs, so 1 s; 150 were busy, of which 0.9 s were ours.
         let machine = between(before, after, 900_000_000, 2);
         assert!((machine.foreign_percent - 60.0).abs() < 1e-9, "{machine:?}");
         assert!((machine.steal_percent - 0.5).abs() < 1e-9);
@@ -303,7 +304,7 @@ mod tests {
         assert!((less.foreign_percent + 5.0).abs() < 1e-9, "what ticks miss is told as it is: {less:?}");
         assert!(judge_pollution(&less).is_none());
         assert!(parse_cpu_line("cpu0 1 2 3 4 5 6 7 8").is_none());
-        // A kernel that books softirqs to nobody: they are no strangers either.
+        // A kernel that books softirqs separately: they do not count as foreign either.
         let apart = use_between(before, after, 900_000_000, 2, true);
         assert!((apart.foreign_percent - 40.0).abs() < 1e-9 && apart.softirq_percent == Some(20.0));
     }
@@ -318,12 +319,12 @@ mod tests {
         };
         let judge = |watch: &mut Watch, machine: &MachineUse| watch.judge(machine, false).reasons;
         let mut watch = Watch::default();
-        // A tick in a trial of a tenth of a second: 5 % of it, half a percent of a second.
+        // A tick in a trial of a tenth of a second: 5 % of the trial, half a percent of a second.
         assert!(judge(&mut watch, &of(5.0, 0.0)).is_empty());
-        // The seventh of them in a second is one too many.
+        // The seventh of them within a second is too many.
         let disturbed: Vec<bool> = (0..9).map(|_| !judge(&mut watch, &of(5.0, 0.0)).is_empty()).collect();
         assert_eq!(disturbed, [false, false, false, false, false, true, true, true, true]);
-        // A calm trial in a disturbed second is calm.
+        // A calm trial in a disturbed second is clean.
         assert!(judge(&mut watch, &of(0.0, 0.0)).is_empty());
         watch.forget();
         assert!(judge(&mut watch, &of(20.0, 0.0)).is_empty());

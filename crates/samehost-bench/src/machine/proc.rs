@@ -1,34 +1,33 @@
-//! Pure readers of the few /proc and /sys files that meters need. A vanished process is normal: `None`.
+//! Readers of the few /proc and /sys files that meters need. A process that has ended is a normal case:
+//! `None`.
 
 use std::fs;
 use std::path::Path;
 
-/// Clock ticks per second in /proc (`USER_HZ`, 100 on every Linux of interest; asked of the kernel).
+/// Clock ticks per second in /proc (`USER_HZ`, read from the kernel; 100 on every Linux of interest).
 pub fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// A small file's text.
 pub fn text(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Name of the executable, at most 15 bytes.
     pub name: String,
-    /// The parent.
+    /// Parent process.
     pub parent: u32,
-    /// User time in ticks, threads that ended included.
+    /// User time in ticks, including threads that have ended.
     pub user_ticks: u64,
-    /// System time in ticks.
     pub system_ticks: u64,
     /// User and system time of children that ended and were waited for, in ticks.
     pub reaped_ticks: u64,
 }
 
-/// Parses `/proc/PID/stat` (proc_pid_stat(5)); the name may hold spaces and parentheses.
+/// Parses `/proc/PID/stat` (proc_pid_stat(5)); the name may contain spaces and parentheses.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
@@ -45,18 +44,17 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The process' `/proc/PID/stat`.
 pub fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&text(format!("/proc/{pid}/stat"))?)
 }
 
-/// Every process id there is.
+/// All process ids.
 pub fn pids() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The process and all that descend from it, itself first; empty when it is gone.
+/// The process and all its descendants, itself first; empty if it has ended.
 pub fn family(root: u32) -> Vec<u32> {
     if stat(root).is_none() {
         return Vec::new();
@@ -70,14 +68,14 @@ pub fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// The process' command line with spaces between its words; some servers put what they do in its place.
+/// Command line of a process, arguments separated by spaces. Some servers replace theirs by a status.
 pub fn command_line(pid: u32) -> Option<String> {
     let line = text(format!("/proc/{pid}/cmdline"))?;
     Some(line.trim_end_matches('\0').replace('\0', " "))
 }
 
-/// Children of all of a process' threads. The kernel's list may leave some out while others end (proc(5)), so it is
-/// read until it reads the same twice, or often enough.
+/// Children of all threads of a process. The kernel's list may leave some out while others end (proc(5)), so
+/// it is read until two readings agree, or at most `MOST_READS` times more.
 fn children(pid: u32) -> Vec<u32> {
     const MOST_READS: u32 = 8;
     let mut list = listed_children(pid);
@@ -102,7 +100,7 @@ fn listed_children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Run and wait time in nanoseconds from a schedstat file: time on the CPU, time ready to run and waiting.
+/// Parses a schedstat file: time on a CPU, and time ready to run but waiting, in nanoseconds.
 pub fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
     let mut fields = text.split_ascii_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))

@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 use super::proc;
 use super::thread_use::process_cpu_ns;
 
-/// With more threads than this, reading each one's context switches would disturb the trial: left out.
+/// Most threads whose context switches are read: reading more would disturb the trial.
 const MOST_THREADS_READ: usize = 256;
 
-/// What the server's processes used, or the difference of two readings.
+/// Use of the server's processes: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerUse {
-    /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
-    /// User space's part of it, 0 to 1; absent when no tick fell into it.
+    /// Fraction of the CPU time in user space; `None` if no tick fell into it.
     pub user_part: Option<f64>,
-    /// Context switches; absent where there are too many threads to read.
+    /// Context switches; `None` if there are too many threads to read.
     pub switches: Option<u64>,
 }
 
@@ -29,7 +28,7 @@ struct Reading {
     reaped_ticks: u64,
 }
 
-/// Reads a server's process family at the beginning and the end of a window.
+/// Meters a server's processes and their descendants during a window.
 #[derive(Debug)]
 pub struct ServerMeter {
     roots: Vec<u32>,
@@ -38,7 +37,7 @@ pub struct ServerMeter {
     switches_before: Option<u64>,
 }
 
-/// CPU time first, for all: it is what the window is about, and the rest takes files to read.
+/// Reads CPU time first, for all processes: it matters most, and the rest needs files to be read.
 fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     let begun = Instant::now();
     let clocks: Vec<(u32, u64)> = pids.iter().filter_map(|pid| Some((*pid, process_cpu_ns(*pid)?))).collect();
@@ -56,8 +55,8 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     (readings.collect(), middle)
 }
 
-/// The processes and all that descend from them. With thousands of threads or processes this takes a while: to be
-/// asked before the window, not at its edge.
+/// The processes and all their descendants. With thousands of threads or processes this takes a while, so it
+/// is called before the window, not at its edge.
 #[must_use]
 pub fn families(roots: &[u32]) -> Vec<u32> {
     let mut pids: Vec<u32> = roots.iter().flat_map(|root| proc::family(*root)).collect();
@@ -87,7 +86,7 @@ fn switches(pids: impl Iterator<Item = u32>) -> Option<u64> {
 }
 
 impl ServerMeter {
-    /// Begins to meter `family`, which descends from `roots`.
+    /// Starts metering `family`, the processes that descend from `roots`.
     #[must_use]
     pub fn begin(roots: &[u32], family: &[u32]) -> Self {
         let (before, delay) = readings(family);
@@ -95,15 +94,16 @@ impl ServerMeter {
         ServerMeter { roots: roots.to_vec(), before, delay, switches_before }
     }
 
-    /// From the call of [`begin`](Self::begin) to the middle of its reading the clocks.
+    /// Time from the call of [`begin`](Self::begin) to the middle of its reading of the clocks.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// What they used since. Processes born since count from their birth; of those that ended, what their
-    /// parent inherited (in ticks of 10 ms, whatever their number), less what they had used before the window:
-    /// PostgreSQL has a process for each connection, and those of the trial before may end in this one.
+    /// Use since `begin`. Processes started since count from their start. For processes that ended, adds what
+    /// their parent inherited (in ticks of 10 ms, whatever their number), minus what they had used before the
+    /// window: PostgreSQL has a process for each connection, and those of the trial before may end in this
+    /// one.
     #[must_use]
     pub fn end(&self) -> Option<ServerUse> {
         let known: Vec<u32> = self.before.keys().copied().collect();
@@ -139,7 +139,8 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
-    /// CPU time that a child used before the window is not the window's, though its parent inherits it there.
+    /// CPU time that a child used before the window does not count, although its parent inherits it inside
+    /// the window.
     #[test]
     fn what_a_child_used_before_it_ended_in_the_window_does_not_count() {
         let script =

@@ -1,24 +1,23 @@
-//! How often a server's threads were given a CPU, to be read often: at the borders of slices. Only threads that work are
-//! watched, and only where they are few: each reading takes a microsecond.
+//! Counts how often a server's threads were given a CPU, at every border of slices. Only threads that work
+//! are watched, and only if they are few: each reading takes a microsecond.
 
 use std::fs::{self, File};
 
 use super::proc;
 
-/// Threads of some processes, and how often each was given a CPU until then.
+/// Threads of some processes, and how often each was given a CPU when listed.
 #[derive(Debug)]
 pub struct Threads(Vec<(u32, File, u64)>);
 
-/// One thread that works.
+/// Counter of one working thread.
 #[derive(Debug)]
 pub struct SwitchCounter {
-    /// Its process.
     pub pid: u32,
     file: File,
 }
 
 impl Threads {
-    /// All threads that these processes have.
+    /// Lists all threads of these processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         let threads = pids.iter().flat_map(|pid| {
@@ -32,7 +31,7 @@ impl Threads {
         Threads(threads.collect())
     }
 
-    /// Those that were given a CPU since; none where they are more than `most`.
+    /// Threads that have run since they were listed; empty if there are more than `most`.
     #[must_use]
     pub fn working(self, most: usize) -> Vec<SwitchCounter> {
         let worked =
@@ -43,7 +42,7 @@ impl Threads {
 }
 
 impl SwitchCounter {
-    /// How often it was given a CPU so far; 0 when it is gone.
+    /// How often the thread was given a CPU so far; 0 if it has ended.
     #[must_use]
     pub fn read(&self) -> u64 {
         read(&self.file).unwrap_or(0)

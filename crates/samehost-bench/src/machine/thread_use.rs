@@ -1,4 +1,4 @@
-//! CPU time, waiting and context switches of the calling thread.
+//! CPU time, waiting time and context switches of the calling thread; CPU time of processes.
 
 use std::fs::File;
 use std::ops::{AddAssign, Sub};
@@ -9,18 +9,17 @@ use nix::unistd::Pid;
 
 use super::proc;
 
-/// What a thread used, or the difference of two readings.
+/// Use of a thread: a reading, or the difference of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ThreadUse {
-    /// Time on a CPU, in nanoseconds, exact (the scheduler's own count).
+    /// Time on a CPU in nanoseconds, exact (the scheduler's own count).
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub wait_ns: u64,
-    /// User time in microseconds; on many kernels sampled by tick, so good over many trials only.
+    /// User time in microseconds. Many kernels sample it by tick, so it is accurate only over many trials.
     pub user_us: u64,
     /// System time in microseconds, sampled likewise.
     pub system_us: u64,
-    /// Voluntary and involuntary context switches.
     pub switches: u64,
 }
 
@@ -29,13 +28,13 @@ fn micros(time: TimeVal) -> u64 {
 }
 
 impl ThreadUse {
-    /// The calling thread's use so far.
+    /// Use of the calling thread so far.
     #[must_use]
     pub fn current() -> Self {
         ThreadMeter::current().read()
     }
 
-    /// What needs no file.
+    /// Reading without the waiting time, which needs a file.
     fn without_waiting() -> Self {
         let mut usage = ThreadUse::default();
         if let Ok(rusage) = getrusage(UsageWho::RUSAGE_THREAD) {
@@ -50,7 +49,7 @@ impl ThreadUse {
         usage
     }
 
-    /// User space's part of the CPU time, 0 to 1; absent when no tick fell into it.
+    /// Fraction of the CPU time in user space; `None` if no tick fell into it.
     #[must_use]
     pub fn user_part(&self) -> Option<f64> {
         let both = self.user_us + self.system_us;
@@ -82,21 +81,20 @@ impl AddAssign for ThreadUse {
     }
 }
 
-/// Reads one thread's use again and again: its file stays open, so that a reading costs a microsecond.
+/// Reads one thread's use repeatedly. Its file stays open, so that a reading costs a microsecond.
 #[derive(Debug)]
 pub struct ThreadMeter {
-    /// Where the kernel keeps how long the thread waited, if it does.
+    /// Open schedstat file, which has the waiting time; `None` if the kernel has none.
     schedstat: Option<File>,
 }
 
 impl ThreadMeter {
-    /// A meter of the calling thread, to be read by it alone.
+    /// Meter of the calling thread; only this thread may read it.
     #[must_use]
     pub fn current() -> Self {
         ThreadMeter { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// What the thread used so far.
     #[must_use]
     pub fn read(&self) -> ThreadUse {
         let mut usage = ThreadUse::without_waiting();
@@ -111,22 +109,22 @@ impl ThreadMeter {
     }
 }
 
-/// Clocks of whole processes, to be read often: at the borders of slices.
+/// CPU clocks of whole processes, kept for frequent readings: at the borders of slices.
 #[derive(Debug)]
 pub struct ProcessClocks {
-    /// None for a process that was gone already.
+    /// `None` for a process that has already ended.
     clocks: Vec<Option<nix::time::ClockId>>,
 }
 
 impl ProcessClocks {
-    /// The clocks of these processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         let clock = |pid: &u32| nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(*pid).ok()?)).ok();
         ProcessClocks { clocks: pids.iter().map(clock).collect() }
     }
 
-    /// Appends each one's CPU time so far in nanoseconds, threads that ended included; 0 for one that is gone.
+    /// Appends the CPU time of each process so far in nanoseconds, ended threads included; 0 for a process
+    /// that has ended.
     pub fn read(&self, into: &mut Vec<u64>) {
         into.extend(self.clocks.iter().map(|clock| {
             let time = clock.and_then(|clock| clock.now().ok());
@@ -135,7 +133,7 @@ impl ProcessClocks {
     }
 }
 
-/// CPU time of a whole process so far, threads that ended included, in nanoseconds; absent when it is gone.
+/// CPU time of a process so far in nanoseconds, ended threads included; `None` if it has ended.
 #[must_use]
 pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     let clock = nix::time::clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
