@@ -13,7 +13,7 @@ use crate::plan::{Plan, PlannedStage, SwitchRequest, keep, listen, shown};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
-use crate::transaction::{
+use samehost_transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
 };
 

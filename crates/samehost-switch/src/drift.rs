@@ -8,7 +8,7 @@ use samehost_edit::recognise;
 use samehost_model::Endpoint;
 
 use crate::plan::{ConfigFile, shown};
-use crate::transaction::{Standing, Stands, Store, TransactionError, standing};
+use samehost_transaction::{Standing, Stands, Store, TransactionError, standing};
 
 /// How a file of a switch is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
-//! Moves connections from TCP to a Unix socket or back: the plan, the trial of each connection, and the transaction that
-//! writes the files. The only crate that writes to users' files; which bytes change is for the editors to say.
-
-pub mod transaction;
+//! Moves connections from TCP to a Unix socket or back: the plan, the trial of each connection, and the steps of a switch.
+//! Which bytes change is for the editors to say; the files are written by `samehost-transaction`.
 
 mod carry_out;
 mod check;

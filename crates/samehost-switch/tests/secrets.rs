@@ -29,8 +29,8 @@ use samehost_model::scan::{
 use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
 use samehost_report::Terminal;
-use samehost_switch::transaction::Store;
 use samehost_switch::{Around, Direction, Disk, SwitchRequest, carry_out, clients, plan};
+use samehost_transaction::Store;
 
 use case::Case;
 use tear::drawn;

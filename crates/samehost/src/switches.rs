@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use samehost_switch::transaction::{Entry, Store, TransactionError};
+use samehost_transaction::{Entry, Store, TransactionError};
 
 use crate::exit::WrongUse;
 use crate::output;

@@ -78,19 +78,19 @@ const TARGETS: &[Target] = &[
     Target { name: "FastCGI", package: "samehost-bench", test: "--lib", properties: &["workloads::fastcgi"] },
     Target {
         name: "journal",
-        package: "samehost-switch",
+        package: "samehost-transaction",
         test: "--lib",
-        properties: &["transaction::reading::tests::bent"],
+        properties: &["reading::tests::bent"],
     },
     Target {
         name: "journal, put back",
-        package: "samehost-switch",
+        package: "samehost-transaction",
         test: "transaction",
         properties: &["properties"],
     },
     Target {
         name: "every editor",
-        package: "samehost-switch",
+        package: "samehost-edit",
         test: "properties",
         properties: &["editors_keep_their_promises_on_torn_files"],
     },

@@ -19,7 +19,7 @@ use super::{Plan, SwitchRequest, elsewhere, server_files, shown};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
 use crate::reload::{Way, way};
-use crate::transaction::{State, Store, TransactionError};
+use samehost_transaction::{State, Store, TransactionError};
 
 /// The name of what is kept with a switch.
 const NOTE: &str = "finish";

@@ -24,7 +24,7 @@ use super::place::{said, same_port};
 use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
 use crate::check::{Planned, planned};
 use crate::reload::{Way, way};
-use crate::transaction::resolve;
+use samehost_transaction::resolve;
 
 /// Files as they would be; none: not there.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;

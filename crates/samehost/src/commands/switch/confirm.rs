@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::PageLook;
 use samehost_model::switch::SwitchReport;
-use samehost_switch::transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
 use samehost_switch::{Page, left, reload};
+use samehost_transaction::{Entry, State, Store, TransactionError, confirm as keep, take_back};
 use serde::{Deserialize, Serialize};
 
 use super::ask::is_attended;

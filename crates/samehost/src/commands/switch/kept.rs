@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use samehost_model::switch::StoredSwitch;
-use samehost_switch::transaction::{Entry, State, Store, forget as forget_one};
 use samehost_switch::{Held, drift};
+use samehost_transaction::{Entry, State, Store, forget as forget_one};
 use serde_json::json;
 
 use super::stored::{not_agreed, print};

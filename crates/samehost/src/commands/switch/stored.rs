@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use samehost_model::switch::StoredSwitch;
-use samehost_switch::transaction::{
+use samehost_switch::{foretold, left, reload};
+use samehost_transaction::{
     Entry, Outlook, Recovered, RolledBack, State, Store, foresee_recovery, foresee_undo,
     recover as recover_all, undo as undo_one,
 };
-use samehost_switch::{foretold, left, reload};
 use serde_json::{Value, json};
 
 use super::ask::{agrees, may_ask};
@@ -102,7 +102,7 @@ pub(super) fn undo(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending> 
 }
 
 pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
-    use samehost_switch::transaction::Ending as How;
+    use samehost_transaction::Ending as How;
     let stores = switches::stores()?;
     let foresee = || -> anyhow::Result<Vec<StoredSwitch>> {
         let mut all = Vec::new();

@@ -13,8 +13,8 @@ use rustix::process::{getppid, setsid};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_scan::services_at;
-use samehost_switch::transaction::{Entry, State, Store, confirm, recover};
 use samehost_switch::{refused_since, reload};
+use samehost_transaction::{Entry, State, Store, confirm, recover};
 use samehost_transport::{ConnectOptions, connect};
 
 use super::confirm::{Watched, forget_unit, put_back};

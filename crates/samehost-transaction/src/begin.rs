@@ -1,0 +1,200 @@
+//! How a transaction begins: everything that can fail before a file is touched fails here, and leaves nothing behind.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::active::Transaction;
+use crate::error::{TransactionError, at, refused};
+use crate::examine::{self};
+use crate::intent::Intent;
+use crate::journal::Journal;
+use crate::locked_directories::LockedDirectories;
+use crate::metadata::{Permissions, Times};
+use crate::plan::{self, Step};
+use crate::prepared_name;
+use crate::record::{JournalHeader, SavedMetadata};
+use crate::state::State;
+use crate::store::{Store, random};
+use crate::version::Found;
+use crate::writer::{Direction, Writer};
+
+impl Transaction {
+    /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
+    /// prepares every version beside its file, so that a full disk or a missing right is met here. No file of the
+    /// user's has been touched when this returned.
+    ///
+    /// # Errors
+    /// [`TransactionError`]; nothing is left behind.
+    pub fn begin(store: &Store, intent: &Intent) -> Result<Self, TransactionError> {
+        begin(store, intent)
+    }
+}
+
+fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError> {
+    let steps = plan::steps(intent)?;
+    let held = LockedDirectories::acquire(store, steps.iter().map(|step| step.path.as_path()))?;
+    uninterrupted(store, &held, &steps)?;
+    let mut files = BTreeMap::new();
+    for step in &steps {
+        if !files.contains_key(&step.path) {
+            let mut kept = check(&held, step)?;
+            if step.before.is_none() {
+                kept.permissions.no_wider_than(readable_by(intent, &step.path)?);
+            }
+            files.insert(step.path.clone(), kept);
+        }
+    }
+    let (id, journal) = store.add()?;
+    let begun = JournalHeader {
+        version: JournalHeader::current_version(),
+        id: id.clone(),
+        token: match random::<8>() {
+            Ok(token) => token,
+            Err(error) => return Err(given_up(store, &id, error)),
+        },
+        process: std::process::id(),
+        started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        command: intent.command.clone(),
+        summary: intent.summary.clone(),
+        directories: absent_directories(&held, &steps),
+        steps,
+        reloads: intent.stages.iter().map(|stage| stage.reloads.clone()).collect(),
+        files,
+    };
+    let mut transaction = Transaction { store: store.clone(), journal, begun, held };
+    match prepare(&mut transaction, intent) {
+        Ok(()) => Ok(transaction),
+        Err(error) => {
+            // Where this fails too, the journal stays, and `recover` removes the rest.
+            let writer = Writer::new(store, &transaction.begun, &transaction.held);
+            match writer.discard().and_then(|()| writer.remove_directories()) {
+                Ok(()) => Err(given_up(store, &id, error)),
+                Err(_) => Err(error),
+            }
+        }
+    }
+}
+
+fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionError {
+    // What is left then is removed by the next `recover`.
+    let _ = store.forget(id);
+    error
+}
+
+/// Backs up, journals, and prepares every version beside its file.
+fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), TransactionError> {
+    let Transaction { store, journal, begun, held } = transaction;
+    let changes = || intent.stages.iter().flat_map(|stage| &stage.changes);
+    store.keep(&begun.id, changes().filter_map(|change| change.before.as_deref()))?;
+    Journal::begin(journal, begun)?;
+    for directory in &begun.directories {
+        held.make(store, directory)?;
+    }
+    let writer = Writer::new(store, begun, held);
+    for (step, change) in begun.steps.iter().zip(changes()) {
+        if let Some(content) = &change.before {
+            writer.prepare(step, Direction::Back, content)?;
+        }
+        if let Some(content) = &change.after {
+            writer.prepare(step, Direction::Forward, content)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
+fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Result<(), TransactionError> {
+    let mut entries = store.list()?;
+    entries
+        .retain(|entry| matches!(entry.state, State::Unfinished | State::Awaiting) || entry.is_unreadable());
+    for step in steps {
+        let path = &step.path;
+        let interrupted =
+            |id: String, hint: String| TransactionError::Interrupted { path: path.clone(), id, hint };
+        if let Some(entry) = entries.iter().find(|entry| entry.files.contains(path)) {
+            if let Some(until) = &entry.awaits {
+                let (path, id, until) = (path.clone(), entry.id.clone(), until.clone());
+                return Err(TransactionError::Unconfirmed { path, id, until });
+            }
+            let hint = match (&entry.state, &entry.reason) {
+                (State::Newer, _) => "a newer samehost wrote its journal: end that one with it".into(),
+                (State::Damaged, Some(reason)) => format!(
+                    "its journal is damaged ({reason}): compare the file with those in {}, and move that directory away when it is settled",
+                    store.backups(&entry.id).display()
+                ),
+                _ => "end that one first: samehost switch --recover".into(),
+            };
+            return Err(interrupted(entry.id.clone(), hint));
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(directory) = held.of(path) else { continue };
+        let left = directory.names(&prepared_name::beginning(name)).map_err(at(path, "look beside it"))?;
+        if let Some((id, left)) = left.iter().find_map(|left| Some((prepared_name::id_of(left)?, left))) {
+            let hint = format!(
+                "whoever began it ends it with samehost switch --recover; if that knows nothing of it, remove {}",
+                path.with_file_name(left).display()
+            );
+            return Err(interrupted(id, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a file is as it was read, and can be changed and put back; tells what it carries.
+fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
+    let path = step.path.as_path();
+    let failed = at(path, "read it");
+    let stale = || TransactionError::Changed {
+        path: path.to_owned(),
+        backup: None,
+        hint: "nothing was changed: try again".into(),
+    };
+    let (Some(directory), Some(name)) = (held.of(path), path.file_name()) else {
+        return if step.before.is_none() { of_new(held, path) } else { Err(stale()) };
+    };
+    examine::directory(path.parent().unwrap_or(path), directory.descriptor())?;
+    let found = Found::at(directory.descriptor(), name).map_err(&failed)?;
+    match &found {
+        Found::Other(kind) => {
+            Err(refused(path, &format!("it is {kind}, and no file"), "name the file that is meant"))
+        }
+        Found::Absent if step.before.is_none() => of_new(held, path),
+        Found::Regular(regular) if found.is(step.before.as_ref()) => {
+            examine::file(path, directory.descriptor(), name, regular)?;
+            let permissions = Permissions::of(&regular.file).map_err(&failed)?;
+            examine::signed(path, permissions.attributes.iter().flat_map(BTreeMap::keys))?;
+            Ok(SavedMetadata { permissions, times: Some(Times::of(&regular.stat)) })
+        }
+        _ => Err(stale()),
+    }
+}
+
+/// The mode of the file that a made one takes its text from: it may hold a password.
+fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
+    let mut changes = intent.stages.iter().flat_map(|stage| &stage.changes);
+    let like = changes.find_map(|change| change.like.as_ref().filter(|_| change.path == path));
+    let Some(like) = like else { return Ok(0o777) };
+    std::fs::metadata(like).map(|found| found.mode()).map_err(at(like, "look at it"))
+}
+
+/// What a file that is not there yet will carry.
+fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
+    let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
+    let found = directory.map(|directory| rustix::fs::fstat(directory.descriptor()));
+    let found = found.unwrap_or(Err(rustix::io::Errno::NOENT));
+    let found = found.map_err(|error| at(path, "look at its directory")(error.into()))?;
+    Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
+}
+
+/// The directories that are to be made, outermost first.
+fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
+    let mut absent: Vec<PathBuf> = steps
+        .iter()
+        .flat_map(|step| step.path.ancestors().skip(1).take_while(|above| held.get(above).is_none()))
+        .map(Path::to_owned)
+        .collect();
+    absent.sort();
+    absent.dedup();
+    absent
+}

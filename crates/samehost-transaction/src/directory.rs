@@ -1,0 +1,59 @@
+//! A directory, opened with no symbolic link on the way.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, openat};
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    descriptor: OwnedFd,
+}
+
+impl Directory {
+    /// Opens an absolute path; a symbolic link anywhere in it is an error.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let parts: Vec<&OsStr> = path
+            .components()
+            .filter(|component| *component != Component::RootDir)
+            .map(Component::as_os_str)
+            .collect();
+        let last = |left: usize| if left == 0 { OFlags::RDONLY } else { OFlags::PATH };
+        let mut descriptor = openat(CWD, "/", flags | last(parts.len()), Mode::empty())?;
+        for (index, part) in parts.iter().enumerate() {
+            let access = last(parts.len() - index - 1);
+            descriptor = openat(&descriptor, *part, flags | access, Mode::empty())?;
+        }
+        Ok(Directory { descriptor })
+    }
+
+    /// To work in it.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// The names in it that a switch prepared, of those that have this beginning.
+    pub(crate) fn names(&self, beginning: &str) -> io::Result<Vec<OsString>> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.descriptor)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name.starts_with(beginning.as_bytes()) {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing would do, were it not for a child that another thread starts just now, and that has it open too.
+        let _ = flock(&self.descriptor, FlockOperation::Unlock);
+    }
+}

@@ -1,0 +1,91 @@
+//! A switch as the store knows it: how far it is, and what it is about.
+
+use std::path::PathBuf;
+
+use crate::record::{History, JournalHeader};
+use crate::state::State;
+
+/// A switch, as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub id: String,
+    /// When it began, RFC 3339, UTC.
+    pub started_at: String,
+    /// How far it is.
+    pub state: State,
+    /// The process that began it.
+    pub process: u32,
+    /// The user's words.
+    pub command: String,
+    /// One line of what it does.
+    pub summary: String,
+    /// The files, in the order in which they are changed.
+    pub files: Vec<PathBuf>,
+    /// Files that were not put back, for somebody else had changed them: their backups are to be compared by hand.
+    pub left: Vec<PathBuf>,
+    /// Until when it is to be confirmed, RFC 3339, UTC.
+    pub awaits: Option<String>,
+    /// Why it was put back without being asked to, by what it was confirmed, or what is wrong with its journal.
+    pub reason: Option<String>,
+}
+
+impl Entry {
+    /// Of a journal that was read.
+    pub(crate) fn of(begun: JournalHeader, state: State, history: &History) -> Self {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for step in begun.steps {
+            if !files.contains(&step.path) {
+                files.push(step.path);
+            }
+        }
+        let JournalHeader { id, started_at, process, command, summary, .. } = begun;
+        let awaits = history.awaits().map(str::to_owned);
+        let reason = history.reason().map(str::to_owned);
+        let left = history.left().to_vec();
+        Entry { id, started_at, state, process, command, summary, files, left, awaits, reason }
+    }
+
+    /// Of one that cannot be read: why, and the files that it may be about.
+    pub(crate) fn unreadable(id: String, state: State, reason: String, files: Vec<PathBuf>) -> Self {
+        let started_at = begun_at(&id).unwrap_or_default();
+        let (command, summary, left, reason) = (String::new(), String::new(), Vec::new(), Some(reason));
+        Entry { id, started_at, state, process: 0, command, summary, files, left, awaits: None, reason }
+    }
+
+    /// Whether its journal cannot be read, so that nobody knows what is left to be done of it.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.state, State::Damaged | State::Newer)
+    }
+
+    /// Whether the time in which it was to be confirmed is over.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
+        // A time that cannot be read is none that anybody could keep.
+        until.is_some_and(|until| until.map_or(true, |until| until <= jiff::Timestamp::now()))
+    }
+}
+
+/// When a switch began, by its name: RFC 3339, UTC.
+fn begun_at(id: &str) -> Option<String> {
+    let time = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", id.get(..15)?).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Whether this is the name of a switch: a directory of any other name is not ours to touch.
+pub(crate) fn is_id(name: &str) -> bool {
+    let shape = "00000000-000000-0000";
+    let fits = |(byte, wanted): (u8, u8)| {
+        if wanted == b'-' { byte == b'-' } else { byte.is_ascii_digit() || byte.is_ascii_lowercase() }
+    };
+    name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
+}
+
+/// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.
+pub(crate) fn name_of_now() -> String {
+    let now = jiff::Timestamp::now();
+    let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;
+    format!("{}-{fraction:04x}", now.strftime("%Y%m%d-%H%M%S"))
+}

@@ -1,0 +1,181 @@
+//! Who is at work where: an flock on a file for each directory in which files change. The file is ours, in a place where
+//! nobody else may open it, for whoever may open a file for reading may hold its lock, and block us for as long as he
+//! likes. The kernel frees it when its process ends, however.
+//!
+//! The directory itself is locked as well where nobody holds it, so that an ordinary user's samehost sees root's, and
+//! says so. The other way round a user cannot be relied on: root sees the versions that a user's switch prepared beside
+//! its files.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, major, minor, mkdirat, openat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::directory::Directory;
+use crate::error::{Holder, TransactionError, at};
+use crate::prepared_name;
+use crate::store::Store;
+use crate::system;
+
+/// Where lock files are, below a directory in which nobody else may make any.
+const FOLDER: &str = "samehost";
+
+/// How long a lock may be held before somebody is said to have it. One who removes a directory that he made holds its lock a
+/// moment longer, and the file system may have given its number to another directory by then.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The lock of a directory, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    folder: OwnedFd,
+    name: OsString,
+    file: OwnedFd,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Its name goes while we hold it: whoever opened it meanwhile sees that, and makes a new one.
+        let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
+        // Closing alone would leave it to a child that is just being started.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Locks a directory, or says who has it.
+pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<Lock, TransactionError> {
+    let failed = at(path, "lock the directory");
+    let found = fstat(directory.descriptor()).map_err(|error| failed(error.into()))?;
+    let name = OsString::from(format!("{:x}-{:x}", found.st_dev, found.st_ino));
+    let folder = folder(store).map_err(|error| failed(error.into()))?;
+    let since = Instant::now();
+    let lock = loop {
+        let file = system::open_lock(folder.as_fd(), &name).map_err(&failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) if since.elapsed() < PATIENCE => {
+                std::thread::sleep(PATIENCE / 10);
+                continue;
+            }
+            Err(Errno::WOULDBLOCK) => return Err(busy(store, path, directory, holders(&file).pop())),
+            Err(error) => return Err(failed(error.into())),
+        }
+        // Else the one who held it before has removed it.
+        let here = fstat(&file).map_err(|error| failed(error.into()))?;
+        let named = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
+        if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (here.st_dev, here.st_ino)) {
+            break Lock { folder, name, file };
+        }
+    };
+    let taken = flock(directory.descriptor(), FlockOperation::NonBlockingLockExclusive);
+    if taken == Err(Errno::WOULDBLOCK) && !geteuid().is_root() {
+        let own = geteuid().as_raw();
+        let honoured = |process: &u32| real_user(*process).is_some_and(|user| user == 0 || user == own);
+        if let Some(process) = holders(directory.descriptor()).into_iter().find(honoured) {
+            return Err(busy(store, path, directory, Some(process)));
+        }
+    }
+    Ok(lock)
+}
+
+fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>) -> TransactionError {
+    let program = process.and_then(|process| fs::read_to_string(format!("/proc/{process}/comm")).ok());
+    let id = process
+        .and_then(|process| store.run_by(process))
+        .or_else(|| directory.names(".").ok()?.iter().find_map(|name| prepared_name::id_of(name)));
+    let holder = Holder { id, process, program: program.map(|name| name.trim().to_owned()) };
+    TransactionError::Busy { path: path.to_owned(), holder }
+}
+
+/// The directory of the lock files: where the system keeps them until its next start, else beside the store.
+fn folder(store: &Store) -> rustix::io::Result<OwnedFd> {
+    let user = geteuid();
+    let run =
+        if user.is_root() { PathBuf::from("/run") } else { format!("/run/user/{}", user.as_raw()).into() };
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Nobody else may make the directory in our place, or a file in it.
+    let is_own = |directory: &OwnedFd, others: u32| {
+        fstat(directory).is_ok_and(|found| found.st_uid == user.as_raw() && found.st_mode & others == 0)
+    };
+    let below = |above: &OwnedFd, name: &str| {
+        match mkdirat(above, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        openat(above, name, flags, Mode::empty())
+    };
+    let usual = openat(CWD, &run, flags, Mode::empty())
+        .ok()
+        .filter(|run| is_own(run, 0o022))
+        .and_then(|run| below(&run, FOLDER).ok())
+        .filter(|folder| is_own(folder, 0o077));
+    match usual {
+        Some(folder) => Ok(folder),
+        None => {
+            let state = store.path().parent().unwrap_or(store.path());
+            below(&openat(CWD, state, flags, Mode::empty())?, "locks")
+        }
+    }
+}
+
+/// The user who started a process, whatever privileges it has taken on since.
+fn real_user(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Which processes hold the flock of a file, as /proc/locks tells.
+fn holders(file: impl AsFd) -> Vec<u32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    fstat(file).map_or_else(|_| Vec::new(), |file| holders_in(&locks, &file))
+}
+
+/// The holders in the words of /proc/locks: `12: FLOCK  ADVISORY  WRITE 4242 fe:00:131074 0 EOF`. Where no line has the
+/// device, those with the inode alone must do: btrfs has another device there than in stat.
+fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
+    let inode = file.st_ino.to_string();
+    let device = format!("{:02x}:{:02x}:", major(file.st_dev), minor(file.st_dev));
+    let held = |on: &str| -> Vec<u32> {
+        let holder = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
+            let same = place.starts_with(on) && place.rsplit(':').next() == Some(&inode);
+            process.parse().ok().filter(|process| same && *process > 0)
+        };
+        locks.lines().filter_map(holder).collect()
+    };
+    let found = held(&device);
+    if found.is_empty() { held("") } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_of_this_device() {
+        let file = rustix::fs::stat("/proc/self").unwrap();
+        let (major, minor, inode) = (major(file.st_dev), minor(file.st_dev), file.st_ino);
+        let line = |process: u32, major: u32| {
+            format!("1: FLOCK  ADVISORY  WRITE {process} {major:02x}:{minor:02x}:{inode} 0 EOF\n")
+        };
+        assert_eq!(holders_in(&(line(7, major + 1) + &line(8, major)), &file), [8]);
+        assert_eq!(holders_in(&line(7, major + 1), &file), [7]);
+        assert!(holders_in(&line(7, major).replace("FLOCK", "-> FLOCK"), &file).is_empty());
+        assert!(holders_in("", &file).is_empty());
+    }
+
+    #[test]
+    fn a_process_has_the_user_who_started_it() {
+        assert_eq!(real_user(std::process::id()), Some(rustix::process::getuid().as_raw()));
+        assert_eq!(real_user(u32::MAX), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! From the path that a user names to the file that is meant: symbolic links are followed on purpose, or refused.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
+
+use crate::error::{TransactionError, at, refused};
+
+/// As many links as the kernel follows.
+const LINKS: usize = 40;
+
+/// The file that a path means: absolute, with no symbolic link in it. A link is followed when root or we ourselves
+/// made it, or the owner of what it points to: any other could aim a switch by root at a file that is not its maker's.
+/// Of a file that is not there the directories that are there are resolved.
+///
+/// # Errors
+/// [`TransactionError::Refused`] for a link by someone else, a loop, or a link that leads nowhere.
+pub fn resolve(path: &Path) -> Result<PathBuf, TransactionError> {
+    let absolute = std::path::absolute(path).map_err(at(path, "resolve the path"))?;
+    let mut ahead: VecDeque<OsString> = parts(&absolute);
+    let mut resolved = PathBuf::from("/");
+    let mut links = 0;
+    let mut absent = false;
+    while let Some(part) = ahead.pop_front() {
+        if part == ".." {
+            resolved.pop();
+            continue;
+        }
+        let here = resolved.join(&part);
+        let Some(target) = link(&here, &resolved, &mut absent)? else {
+            if absent && ahead.iter().any(|part| part == "..") {
+                return Err(refused(
+                    &here,
+                    "is not there, and the path leads through it",
+                    "name the file itself",
+                ));
+            }
+            resolved = here;
+            continue;
+        };
+        links += 1;
+        if links > LINKS {
+            return Err(refused(path, "its symbolic links go round in a circle", "name the file itself"));
+        }
+        if target.is_absolute() {
+            resolved = PathBuf::from("/");
+        }
+        for part in parts(&target).into_iter().rev() {
+            ahead.push_front(part);
+        }
+    }
+    Ok(resolved)
+}
+
+/// Where a link points to, if this is one and one to follow. Owner and target are of one descriptor, so that they
+/// belong together whatever is done to the name meanwhile.
+fn link(here: &Path, directory: &Path, absent: &mut bool) -> Result<Option<PathBuf>, TransactionError> {
+    let failed = at(here, "look at it");
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match openat(CWD, here, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            *absent = true;
+            return Ok(None);
+        }
+        other => other.map_err(|error| failed(error.into()))?,
+    };
+    let stat = fstat(&found).map_err(|error| failed(error.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        return Ok(None);
+    }
+    let target = readlinkat(&found, "", Vec::new()).map_err(|error| failed(error.into()))?;
+    let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+    if stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(Some(target));
+    }
+    let owner = match fs::metadata(directory.join(&target)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refused(here, "is a symbolic link that leads nowhere", "name the file itself"));
+        }
+        other => other.map_err(at(here, "look at what the link points to"))?.uid(),
+    };
+    if owner == stat.st_uid {
+        return Ok(Some(target));
+    }
+    let reason =
+        format!("is a symbolic link by user {} to what is user {owner}'s, and not followed", stat.st_uid);
+    Err(refused(here, &reason, "if this is meant, name the file that it points to"))
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(part) => Some(part.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,398 @@
+//! Where switches are kept: `STATE/switches/ID/journal` and `…/backup/HASH`, for nobody else to read.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use samehost_system::foreign_writer;
+
+use crate::directory::Directory;
+use crate::entry::{Entry, is_id, name_of_now};
+use crate::error::{TransactionError, at, refused};
+use crate::journal::Journal;
+use crate::reading;
+use crate::record::{History, JournalHeader, Record};
+use crate::state::State;
+use crate::system;
+use crate::version::Digest;
+
+const JOURNAL: &str = "journal";
+const BACKUP: &str = "backup";
+/// What else is kept beside a journal: whoever watches over the switch, and what is left to be done of it.
+const NOTES: &[&str] = &["watch", "finish"];
+
+/// Where switches are kept.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// What is found when a journal is looked at, and not worked on.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// A process works on it.
+    Running,
+    /// It ended before anything was touched.
+    Nothing,
+    /// What it says.
+    There(Box<(JournalHeader, History)>),
+}
+
+/// What is found when a switch of the store is opened for work.
+#[derive(Debug)]
+pub(crate) enum JournalStatus {
+    /// Its lock is ours now.
+    Ours(Box<(Journal, JournalHeader)>),
+    /// Another process works on it.
+    Running,
+    /// It ended before anything was touched.
+    Nothing,
+}
+
+impl Store {
+    /// Opens the store in a state directory; makes it where it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made, belongs to someone else, or is root's and someone else could hide or replace it.
+    pub fn open(state: &Path) -> Result<Self, TransactionError> {
+        let failed = at(state, "make the directory of switches");
+        let root = state.join("switches");
+        let user = rustix::process::geteuid();
+        let safe = |path: &Path| -> Result<(), TransactionError> {
+            let foreign = if user.is_root() { foreign_writer(path, &[]).map_err(&failed)? } else { None };
+            let Some(foreign) = foreign else { return Ok(()) };
+            Err(refused(
+                &root,
+                &format!("the directory of switches would not be safe there: {foreign}"),
+                "set XDG_STATE_HOME to a directory that only root can change",
+            ))
+        };
+        // Before anything is made: what is there of the way. In a sticky directory what we make stays ours.
+        if let Some(there) = root.ancestors().skip(1).find(|path| path.exists()) {
+            let found = fs::metadata(there).map_err(&failed)?;
+            let is_sticky = found.uid() == 0 && found.mode() & 0o1000 != 0;
+            safe(there.parent().filter(|_| is_sticky).unwrap_or(there))?;
+        }
+        for above in root.ancestors().collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_dir()) {
+            make(above).map_err(&failed)?;
+        }
+        let found = fs::metadata(&root).map_err(&failed)?;
+        if found.uid() != user.as_raw() {
+            let reason = format!("the directory of switches belongs to user {}", found.uid());
+            return Err(refused(&root, &reason, "run as that user, or set XDG_STATE_HOME"));
+        }
+        safe(&root)?;
+        let root = root.canonicalize().map_err(&failed)?;
+        let store = Store { root };
+        if found.mode() & 0o077 != 0 {
+            let directory = store.directory(&store.root)?;
+            system::change_mode(directory.descriptor(), 0o700)
+                .map_err(at(&store.root, "close it for others"))?;
+        }
+        Ok(store)
+    }
+
+    /// Opens the store of earlier times in a state directory, where there is one, and nobody but us could have put
+    /// anything into it: wherever it lies, it is ours and closed for everybody else.
+    #[must_use]
+    pub fn earlier(state: &Path) -> Option<Self> {
+        let root = state.canonicalize().ok()?.join("switches");
+        let found = fs::symlink_metadata(&root).ok()?;
+        let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        (is_ours && found.mode() & 0o077 == 0).then_some(Store { root })
+    }
+
+    /// All switches, the oldest first. One whose journal cannot be read is one of them, and says so.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn list(&self) -> Result<Vec<Entry>, TransactionError> {
+        let _guard = self.lock()?;
+        let entries = self.ids()?.into_iter().filter_map(|id| match self.peek(&id) {
+            Ok(None) => None,
+            Ok(Some((begun, state, history))) => Some(Entry::of(begun, state, &history)),
+            Err(error) => Some(self.unreadable(id, &error)),
+        });
+        Ok(entries.collect())
+    }
+
+    /// What can be told of a switch whose journal cannot be read.
+    fn unreadable(&self, id: String, error: &TransactionError) -> Entry {
+        let (state, reason) = match error {
+            TransactionError::Newer { what, .. } => (State::Newer, what.clone()),
+            TransactionError::Damaged { reason, .. } => (State::Damaged, reason.clone()),
+            other => (State::Damaged, other.to_string()),
+        };
+        let bytes = fs::read(self.root.join(&id).join(JOURNAL)).unwrap_or_default();
+        Entry::unreadable(id, state, reason, reading::salvage(&bytes))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the versions of a switch's files are kept.
+    pub(crate) fn backups(&self, id: &str) -> PathBuf {
+        self.root.join(id).join(BACKUP)
+    }
+
+    /// Where a version of a file is kept.
+    pub(crate) fn backup(&self, id: &str, digest: &Digest) -> PathBuf {
+        self.root.join(id).join(BACKUP).join(digest.as_str())
+    }
+
+    /// Keeps something beside a switch's journal, for nobody else to read.
+    ///
+    /// # Errors
+    /// When there is no such switch, or the system refuses.
+    pub fn note(&self, id: &str, name: &str, content: &[u8]) -> Result<(), TransactionError> {
+        debug_assert!(NOTES.contains(&name), "{name} would not be removed with the switch");
+        let path = self.root.join(id);
+        let failed = at(&path, "keep what belongs to the switch");
+        let own = self.directory(&path)?;
+        system::remove(own.descriptor(), name.as_ref()).or_else(gone).map_err(&failed)?;
+        let file = system::create(own.descriptor(), name.as_ref()).map_err(&failed)?;
+        system::write(&file, content).and_then(|()| system::sync(&file)).map_err(&failed)?;
+        system::sync(own.descriptor()).map_err(&failed)
+    }
+
+    /// What was kept by [`Store::note`]; none where nothing was.
+    #[must_use]
+    pub fn noted(&self, id: &str, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.root.join(id).join(name)).ok()
+    }
+
+    /// Holds what was kept by [`Store::note`] as long as the descriptor is open; none where another process holds it.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn hold(&self, id: &str, name: &str) -> io::Result<Option<OwnedFd>> {
+        let path = self.root.join(id).join(name);
+        let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The running switch of a process.
+    pub(crate) fn run_by(&self, process: u32) -> Option<String> {
+        let running = |entry: &Entry| entry.process == process && entry.state == State::Running;
+        self.list().ok()?.into_iter().find(running).map(|entry| entry.id)
+    }
+
+    /// A new switch: its id, and its journal, empty and locked.
+    pub(crate) fn add(&self) -> Result<(String, Journal), TransactionError> {
+        let _guard = self.lock()?;
+        let mut id = name_of_now();
+        while self.root.join(&id).exists() {
+            id = name_of_now();
+        }
+        let path = self.root.join(&id);
+        let make = || -> Result<OwnedFd, TransactionError> {
+            let root = self.directory(&self.root)?;
+            let failed = at(&path, "make it");
+            system::make_directory(root.descriptor(), id.as_ref()).map_err(&failed)?;
+            let own = self.directory(&path)?;
+            system::make_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
+            let file = system::create(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+            system::sync(own.descriptor()).map_err(&failed)?;
+            system::sync(root.descriptor()).map_err(&failed)?;
+            Ok(file)
+        };
+        match make() {
+            Ok(file) => Ok((id, Journal::new(path.join(JOURNAL), file))),
+            Err(error) => {
+                let _ = self.remove(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps these versions, on the disk when this returned.
+    pub(crate) fn keep<'a>(
+        &self,
+        id: &str,
+        versions: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), TransactionError> {
+        let path = self.root.join(id).join(BACKUP);
+        let directory = self.directory(&path)?;
+        let failed = at(&path, "write a backup");
+        for content in versions {
+            let name = Digest::of(content);
+            match system::create(directory.descriptor(), name.as_str().as_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(failed(error)),
+                Ok(file) => {
+                    system::write(&file, content).and_then(|()| system::sync(&file)).map_err(&failed)?;
+                }
+            }
+        }
+        system::sync(directory.descriptor()).map_err(&failed)
+    }
+
+    /// A version that was kept.
+    pub(crate) fn kept(&self, id: &str, digest: &Digest) -> Result<Vec<u8>, TransactionError> {
+        let path = self.backup(id, digest);
+        let content = fs::read(&path).map_err(at(&path, "read the backup"))?;
+        if Digest::of(&content) == *digest {
+            Ok(content)
+        } else {
+            Err(TransactionError::Damaged { path, reason: "the backup was changed".into() })
+        }
+    }
+
+    /// Opens a switch for work, unless another process is at it.
+    pub(crate) fn take(&self, id: &str) -> Result<JournalStatus, TransactionError> {
+        let _guard = self.lock()?;
+        let path = self.root.join(id).join(JOURNAL);
+        self.known(id)?;
+        let file = match openat(CWD, &path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+        {
+            Err(Errno::NOENT) => return Ok(JournalStatus::Nothing),
+            other => other.map_err(|error| at(&path, "open the journal")(error.into()))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(JournalStatus::Running),
+            Err(error) => return Err(at(&path, "lock the journal")(error.into())),
+        }
+        let bytes = fs::read(&path).map_err(at(&path, "read the journal"))?;
+        Ok(match reading::read(&path, id, &bytes)? {
+            Some(read) => JournalStatus::Ours(Box::new(Journal::resume(path, file, read)?)),
+            None => JournalStatus::Nothing,
+        })
+    }
+
+    /// Forgets a switch that touched nothing.
+    pub(crate) fn forget(&self, id: &str) -> Result<(), TransactionError> {
+        let _guard = self.lock()?;
+        self.remove(&self.root.join(id))
+    }
+
+    /// The names of all switches, the oldest first.
+    pub(crate) fn ids(&self) -> Result<Vec<String>, TransactionError> {
+        let failed = at(&self.root, "list the switches");
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(&failed)? {
+            let entry = entry.map_err(&failed)?;
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if let Some(name) = entry.file_name().to_str().filter(|name| is_directory && is_id(name)) {
+                ids.push(name.to_owned());
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// The journal goes first: a switch without one never was.
+    fn remove(&self, path: &Path) -> Result<(), TransactionError> {
+        let failed = at(path, "remove it");
+        let own = match Directory::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(&failed)?,
+        };
+        system::remove(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
+        // A journal that came back after a power cut would promise what is no longer there.
+        system::sync(own.descriptor()).map_err(&failed)?;
+        for name in NOTES {
+            let removed = system::remove(own.descriptor(), name.as_ref());
+            removed.or_else(gone).map_err(&failed)?;
+        }
+        if let Ok(backup) = Directory::open(&path.join(BACKUP)) {
+            for name in backup.names("").map_err(&failed)? {
+                if name != "." && name != ".." {
+                    system::remove(backup.descriptor(), &name).map_err(&failed)?;
+                }
+            }
+            system::remove_directory(own.descriptor(), BACKUP.as_ref()).map_err(&failed)?;
+        }
+        let root = self.directory(&self.root)?;
+        let name = path.file_name().unwrap_or_default();
+        system::remove_directory(root.descriptor(), name).map_err(&failed)
+    }
+
+    /// What the journal of a switch says, without working on it.
+    pub(crate) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
+        let _guard = self.lock()?;
+        self.known(id)?;
+        Ok(match self.peek(id)? {
+            None => Seen::Nothing,
+            Some((_, State::Running, _)) => Seen::Running,
+            Some((begun, _, history)) => Seen::There(Box::new((begun, history))),
+        })
+    }
+
+    fn known(&self, id: &str) -> Result<(), TransactionError> {
+        if self.ids()?.iter().any(|known| known == id) {
+            return Ok(());
+        }
+        Err(TransactionError::Unknown { id: id.to_owned(), store: self.root.clone() })
+    }
+
+    /// What a journal says, and how far its switch is; the store must be locked.
+    fn peek(&self, id: &str) -> Result<Option<(JournalHeader, State, History)>, TransactionError> {
+        let path = self.root.join(id).join(JOURNAL);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(at(&path, "read the journal"))?,
+        };
+        let Some(read) = reading::read(&path, id, &bytes)? else { return Ok(None) };
+        let file = fs::File::open(&path).map_err(at(&path, "read the journal"))?;
+        let running = flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        let _ = flock(&file, FlockOperation::Unlock);
+        let state = match read.history.last() {
+            _ if running => State::Running,
+            Some(Record::Committed | Record::Confirmed { .. }) => State::Committed,
+            Some(Record::Awaiting { .. }) => State::Awaiting,
+            Some(Record::RolledBack { .. }) => State::RolledBack,
+            Some(Record::Undone { .. }) => State::Undone,
+            _ => State::Unfinished,
+        };
+        Ok(Some((read.begun, state, read.history)))
+    }
+
+    /// One process at a time looks or adds; held for moments only.
+    fn lock(&self) -> Result<Directory, TransactionError> {
+        let directory = self.directory(&self.root)?;
+        flock(directory.descriptor(), FlockOperation::LockExclusive)
+            .map_err(|error| at(&self.root, "lock the store")(error.into()))?;
+        Ok(directory)
+    }
+
+    fn directory(&self, path: &Path) -> Result<Directory, TransactionError> {
+        Directory::open(path).map_err(at(path, "open the directory"))
+    }
+}
+
+/// What is not there need not be removed.
+fn gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Makes a directory for nobody else, on the disk when this returned.
+fn make(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = fs::File::open(parent)?;
+    match system::make_directory(parent.as_fd(), name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| system::sync(&parent)),
+    }
+}
+
+/// Random bytes, in hexadecimal.
+pub(crate) fn random<const BYTES: usize>() -> Result<String, TransactionError> {
+    let mut bytes = [0; BYTES];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())
+        .map_err(|error| at(Path::new("getrandom"), "draw a name")(error.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,146 @@
+//! A file's content by its hash, and what stands at a path now. Reads only.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// SHA-256 of a content, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Digest(String);
+
+impl Digest {
+    /// Of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut text = String::with_capacity(64);
+        for byte in Sha256::digest(bytes) {
+            // Writing into a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Digest(text)
+    }
+
+    /// Its letters: fit for a file's name.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is one, and no path that someone put into a journal.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.0.len() == 64 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+}
+
+/// Which file it is and in what state; changes with every write, rename over it, or change of its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    /// Of what stat tells.
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Identity {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: stat.st_size as i64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// What stands at a path.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Nothing.
+    Absent,
+    /// A regular file, opened and read.
+    Regular(Box<Regular>),
+    /// Something that is no regular file.
+    Other(&'static str),
+}
+
+/// A regular file that was read.
+#[derive(Debug)]
+pub(crate) struct Regular {
+    pub(crate) file: OwnedFd,
+    /// As it was before it was read, for reading may change the time of access.
+    pub(crate) stat: Stat,
+    pub(crate) digest: Digest,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Found {
+    /// What stands under a name in a directory; links are not followed.
+    pub(crate) fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Self> {
+        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(Found::Absent),
+            other => other?,
+        };
+        if let Some(kind) = no_regular_file(&stat) {
+            return Ok(Found::Other(kind));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(directory, name, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => openat(directory, name, flags, Mode::empty()),
+            other => other,
+        };
+        let file = match file {
+            Err(Errno::NOENT) => return Ok(Found::Absent),
+            Err(Errno::LOOP) => return Ok(Found::Other("a symbolic link")),
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        if let Some(kind) = no_regular_file(&stat) {
+            return Ok(Found::Other(kind));
+        }
+        let mut content = Vec::new();
+        let mut file = File::from(file);
+        file.read_to_end(&mut content)?;
+        let digest = Digest::of(&content);
+        Ok(Found::Regular(Box::new(Regular { file: file.into(), stat, digest, content })))
+    }
+
+    /// Whether it is this version; none is "not there".
+    pub(crate) fn is(&self, version: Option<&Digest>) -> bool {
+        match (self, version) {
+            (Found::Absent, None) => true,
+            (Found::Regular(regular), Some(digest)) => regular.digest == *digest,
+            _ => false,
+        }
+    }
+
+    /// Whether the same still stands there.
+    pub(crate) fn still(&self, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
+        match (self, statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            (Found::Absent, Err(Errno::NOENT)) => Ok(true),
+            (Found::Regular(regular), Ok(now)) => Ok(Identity::of(&regular.stat) == Identity::of(&now)),
+            (_, Err(Errno::NOENT) | Ok(_)) => Ok(false),
+            (_, Err(error)) => Err(error.into()),
+        }
+    }
+}
+
+fn no_regular_file(stat: &Stat) -> Option<&'static str> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Symlink => Some("a symbolic link"),
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        _ => Some("a device"),
+    }
+}

@@ -1,0 +1,228 @@
+//! The versions of files: prepared beside the file, where nobody else may read them, and then renamed into its place.
+//! What needs room or rights happens while preparing; a rename needs neither, so that a full disk stops no roll-back.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, fstat, statat};
+use rustix::io::Errno;
+
+use crate::directory::Directory;
+use crate::error::{TransactionError, at, hint, refused};
+use crate::locked_directories::LockedDirectories;
+use crate::metadata::{GiveError, Permissions, give_owner};
+use crate::plan::Step;
+use crate::prepared_name;
+use crate::record::{JournalHeader, SavedMetadata};
+use crate::store::Store;
+use crate::system;
+use crate::version::{Digest, Found, Regular};
+
+/// Which way a step is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From before to after.
+    Forward,
+    /// From after to before.
+    Back,
+}
+
+/// Writes the files of a transaction.
+pub(crate) struct Writer<'a> {
+    store: &'a Store,
+    begun: &'a JournalHeader,
+    held: &'a LockedDirectories,
+}
+
+impl<'a> Writer<'a> {
+    /// For a transaction whose directories are held.
+    pub(crate) fn new(store: &'a Store, begun: &'a JournalHeader, held: &'a LockedDirectories) -> Self {
+        Writer { store, begun, held }
+    }
+
+    /// What stands at a file's path; nothing where its directory is gone.
+    pub(crate) fn look(&self, path: &Path) -> Result<Found, TransactionError> {
+        match (self.held.of(path), path.file_name()) {
+            (Some(directory), Some(name)) => {
+                Found::at(directory.descriptor(), name).map_err(at(path, "read it"))
+            }
+            _ => Ok(Found::Absent),
+        }
+    }
+
+    /// Writes a version beside its file, once with everything that it is to carry, to see that this can be done, and
+    /// then closed for everybody else.
+    pub(crate) fn prepare(
+        &self,
+        step: &Step,
+        direction: Direction,
+        content: &[u8],
+    ) -> Result<(), TransactionError> {
+        let (directory, kept) = self.place_of(step)?;
+        let name = self.prepared(step, direction)?;
+        let failed = at(&step.path, "prepare its new version beside it");
+        if is_there(directory, &name) {
+            system::remove(directory.descriptor(), &name).map_err(&failed)?;
+        }
+        let file = system::create(directory.descriptor(), &name).map_err(&failed)?;
+        let made = fstat(&file).map_err(|error| failed(error.into()))?;
+        kept.permissions.give(&file).map_err(|error| not_kept(&step.path, &error))?;
+        if let (Direction::Back, Some(times)) = (direction, kept.times) {
+            times.give(&file).map_err(&failed)?;
+        }
+        give_owner(&file, (made.st_uid, made.st_gid)).map_err(&failed)?;
+        system::change_mode(&file, 0o600).map_err(&failed)?;
+        system::write(&file, content).map_err(&failed)?;
+        system::sync(&file).map_err(&failed)
+    }
+
+    /// Takes a step: where the file is as the other side of the step says, and only then, the prepared version takes
+    /// its place.
+    pub(crate) fn install(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
+        let (expected, wanted) = match direction {
+            Direction::Forward => (&step.before, &step.after),
+            Direction::Back => (&step.after, &step.before),
+        };
+        let (directory, kept) = self.place_of(step)?;
+        let name = step.path.file_name().unwrap_or_default();
+        let prepared = self.prepared(step, direction)?;
+        let failed = at(&step.path, "put the new version into its place");
+        if let Some(wanted) = wanted {
+            self.ready(step, direction, wanted)?;
+        }
+        let found = self.look(&step.path)?;
+        let mut ours = found.is(expected.as_ref());
+        if let (Direction::Forward, Found::Regular(regular)) = (direction, &found) {
+            let now = Permissions::of(&regular.file).map_err(&failed)?;
+            ours &= kept.permissions.lost_in(&now).is_none();
+        }
+        if !ours || !found.still(directory.descriptor(), name).map_err(&failed)? {
+            return Err(self.changed(&step.path));
+        }
+        match (expected, wanted) {
+            (_, None) => system::remove(directory.descriptor(), name),
+            (None, Some(_)) => system::place(directory.descriptor(), &prepared, name),
+            (Some(_), Some(_)) => system::replace(directory.descriptor(), &prepared, name),
+        }
+        .and_then(|()| system::sync(directory.descriptor()))
+        .map_err(&failed)
+    }
+
+    /// Removes whatever is prepared and not in place.
+    pub(crate) fn discard(&self) -> Result<(), TransactionError> {
+        for step in &self.begun.steps {
+            for direction in [Direction::Forward, Direction::Back] {
+                self.discard_one(step, direction)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is prepared for going forward.
+    pub(crate) fn discard_forward(&self) -> Result<(), TransactionError> {
+        self.begun.steps.iter().try_for_each(|step| self.discard_one(step, Direction::Forward))
+    }
+
+    /// Removes the directories that the switch made, where nothing is in them.
+    pub(crate) fn remove_directories(&self) -> Result<(), TransactionError> {
+        for path in self.begun.directories.iter().rev() {
+            if let (Some(parent), Some(name)) = (self.held.of(path), path.file_name())
+                && is_there(parent, name)
+            {
+                system::remove_directory(parent.descriptor(), name).map_err(at(path, "remove it"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// That a file is none of the versions that we know.
+    pub(crate) fn changed(&self, path: &Path) -> TransactionError {
+        changed(self.store, self.begun, path)
+    }
+
+    fn discard_one(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
+        let Some(directory) = self.held.of(&step.path) else { return Ok(()) };
+        let name = self.prepared(step, direction)?;
+        if is_there(directory, &name) {
+            system::remove(directory.descriptor(), &name)
+                .map_err(at(&step.path, "remove what was prepared beside it"))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a prepared version all that it is to carry. One for the way back that is gone is made anew.
+    fn ready(&self, step: &Step, direction: Direction, wanted: &Digest) -> Result<(), TransactionError> {
+        let (directory, kept) = self.place_of(step)?;
+        let name = self.prepared(step, direction)?;
+        let failed = at(&step.path, "prepare its new version beside it");
+        let find = || Found::at(directory.descriptor(), &name).map_err(&failed);
+        let mut found = find()?;
+        let own = matches!(&found, Found::Regular(regular) if is_own(regular, wanted));
+        if direction == Direction::Back && !own {
+            self.prepare(step, direction, &self.store.kept(&self.begun.id, wanted)?)?;
+            found = find()?;
+        }
+        let regular = match found {
+            Found::Regular(regular) if is_own(&regular, wanted) => regular,
+            _ => {
+                let path = step.path.with_file_name(name);
+                let hint = "it was prepared by this switch".into();
+                return Err(TransactionError::Changed { path, backup: None, hint });
+            }
+        };
+        kept.permissions.give(&regular.file).map_err(|error| not_kept(&step.path, &error))?;
+        if let (Direction::Back, true, Some(times)) = (direction, self.begun.is_first(step), kept.times) {
+            times.give(&regular.file).map_err(&failed)?;
+        }
+        system::sync(regular.file.as_fd()).map_err(&failed)
+    }
+
+    fn place_of(&self, step: &Step) -> Result<(&'a Directory, &'a SavedMetadata), TransactionError> {
+        let gone = || at(&step.path, "open its directory")(std::io::ErrorKind::NotFound.into());
+        let kept = self.begun.files.get(&step.path);
+        Option::zip(self.held.of(&step.path), kept).ok_or_else(gone)
+    }
+
+    /// The name of a prepared version.
+    fn prepared(&self, step: &Step, direction: Direction) -> Result<OsString, TransactionError> {
+        let name = step.path.file_name().and_then(OsStr::to_str);
+        let name =
+            name.ok_or_else(|| TransactionError::Plan(format!("{} is no name", step.path.display())))?;
+        let letter = if direction == Direction::Forward { 'n' } else { 'o' };
+        let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
+        Ok(format!("{}{end}", prepared_name::beginning(name)).into())
+    }
+}
+
+/// That a file is none of the versions of a switch.
+pub(crate) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> TransactionError {
+    let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
+    let hint = if backup.is_some() {
+        "compare the two, and put back by hand what is wanted"
+    } else {
+        "the switch made this file: remove it by hand if it is not wanted"
+    };
+    TransactionError::Changed { path: path.to_owned(), backup, hint: hint.into() }
+}
+
+/// Whether anything stands under a name: on a read-only file system even removing nothing fails.
+fn is_there(directory: &Directory, name: &OsStr) -> bool {
+    !matches!(statat(directory.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+}
+
+/// Whether this is what we prepared: nobody else could write to it, and it has no other name.
+fn is_own(prepared: &Regular, wanted: &Digest) -> bool {
+    let ours = prepared.stat.st_uid == rustix::process::geteuid().as_raw();
+    ours && prepared.stat.st_nlink == 1 && prepared.digest == *wanted
+}
+
+fn not_kept(path: &Path, error: &GiveError) -> TransactionError {
+    let (what, why, more) = match error {
+        GiveError::System(what, source) => (*what, format!(" ({source})"), hint(source)),
+        GiveError::Differs(what) => (*what, String::new(), ""),
+    };
+    let more = more.trim_start_matches("; ");
+    let more = if more.is_empty() { "try as root (sudo), or edit it by hand" } else { more };
+    refused(path, &format!("its {what} cannot be kept{why}"), more)
+}
