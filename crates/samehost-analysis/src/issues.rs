@@ -60,7 +60,7 @@ fn find_errors(trials: &ArmTrials<'_>) -> Option<Issue> {
     let kinds: Vec<String> =
         kinds.iter().map(|(kind, number)| format!("{kind}: {}", count(*number))).collect();
     let message = format!(
-        "{} of {} operations of {} failed ({}; {}): failing is quick, so its speed means nothing",
+        "{} of {} operations of {} failed ({}; {}): a failure takes less time than a reply, so its speed means nothing",
         count(failed),
         count(tried),
         trials.arm.id,
@@ -107,7 +107,7 @@ fn find_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
         let late = own.iter().filter_map(|trials| median(trials, |trial| &trial.lateness_us));
         let Some(late) = late.reduce(f64::max).filter(|late| *late > LATE * latency) else { continue };
         let message = format!(
-            "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency of {} ({latency:.1} µs): the latencies are too much its own",
+            "the generator's median lateness was {late:.1} µs, more than a fifth of the median latency of {} ({latency:.1} µs): the generator is too large a part of the latencies",
             group.baseline.id
         );
         issues.extend(
@@ -146,7 +146,7 @@ fn find_repeats(report: &Report) -> Option<Issue> {
         return None;
     }
     let message = format!(
-        "{} {} measured again because the machine was not ours: {}",
+        "{} {} measured again because other work disturbed the machine: {}",
         count(aside.len() as u64),
         if aside.len() == 1 { "trial was" } else { "trials were" },
         reasons(aside.iter().flat_map(|s| s.polluted.iter().map(String::as_str)))

@@ -104,7 +104,7 @@ pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
 pub(crate) fn warn_of_few_blocks(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
     (2..SIGNED_RANK_FROM as u32).contains(&blocks).then(|| {
         let message =
-            format!("only {blocks} blocks: the interval is Student's t, which trusts the noise to be normal");
+            format!("only {blocks} blocks: the interval is Student's t, which assumes normal noise");
         Warning::new(Code::FewBlocks, &metric.name, message)
     })
 }

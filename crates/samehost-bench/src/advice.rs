@@ -38,7 +38,7 @@ fn postgres(refused: &Refused) -> Option<&'static str> {
             "set `ssl = on` with a certificate in postgresql.conf, or leave tcp+tls out of --transports"
         }
         Some("28000") if refused.may_need_tls => {
-            "pg_hba.conf lets nobody in here without TLS (hostssl), or has no line for this user and database at all: try --transports tcp+tls,unix"
+            "pg_hba.conf requires TLS for this connection (hostssl), or has no entry for this user and database: try --transports tcp+tls,unix"
         }
         Some("42501") => {
             "grant it (GRANT CREATE ON SCHEMA public TO …), or use --statement select-1 --read-only yes, which writes nothing"
@@ -56,7 +56,7 @@ fn postgres(refused: &Refused) -> Option<&'static str> {
 
 fn redis(answer: &str) -> &'static str {
     match answer.split(' ').next().unwrap_or_default() {
-        "NOPERM" => "the user may not do that: --command ping needs no rights to keys",
+        "NOPERM" => "the user lacks permission for this command; --command ping needs no permission for keys",
         "READONLY" => "this is a replica; measure its primary, or use --command ping",
         _ => samehost_login::redis::advice(answer),
     }

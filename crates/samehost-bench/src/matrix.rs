@@ -234,7 +234,7 @@ pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, Str
             Some(parse_count_list(text).map(|counts| counts.iter().map(u32::to_string).collect()).map_err(
                 |error| {
                     format!(
-                        "`{}` is no count; write 8, a list (1,8,64) or a doubling range (1..64)",
+                        "`{}` is not a number; write 8, a list (1,8,64) or a doubling range (1..64)",
                         error.text
                     )
                 },

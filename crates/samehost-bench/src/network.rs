@@ -105,7 +105,7 @@ impl OwnNetwork {
         };
         let why = match network {
             Network::OwnRoutes => "whose routes set the congestion control",
-            _ => "so that nobody else reaches a PHP-FPM that runs whatever it is told",
+            _ => "so that no other user reaches a PHP-FPM, which runs any script that it is asked for",
         };
         let mut message =
             format!("{what}, {why}: the host's packet filter and connection tracking were not in the path");
@@ -208,7 +208,7 @@ fn raise_loopback() -> io::Result<()> {
 fn reason(error: &io::Error) -> String {
     if rustix::process::geteuid().is_root() {
         return format!(
-            "the kernel does not let root make a network namespace ({error}), as in most containers; there, `--cap-add SYS_ADMIN` lets it"
+            "root may not create a network namespace here ({error}), as in most containers; `--cap-add SYS_ADMIN` allows it"
         );
     }
     let kernel =

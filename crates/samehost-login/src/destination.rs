@@ -121,7 +121,8 @@ fn host_and_port(url: &ServerUrl) -> Result<(String, Option<u16>), DestinationEr
 }
 
 fn number(text: &str) -> Result<u16, DestinationError> {
-    text.parse().map_err(|_| DestinationError::Part(format!("`{}` is no port", text.escape_debug())))
+    text.parse()
+        .map_err(|_| DestinationError::Part(format!("`{}` is not a port number", text.escape_debug())))
 }
 
 /// To libmysqlclient and all that is built on it, `localhost` is the default socket, and so is no host.
@@ -144,7 +145,7 @@ fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
     }
     let (written, port) = host_and_port(url)?;
     let port = match url.option("port") {
-        Some(text) => Some(text.parse().map_err(|_| part("the option port is no port"))?),
+        Some(text) => Some(text.parse().map_err(|_| part("the option port is not a port number"))?),
         None => port,
     };
     let host = url.option("host").map_or(written, str::to_owned);

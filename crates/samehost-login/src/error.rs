@@ -179,7 +179,7 @@ pub enum UntiedClass {
     #[error("who answers there cannot be seen")]
     Unseen,
     /// The other end is no process of this machine.
-    #[error("the other end is no process of this machine")]
+    #[error("the other end is not a process of this machine")]
     Elsewhere,
     /// Nobody listens there, as far as can be seen.
     #[error("no service is known there")]

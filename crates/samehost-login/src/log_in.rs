@@ -252,7 +252,7 @@ fn redis(
                 endpoint: endpoint.to_string(),
                 what: format!("database {}", text.escape_debug()),
                 code: None,
-                answer: "it is no number".into(),
+                answer: "it is not a number".into(),
                 try_next: "databases of Redis are numbers from 0".into(),
                 may_need_tls: false,
                 by_password: false,
@@ -348,7 +348,7 @@ mod tests {
         closing.join().unwrap();
         let (kind, said) = kind(Protocol::Mysql, &endpoint, Duration::from_secs(9));
         assert_eq!(kind, LoginErrorKind::Connect);
-        assert!(said.contains("refused, nobody listens"), "{said}");
+        assert!(said.contains("refused, nothing listens"), "{said}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum Quantity {
 /// Why a text is no such number.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{text}` is not {}", match quantity {
-    Quantity::Size => "a size in bytes; write 128, 64k, 32m, a list (128,64k) or a doubling range (64..32m); 0 is no size",
+    Quantity::Size => "a size in bytes; write 128, 64k, 32m, a list (128,64k) or a doubling range (64..32m); 0 is not a size",
     Quantity::Count => "a number of connections; write 1, a list (1,64) or a doubling range (1..1024)",
     Quantity::Rate => "a rate; write requests per second (50000, 100k) or a percentage of the baseline's capacity (40%)",
     Quantity::Duration => "a length of time; write 500ms, 10s or 2m",

@@ -25,7 +25,7 @@ pub enum Code {
     ForeignLoad,
     /// The kernel books the receive path of TCP to no process, so that its CPU time is too small.
     Softirq,
-    /// Trials were measured again because the machine was not ours.
+    /// Trials were measured again because other work disturbed the machine.
     Remeasured,
     /// The clock frequency changed during a trial.
     ClockChange,

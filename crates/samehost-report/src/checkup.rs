@@ -266,7 +266,7 @@ fn sentences(findings: &[Finding<'_>]) -> Vec<String> {
     }
     if findings.iter().any(|finding| finding.report.head.plan.awake.is_some()) {
         sentences.push(
-            "Measured with CPUs that are kept awake, as they are at work: how long one takes to wake up is no property of a transport. The second time is without that."
+            "CPUs were kept awake, as on a busy machine: the time to wake one is not a property of the transport. The second line is without that."
                 .into(),
         );
     }
@@ -342,9 +342,9 @@ fn doubts(findings: &[Finding<'_>]) -> Vec<String> {
         let (least, most) = steal.iter().fold((f64::MAX, 0.0_f64), |(l, m), one| (l.min(*one), m.max(*one)));
         Some(match (code, rows.len()) {
             (Code::Steal, 2..) => format!(
-                "Doubt: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: noisy neighbours make the intervals wider."
+                "Caution: the hypervisor took {least:.0} to {most:.0} % of the CPU time while these rows were measured: noisy neighbours make the intervals wider."
             ),
-            (_, 1) => format!("Doubt: {message}."),
+            (_, 1) => format!("Caution: {message}."),
             (_, number) => format!("Doubt ({number} rows): {message}."),
         })
     };

@@ -191,7 +191,7 @@ pub(crate) fn outcome(outcome: Outcome, plan: &Plan) -> Option<String> {
             Some(format!("the budget{of} ran out before {before}"))
         }
         Outcome::Interrupted => Some("interrupted: this is what was measured until then".to_owned()),
-        Outcome::Failed => Some("measuring failed before it was done: this is what there is".to_owned()),
+        Outcome::Failed => Some("the measurement failed; this is what was measured until then".to_owned()),
         Outcome::Unfinished => Some("unfinished: this measurement never said how it ended".to_owned()),
     }
 }

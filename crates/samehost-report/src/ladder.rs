@@ -136,8 +136,9 @@ fn answer(view: &View<'_>, ladder: &Ladder) -> Paragraph {
             ]
         }
         Knee::Unknown => {
-            let text =
-                format!("Where latency {via} takes off cannot be told: too few rates have a good p99.");
+            let text = format!(
+                "Where latency {via} takes off cannot be determined: too few rates have a usable p99."
+            );
             vec![Span::new(Tone::Doubt, text)]
         }
     }

@@ -32,7 +32,10 @@ fn sentence(view: &View<'_>, prediction: &Prediction) -> Paragraph {
     let (tone, agreement) = match (prediction.agrees, &prediction.deviation) {
         (Some(true), Bounds { ci_low: Some(low), ci_high: Some(high), .. }) => {
             let [low, high] = [low, high].map(|end| format_ratio_aligned(*end));
-            (Tone::Plain, format!("The two are not told apart: measured ÷ predicted is {low}–{high}."))
+            (
+                Tone::Plain,
+                format!("The two do not differ significantly: measured ÷ predicted is {low}–{high}."),
+            )
         }
         (Some(false), _) => {
             (Tone::Doubt, "The two do not agree: something besides the part changed.".to_owned())
@@ -96,7 +99,7 @@ fn table(view: &View<'_>, prediction: &Prediction) -> Grid {
     let (base, candidate) = (view.name(&prediction.baseline), view.name(&prediction.candidate));
     let ratio = format!("{candidate} ÷ {base}");
     let verdict = match prediction.agrees {
-        Some(true) => Span::plain("not told apart"),
+        Some(true) => Span::plain("no difference found"),
         Some(false) => Span::new(Tone::Doubt, "they do not agree"),
         None => Span::default(),
     };

@@ -135,7 +135,7 @@ fn saving_in_words(saving: &Saving) -> String {
             ),
         });
     }
-    format!("could save {}; a prediction, to be held against samehost bench", parts.join("; "))
+    format!("could save {}; a prediction; check it with samehost bench", parts.join("; "))
 }
 
 fn range(range: Range, unit: &str) -> String {

@@ -87,7 +87,7 @@ fn answer(report: &SwitchReport) -> Span {
         SwitchOutcome::Planned => Span::new(Tone::Bold, format!("{targets} → {to}: this would be done")),
         SwitchOutcome::Declined => Span::new(Tone::Bold, format!("{targets}: nothing was touched")),
         SwitchOutcome::Committed => {
-            Span::new(Tone::Good, format!("{targets} uses {to} now, as proved below"))
+            Span::new(Tone::Good, format!("{targets} uses {to} now, as verified below"))
         }
         SwitchOutcome::RolledBack => {
             Span::new(Tone::Loud, format!("{targets} was put back: every file is as it was"))

@@ -59,7 +59,7 @@ fn of(address: IpAddr, routes: &[LocalRoute], default: &str, has_usual: bool) ->
     }
     let mut note = String::new();
     if route.has_more {
-        note = "its route has more than can be told here: see `ip -d route show table local`, and keep it"
+        note = "its route has options that cannot be shown here: see `ip -d route show table local`, and keep them"
             .to_owned();
     }
     let (mut cure, undo) = cure(address, route);

@@ -24,7 +24,7 @@ pub enum Target {
 pub enum TargetError {
     /// Neither a process id nor an endpoint nor a URL.
     #[error(
-        "`{0}` is no process number, endpoint or URL; write 4711, unix:/path, tcp:127.0.0.1:3306, mysql://user@localhost/db, postgres://user@/db?host=/dir, redis://127.0.0.1:6379 or http+unix://%2Fpath/"
+        "`{0}` is not a process number, endpoint or URL; write 4711, unix:/path, tcp:127.0.0.1:3306, mysql://user@localhost/db, postgres://user@/db?host=/dir, redis://127.0.0.1:6379 or http+unix://%2Fpath/"
     )]
     Form(String),
     #[error(transparent)]

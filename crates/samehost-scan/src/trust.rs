@@ -94,7 +94,7 @@ fn unseen(scan: &Scan, service: &Service, accounts: &[&str], trusted: &Trusted) 
     let is_account = |uid: u32| names.name(uid).is_some_and(|name| accounts.contains(&name));
     match makers.iter().find(|uid| !trusted.has(**uid) && !is_account(**uid)) {
         None if !makers.is_empty() => Ok(()),
-        None => Err("nobody can be seen who listens there".into()),
+        None => Err("no process that listens there is visible".into()),
         Some(uid) => Err(format!("its process cannot be seen, and user {uid} made its socket")),
     }
 }

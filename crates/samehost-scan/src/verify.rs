@@ -109,12 +109,12 @@ fn server(
         Ok(view) => (proof(in_words(protocol, &view), view.transport), None),
         Err(LoginError::Refused(refused)) => {
             let refusal = format!(
-                "{protocol}: refused {} ({}): it is that server, but it says nothing of this connection",
+                "{protocol}: refused {} ({}): it is that server, but it reported nothing about this connection",
                 refused.what, refused.answer
             );
             let note = Some(refused.try_next)
                 .filter(|next| !next.is_empty())
-                .map(|next| format!("to be let in: {next}"));
+                .map(|next| format!("to log in: {next}"));
             (proof(refusal, None), note)
         }
         Err(error) => (proof(error.to_string(), None), None),

@@ -182,7 +182,7 @@ fn proceed_with(
     let stage = plan.stages[index].clone();
     not_interrupted(around)?;
     if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
-        (around.telling)("waiting until nobody speaks to the old place any more");
+        (around.telling)("waiting until no client uses the old address");
         let reasons = listen(&stage, &plan.hops, request.observe, around.scan, around.is_interrupted);
         if let Some(first) = reasons.first() {
             let reason = first.found.clone();
@@ -197,7 +197,7 @@ fn proceed_with(
         match check.run(&plan.secrets) {
             Verdict::Sound => {}
             Verdict::NotChecked(why) => plan.notes.push(why),
-            Verdict::Wrong(why) => return Err(format!("the check says no: {why}")),
+            Verdict::Wrong(why) => return Err(format!("the check failed: {why}")),
         }
     }
     not_interrupted(around)?;
@@ -273,7 +273,7 @@ fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
         match connect(endpoint, &options) {
             Ok(_) => return Ok(()),
             Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(format!("after its reload nobody answers at {endpoint}: {error}"));
+                return Err(format!("after the reload nothing answers at {endpoint}: {error}"));
             }
             Err(_) => {
                 not_interrupted(around)?;

@@ -47,7 +47,7 @@ pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
 fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     let (old, new) = moves(&switch.summary);
     let Some(editor) = recognise(file, text) else {
-        return (false, "was changed since, and is no configuration that samehost knows".into());
+        return (false, "was changed since, and no editor recognises it".into());
     };
     // Whoever changed it may have it include what only root can read.
     let disk = ConfigFile { file: file.to_owned(), editor, reader: None }.files();

@@ -14,8 +14,8 @@ use samehost_transaction::{FileChange, Foreseen, Prospect, Skipped};
 #[must_use]
 pub fn foretold(foreseen: &Foreseen) -> StoredSwitch {
     let would = match foreseen.prospect {
-        Prospect::PutBack => "it was cut off, and would be put back",
-        Prospect::Finish => "it was cut off after it had been proved, and would be finished",
+        Prospect::PutBack => "it was interrupted, and would be rolled back",
+        Prospect::Finish => "it was interrupted after it had been verified, and would be finished",
         Prospect::Undo => "it would be undone",
         Prospect::Forget => "it touched nothing, and would be forgotten",
     };

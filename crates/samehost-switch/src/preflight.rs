@@ -191,7 +191,7 @@ pub(crate) fn fewer_rights(hop: &Hop, views: &[(Applicant, View)], program: &Pat
         code: "rights".into(),
         bars: true,
         found: format!(
-            "{} ({}): over {} the account is let in, and lacks {}",
+            "{} ({}): the login over {} works, but the account lacks {}",
             hop.setting.name,
             place(&hop.setting.file, hop.setting.line),
             hop.to,
@@ -253,6 +253,6 @@ fn account(hop: &Hop) -> String {
         Protocol::Postgres => format!(
             "Over the socket the `local` lines of pg_hba.conf decide. Add above them, then reload: local {database} {user} scram-sha-256"
         ),
-        _ => "Give the account the same rights over the socket".to_owned(),
+        _ => "Grant the account the same privileges for the socket".to_owned(),
     }
 }

@@ -217,7 +217,7 @@ fn take(command: &[String], stops: Stops) -> Result<(), String> {
 
 /// Sends a signal to a process, and waits until it was followed.
 fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stops) -> Result<(), String> {
-    let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is no process"))?;
+    let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
     let own = number.unsigned_abs();
     // A number may be another process's by now.
     let identity = Identity::of(own).filter(|identity| identity.start.to_string() == start);
@@ -235,9 +235,9 @@ fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stop
         "USR2" => Signal::USR2,
         "USR1" => Signal::USR1,
         "TERM" => Signal::TERM,
-        other => return Err(format!("`{other}` is no signal that is sent here")),
+        other => return Err(format!("`{other}` is not a signal that samehost sends")),
     };
-    let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is no process"))?;
+    let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is not a process number"))?;
     let before = Before { workers: children(own), stack: stack(own) };
     kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
     settle(own, signal, &before, stops);

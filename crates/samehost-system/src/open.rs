@@ -101,7 +101,7 @@ pub fn proc_file(path: &str, limit: u64) -> io::Result<Vec<u8>> {
 /// Opens what a path led to, when it is a regular file. By its descriptor: what the path leads to by now does not matter.
 fn reopen(found: &OwnedFd) -> io::Result<File> {
     if FileType::from_raw_mode(fstat(found)?.st_mode) != FileType::RegularFile {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());

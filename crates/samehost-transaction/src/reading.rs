@@ -31,7 +31,9 @@ pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, 
             Ok(record) => records.push(record),
             // A line that is whole was written so, and is not what a crash tore.
             Err(_) if length + line.len() == whole && !is_json(line) => break,
-            Err(error) => return Err(damaged(format!("line {} is no record ({error})", records.len() + 1))),
+            Err(error) => {
+                return Err(damaged(format!("line {} is not a journal record ({error})", records.len() + 1)));
+            }
         }
         length += line.len();
     }

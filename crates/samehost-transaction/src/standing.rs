@@ -60,7 +60,7 @@ fn stands(file: &PathBuf, last: Option<&Digest>) -> Stands {
         }
         (Err(error), _) => Stands::Otherwise(format!("cannot be looked at: {error}")),
         (Ok(_), None) => Stands::Otherwise("is there again".into()),
-        (Ok(found), Some(_)) if !found.is_file() => Stands::Otherwise("is no file any more".into()),
+        (Ok(found), Some(_)) if !found.is_file() => Stands::Otherwise("is no longer a regular file".into()),
         (Ok(_), Some(digest)) => match samehost_system::open::read(file, samehost_system::open::LONGEST) {
             Ok(bytes) if Digest::of(&bytes) == *digest => Stands::AsLeft,
             Ok(bytes) => Stands::Changed(bytes),

@@ -21,7 +21,7 @@ pub(crate) const PARENT_NEEDED: &str = "nobody can connect to it by name: make i
 pub enum ConnectError {
     /// Nobody listens at the address, or the socket file outlived its server.
     #[error(
-        "cannot connect to {endpoint}: connection refused, nobody listens there; start the server, or see what listens with `ss -ltnp` (TCP) and `ss -lxp` (Unix; an abstract name exists only inside one network namespace)"
+        "cannot connect to {endpoint}: connection refused, nothing listens there; start the server, or see what listens with `ss -ltnp` (TCP) and `ss -lxp` (Unix; an abstract name exists only inside one network namespace)"
     )]
     Refused {
         /// Where.
@@ -164,7 +164,7 @@ impl ConnectError {
                 ConnectError::NotFound { endpoint, missing: first_missing(path).to_owned() }
             }
             (Errno::NOTDIR, Some(_)) => {
-                ConnectError::NotASocket { endpoint, found: "below something that is no directory" }
+                ConnectError::NotASocket { endpoint, found: "below something that is not a directory" }
             }
             (Errno::ACCESS | Errno::PERM, Some(path)) => {
                 ConnectError::PermissionDenied { endpoint, denied: Denied::on_the_way_to(path) }

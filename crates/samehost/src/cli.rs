@@ -180,7 +180,7 @@ pub struct BenchOptions {
     /// Time after which no block is begun
     #[arg(long, value_parser = samehost_model::parse_duration, value_name = "TIME", help_heading = "How much to measure")]
     pub budget: Option<Duration>,
-    /// Stop when the interval is this narrow: its half-width as a part of the ratio [default: 2%]
+    /// Stop when the interval is this narrow: its half-width as a fraction of the ratio [default: 2%]
     #[arg(long, value_parser = samehost_model::parse_fraction, value_name = "PART", help_heading = "How much to measure")]
     pub precision: Option<f64>,
     /// Differences smaller than this do not matter in practice [default: 2%]

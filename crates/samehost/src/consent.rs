@@ -51,7 +51,7 @@ impl Consent {
         }
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Err(BenchError::Usage(
-                "nothing was written: the server is in use by others too, and nobody can be asked here; say --yes if this may be done".into(),
+                "nothing was written: others use this server too, and standard input is not a terminal; use --yes to agree".into(),
             ));
         }
         match ask() {

@@ -287,7 +287,7 @@ fn wrong_use_is_said_before_anything_starts() {
         (vec!["--connections", "65"], "at most 64"),
         (vec!["--path", "/a b"], "percent-encoded"),
         (vec!["--path", "wp-admin"], "begins with `/`"),
-        (vec!["--host", "a b", "--site", "/nonexistent"], "no name of a host"),
+        (vec!["--host", "a b", "--site", "/nonexistent"], "not a host name"),
         (vec!["--host", "blog.example"], "give --site"),
         (vec!["--site", "/nonexistent"], "No such file"),
         (vec!["--site", "/usr"], "no WordPress is here"),

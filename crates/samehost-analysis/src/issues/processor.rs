@@ -144,7 +144,7 @@ fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
         return None;
     }
     let message = format!(
-        "the client of {} had to wait for a CPU {} of the time: these figures show the scheduler; use fewer connections, more CPUs, or --placement same-core to share one on purpose",
+        "the client of {} had to wait for a CPU {} of the time: these figures are mostly the scheduler's; use fewer connections, more CPUs, or --placement same-core to share one on purpose",
         trials.arm.id,
         format_percent(wait)
     );

@@ -29,7 +29,7 @@ pub(crate) fn issue(report: &Report) -> Option<Issue> {
     let p = (p * tried.len() as f64).min(1.0);
     (p < ALPHA).then(|| {
         let message = format!(
-            "the self-check failed: {} of {arm} differs by {} from {arm} itself, measured a second time in the same blocks (p {p:.4} over {} point{}); something here makes differences where there are none, so no difference of this report is believed; measure again, and look for what changes within a block",
+            "the self-check failed: {} of {arm} differs by {} from {arm} itself, measured a second time in the same blocks (p {p:.4} over {} point{}); the harness or the machine causes differences, so no difference of this report counts; measure again, and look for what changes within a block",
             metric.title(),
             change(*ratio),
             count(tried.len() as u64),
@@ -67,7 +67,7 @@ pub(crate) fn find_one_process(report: &Report) -> Option<Issue> {
         && blocks as usize + 1 >= LEAST_BLOCKS
         && starts::count(&of_trials) == Some(1);
     one.then(|| {
-        let message = "one start of the server served all blocks: what its luck gives one transport is in no interval; repeat the measurement to see another start's";
+        let message = "one start of the server served all blocks, so the interval does not include how starts differ; repeat the measurement to see another start";
         Issue { arm: None, warning: Warning::new(Code::OneProcess, "", message), invalidates: Invalidates::Nothing }
     })
 }

@@ -130,7 +130,7 @@ fn words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&said);
     let tail: Vec<&str> = text.trim().lines().rev().take(8).collect();
     if tail.is_empty() {
-        return "; it said nothing".into();
+        return "; it printed nothing".into();
     }
     let lines: Vec<&str> = tail.into_iter().rev().collect();
     format!("; its last words:\n{}", lines.join("\n"))

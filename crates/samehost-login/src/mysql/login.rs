@@ -251,7 +251,7 @@ impl<'a> Login<'a> {
     fn prove(&mut self, sequence: u8, challenge: &[u8]) -> Result<Step, Denied> {
         if self.plugin == AuthPlugin::MysqlClearPassword && self.channel == Channel::Plain {
             return Err(Denied::Us(
-                "the account wants the password in clear, which plain TCP does not protect; use tcp+tls or the Unix socket".into(),
+                "the account needs the password in clear text, which plain TCP does not protect; use tcp+tls or the Unix socket".into(),
             ));
         }
         Ok(match self.run(challenge)? {

@@ -145,7 +145,7 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
                 return Err(refused_by_us(
                     link.endpoint(),
                     "a password".into(),
-                    "it wants GSSAPI, SSPI or Kerberos",
+                    "it requires GSSAPI, SSPI or Kerberos",
                     "samehost knows scram-sha-256, md5, password, peer and trust: let pg_hba.conf have a line with one of them",
                 ));
             }
@@ -207,7 +207,7 @@ fn begin_scram(
 fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], LoginError> {
     let password = account.password.map(str::as_bytes).ok_or_else(|| {
         let what = format!("user {} the login", account.user);
-        refused_by_us(link.endpoint(), what, "it wants a password, and none is given", PASSWORD)
+        refused_by_us(link.endpoint(), what, "it requires a password, and none was given", PASSWORD)
     })?;
     link.tie(account.expected)?;
     account.password.inspect(|password| hold(password));
@@ -284,7 +284,7 @@ pub fn advice(code: &str, answer: &str, may_need_tls: bool) -> &'static str {
     match code {
         "28P01" => PASSWORD,
         "28000" if may_need_tls => {
-            "pg_hba.conf lets nobody in here without TLS (hostssl), or has no line for this user and database at all"
+            "pg_hba.conf requires TLS for this connection (hostssl), or has no entry for this user and database"
         }
         "28000" if answer.contains("eer authentication") => {
             "peer compares the role with the user who runs samehost: run it as that user (sudo -u postgres samehost …), or name a role that this user may be"

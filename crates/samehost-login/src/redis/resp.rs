@@ -133,14 +133,14 @@ fn number(text: &[u8]) -> Result<i64, Malformed> {
     std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| Malformed(format!("`{}` is no number", text.escape_ascii())))
+        .ok_or_else(|| Malformed(format!("`{}` is not a number", text.escape_ascii())))
 }
 
 fn length(text: &[u8]) -> Result<Option<usize>, Malformed> {
     match number(text)? {
         -1 => Ok(None),
         length @ 0..=LONGEST => Ok(usize::try_from(length).ok()),
-        other => Err(Malformed(format!("{other} is no length"))),
+        other => Err(Malformed(format!("{other} is not a length"))),
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn method(report: &Report) -> String {
         "Every block runs each arm once, in a random order, so that what changes with time meets all arms alike."
     };
     let control = if plan.control {
-        " The baseline also runs against itself; were the two told apart, nothing of this report would be believed."
+        " The baseline also runs against itself. If the two differed, this report would give no verdict."
     } else {
         ""
     };

@@ -64,7 +64,7 @@ fn front(reproduction: &Reproduction) -> String {
         escape::html(&how(reproduction).join(" · "))
     );
     if reproduction.interrupted {
-        html.push_str("<p class=\"doubt\">Interrupted: the same call goes on.</p>\n");
+        html.push_str("<p class=\"doubt\">Interrupted: run the same command again to continue.</p>\n");
     }
     let _ = writeln!(html, "{}<p class=\"about\">{}</p>", table(&grid, "Claims"), escape::html(LEGEND));
     html.push_str("<h2>Why</h2>\n<dl>\n");

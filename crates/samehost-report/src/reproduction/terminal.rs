@@ -22,7 +22,10 @@ impl Terminal {
         let mut lines: Vec<Line> = set(Tone::Bold, vec![TITLE.into()]).collect();
         lines.extend(set(Tone::Dim, head::flow(&how(reproduction), page.columns)));
         if reproduction.interrupted {
-            lines.extend(set(Tone::Doubt, vec!["Interrupted: the same call goes on.".into()]));
+            lines.extend(set(
+                Tone::Doubt,
+                vec!["Interrupted: run the same command again to continue.".into()],
+            ));
         }
         page.section(lines);
         let measure = page.measure();

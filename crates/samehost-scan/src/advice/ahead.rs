@@ -19,7 +19,7 @@ use crate::trust::{Trusted, described, plausible, users};
 #[non_exhaustive]
 pub enum Unserved {
     /// No process listens there.
-    #[error("nobody listens at {0}")]
+    #[error("nothing listens at {0}")]
     Nobody(Endpoint),
     /// Unrelated programs listen there.
     #[error("different programs answer at {endpoint}: {}", who.join("; "))]

@@ -90,7 +90,7 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
         return Some((
             Weight::Setting,
             format!(
-                "{client} runs under the AppArmor profile {profile}, which must allow {path}, whatever the modes say; a login from here is not held to it"
+                "{client} runs under the AppArmor profile {profile}, which must allow {path}, whatever its mode is; a login from here is not confined by it"
             ),
             format!(
                 "See that the profile has a line like `{path} rw,`, and give --page URL, which asks through the process itself; afterwards: dmesg | grep apparmor"
@@ -108,7 +108,7 @@ fn judge(ends: &Ends<'_>) -> Option<Finding> {
     Some((
         if ends.permissive { Weight::Note } else { Weight::Setting },
         format!(
-            "{client} runs as SELinux type {kind}, whose policy must allow {path}, whatever the modes say; a login from here is not held to it"
+            "{client} runs as SELinux type {kind}, whose policy must allow {path}, whatever its mode is; a login from here is not confined by it"
         ),
         format!(
             "See what it allows: sesearch -A -s {kind} -c unix_stream_socket -p connectto; and give --page URL, which asks through the process itself; afterwards: ausearch -m avc -ts recent"

@@ -29,7 +29,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         return (!answered).then(|| {
             (
                 Weight::Note,
-                format!("{} is there, and nobody listens on it: left over by a server that died", show(path)),
+                format!("{} exists, but nothing listens on it: it was left over by a server that died", show(path)),
                 "Start the service with its socket; remove the file only after a connection to it was refused".to_owned(),
             )
         });

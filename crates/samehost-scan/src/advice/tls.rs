@@ -15,7 +15,7 @@ const LIBRARIES: &[&str] = &["libssl", "libgnutls", "libmbedtls", "libnss3", "li
 pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
     let sockets = pair.connections.iter().flat_map(|connection| [connection.client, connection.server]);
     let mut sockets = sockets.filter_map(|at| pair.scan.sockets.get(at));
-    let remedy = "A Unix socket needs none, for it never leaves the machine; but a client that insists (sslmode=require, REQUIRE SSL) must be told";
+    let remedy = "A Unix socket needs no TLS, for its traffic stays on the machine; a client that requires it (sslmode=require, REQUIRE SSL) must be changed";
     if sockets.any(|socket| socket.kernel_tls) {
         return Some((
             Weight::Setting,

@@ -98,7 +98,7 @@ fn in_words(scan: &Scan, advice: &Advice) -> Worth {
         },
         _ => Worth {
             about: format!(
-                "{pair} could use a Unix socket{after}; what that saves could not be told in this moment."
+                "{pair} could use a Unix socket{after}; what that saves could not be estimated now."
             ),
             command: "samehost scan --observe 60s".to_owned(),
         },

@@ -22,7 +22,7 @@ pub struct ServeOptions {
     /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
     pub backlog: i32,
-    /// Rights of socket files, in octal
+    /// Permissions of socket files, in octal
     #[arg(long, default_value = "600", value_parser = parse_mode, value_name = "MODE")]
     pub mode: u32,
     /// Pause after each accept, to play a busy server
@@ -49,6 +49,6 @@ pub struct ServeOptions {
 fn parse_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text.trim_start_matches("0o"), 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("rights in octal are needed, such as 600 or 660".into()),
+        _ => Err("not an octal mode; write it as 600 or 660".into()),
     }
 }

@@ -100,7 +100,7 @@ pub struct SwitchOptions {
 /// A number of days, `90d`.
 fn days(text: &str) -> Result<u32, String> {
     let number = text.trim().strip_suffix('d').and_then(|number| number.parse().ok());
-    number.ok_or_else(|| format!("`{text}` is no number of days; write it as 90d"))
+    number.ok_or_else(|| format!("`{text}` is not a number of days; write it as 90d"))
 }
 
 /// A time, or 0.

@@ -132,7 +132,7 @@ fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Opt
         };
         let s = if ahead.len() == 1 { "" } else { "s" };
         output::complain(&format!(
-            "{} experiment{s}, at most about {time}; Ctrl-C keeps those that are done, and the same call goes on",
+            "{} experiment{s}, at most about {time}; Ctrl-C keeps those that are done, and the same command continues",
             ahead.len()
         ));
     }

@@ -9,10 +9,10 @@ use super::published::Claim;
 fn in_words(limit: &Limit) -> String {
     let who = match limit.by {
         LimitedBy::Client => "the client was the limit",
-        LimitedBy::Proxy => "the proxy was the limit",
+        LimitedBy::Proxy => "the proxy was the bottleneck",
         LimitedBy::Server => "the server was the limit",
         LimitedBy::Machine => "the machine was full",
-        LimitedBy::Waiting => "nobody was the limit",
+        LimitedBy::Waiting => "nothing was the bottleneck",
     };
     let Limit { client_cpus, proxy_cpus, server_cpus, .. } = limit;
     format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")

@@ -274,7 +274,7 @@ fn blocker_9_a_file_that_a_dead_server_left() {
     wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     let client = Held::start("nc", &["127.0.0.1", &port.to_string()]);
     let told = advice(&home, &client);
-    assert_told(&told, "stale", &["/run/samehost/echo.sock", "nobody listens", "left over"]);
+    assert_told(&told, "stale", &["/run/samehost/echo.sock", "nothing listens", "left over"]);
     assert_eq!(told["possible"], "after_setting");
 }
 

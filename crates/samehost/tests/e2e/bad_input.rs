@@ -51,7 +51,7 @@ fn wrong_options() {
             &["bench", "command", "--arm", "a=true", "--arm", "b=true", "--value", "("],
             &["regular expression"],
         ),
-        (&["bench", "raw", "--assert", "unix is nice"], &["is no claim"]),
+        (&["bench", "raw", "--assert", "unix is nice"], &["is not a claim"]),
         (&["--budget", "1s"], &["20s"]),
         (&["serve", "echo", "--listen", &long], &["107"]),
         (&["serve", "echo", "--listen", "udp:x"], &["names no transport"]),

@@ -101,7 +101,7 @@ fn a_server_that_dies_ends_it_with_what_was_measured() {
     assert_eq!(status.code(), Some(3), "{stderr}");
     assert!(
         stderr.contains("went away")
-            || stderr.contains("nobody listens")
+            || stderr.contains("nothing listens")
             || stderr.contains("refused")
             || stderr.contains("cannot connect")
             || stderr.contains("could not start"),

@@ -315,7 +315,7 @@ fn a_mariadb_in_use_is_written_to_by_consent_alone_and_keeps_its_log_and_connect
         &unasked,
         &[
             "nothing was written",
-            "say --yes",
+            "use --yes",
             "1000 rows",
             "kept out of it (sql_log_bin=0)",
             "of 40 connections",
@@ -359,7 +359,7 @@ fn a_postgres_in_use_is_written_to_by_consent_alone_and_keeps_its_connections() 
     assert_eq!(unasked.status, 2, "{}", unasked.stderr);
     assert_says(
         &unasked,
-        &["nothing was written", "say --yes", "makes a table samehost_", "of 9 connections", "wal_level"],
+        &["nothing was written", "use --yes", "makes a table samehost_", "of 9 connections", "wal_level"],
     );
     // Three of twelve are the administrators'; of nine that are left, two may be taken.
     let many = measured(&machine, &[&one[..], &["--connections", "3", "--yes"]].concat());
@@ -464,7 +464,7 @@ fn on_a_terminal_a_person_is_asked_and_a_burst_needs_a_yes_too() {
     assert_eq!(unasked.status, 2, "{}", unasked.stderr);
     assert_says(
         &unasked,
-        &["128 connections at once", "may wait to be accepted there (its backlog)", "say --yes"],
+        &["128 connections at once", "may wait to be accepted there (its backlog)", "use --yes"],
     );
 }
 

@@ -119,7 +119,7 @@ fn a_recovery_is_shown_and_asked_for() {
     let before = all(&machine);
     let dry = machine.samehost(&["switch", "--recover", "--dry-run"]);
     assert_eq!(dry.status, 0, "{}", dry.both());
-    assert!(dry.stdout.contains(&id) && dry.stdout.contains("was cut off"), "{}", dry.stdout);
+    assert!(dry.stdout.contains(&id) && dry.stdout.contains("was interrupted"), "{}", dry.stdout);
     assert!(dry.stdout.contains("+ fastcgi_pass 127.0.0.1:18990;"), "{}", dry.stdout);
     let nobody = machine.samehost(&["switch", "--recover"]);
     assert_eq!(nobody.status, 2, "{}", nobody.both());

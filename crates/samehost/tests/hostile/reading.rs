@@ -159,9 +159,9 @@ fn pipes_devices_and_endless_files_are_said_at_once() {
         fs::remove_file(&name).unwrap();
     };
     mkfifoat(CWD, &name, Mode::from_raw_mode(0o666)).unwrap();
-    look("a pipe", "no regular file");
+    look("a pipe", "not a regular file");
     symlink("/dev/zero", &name).unwrap();
-    look("a device", "no regular file");
+    look("a device", "not a regular file");
     fs::File::create(&name).unwrap().set_len(1 << 40).unwrap();
     mode(&name, 0o644);
     look("a sparse file", "too long for a configuration");

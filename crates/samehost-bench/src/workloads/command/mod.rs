@@ -25,7 +25,7 @@ fn pattern(parameters: &Parameters) -> Result<Option<Regex>, BenchError> {
     }
     Regex::new(text)
         .map(Some)
-        .map_err(|error| BenchError::Usage(format!("--value is no regular expression: {error}")))
+        .map_err(|error| BenchError::Usage(format!("--value is not a valid regular expression: {error}")))
 }
 
 impl Workload for Command {

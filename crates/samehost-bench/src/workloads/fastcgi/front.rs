@@ -148,7 +148,7 @@ fn locations(spec: &FrontSpec<'_>) -> Result<(String, String), BenchError> {
 fn quoted(word: &str) -> Result<String, BenchError> {
     if word.contains(['"', '$', '\\']) || word.chars().any(char::is_control) {
         return Err(BenchError::Usage(format!(
-            "`{}` cannot stand in the configuration of nginx; use a path without quotes, `$` and backslashes",
+            "`{}` cannot be written in an nginx configuration; use a path without quotes, `$` and backslashes",
             word.escape_debug()
         )));
     }

@@ -105,7 +105,7 @@ impl Workload for FastCgi {
             },
             Parameter {
                 name: "children",
-                help: "Children of each pool of the private PHP-FPM, who serve one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
+                help: "Worker processes of each pool of the private PHP-FPM; each serves one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
                 default: "auto",
                 kind: ParameterKind::Text,
             },

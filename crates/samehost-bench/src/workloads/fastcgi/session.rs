@@ -161,7 +161,7 @@ fn status(head: &[u8]) -> Result<u16, Bad> {
         if name.eq_ignore_ascii_case(b"Status:") {
             let code = value.trim_ascii().first_chunk::<3>().and_then(|code| std::str::from_utf8(code).ok());
             let code = code.and_then(|code| code.parse().ok());
-            return code.ok_or_else(|| Bad::new("malformed reply", "a Status that is no number"));
+            return code.ok_or_else(|| Bad::new("malformed reply", "a Status that is not a number"));
         }
     }
     Ok(200)

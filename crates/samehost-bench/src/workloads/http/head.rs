@@ -52,7 +52,7 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
         if field.name.eq_ignore_ascii_case("content-length") {
             for part in field.value.split(|byte| *byte == b',') {
                 let length = digits(part.trim_ascii())
-                    .ok_or_else(|| malformed("a Content-Length that is no number".into()))?;
+                    .ok_or_else(|| malformed("a Content-Length that is not a number".into()))?;
                 if declared.is_some_and(|earlier| earlier != length) {
                     return Err(malformed("two Content-Lengths that differ".into()));
                 }

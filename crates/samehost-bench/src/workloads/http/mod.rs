@@ -52,7 +52,7 @@ impl Workload for Http {
         &[
             Parameter {
                 name: "method",
-                help: "How it is asked",
+                help: "Method of the request",
                 default: "get",
                 kind: ParameterKind::Choice(&["get", "post"]),
             },

@@ -244,7 +244,7 @@ mod tests {
     fn what_is_wrong_is_said_without_the_password() {
         for (text, word) in [
             ("mysql://:hunter2@h/", "no URL of PostgreSQL"),
-            ("postgres://u:hunter2@h:x/", "no port"),
+            ("postgres://u:hunter2@h:x/", "not a port number"),
             ("postgres://u:hunter2@h/?sslmode=verify-full", "sslmode"),
             ("postgres://u@h/?password=hunter2", "PGPASSWORD"),
             ("postgres://u:hunter2@a,b/", "one host"),

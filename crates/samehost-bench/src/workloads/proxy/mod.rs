@@ -43,7 +43,7 @@ impl Workload for Proxy {
         &[
             Parameter {
                 name: "backend",
-                help: "What stands behind nginx",
+                help: "The application server behind nginx",
                 default: "thin",
                 kind: ParameterKind::Choice(BACKEND_NAMES),
             },
@@ -55,7 +55,7 @@ impl Workload for Proxy {
             },
             Parameter {
                 name: "http",
-                help: "What nginx speaks to them: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
+                help: "HTTP version between nginx and the backends: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
                 default: "1.0,1.1",
                 kind: ParameterKind::Choices(&["1.0", "1.1"]),
             },

@@ -180,10 +180,9 @@ impl Instance for RunningProxy {
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
         let wanted = Condition { transport: arm.transport, ..Condition::of(&arm.point, &self.parameters)? };
-        let number =
-            self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
-                BenchError::Usage(format!("nginx was not told of the condition of {}", arm.id))
-            })?;
+        let number = self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
+            BenchError::Usage(format!("nginx has no configuration for {} (a fault of samehost)", arm.id))
+        })?;
         for backend in self.backends.values_mut().flatten() {
             if backend.has_ended() {
                 return Err(BenchError::ServerLost {

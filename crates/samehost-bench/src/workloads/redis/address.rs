@@ -85,7 +85,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
     let place = url.place.as_str();
     let number = |text: &str| match text {
         "" => Ok(0),
-        text => text.parse::<u32>().map_err(|_| wrong(&format!("`{text}` is no database number"))),
+        text => text.parse::<u32>().map_err(|_| wrong(&format!("`{text}` is not a database number"))),
     };
     let found = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(found.protocol, Protocol::Redis | Protocol::Plain) {

@@ -31,7 +31,7 @@ pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
     if host.bytes().all(fits) {
         return Ok(());
     }
-    Err(BenchError::Usage(format!("--host {} is no name of a host", host.escape_debug())))
+    Err(BenchError::Usage(format!("--host {} is not a host name", host.escape_debug())))
 }
 
 /// A request for a page that belongs to a trial.

@@ -153,7 +153,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     if text.contains(['"', '$', '\\', '{', '}', ';']) || text.chars().any(char::is_control) {
         return Err(BenchError::Path {
             path: path.to_owned(),
-            reason: "a name with quotes, `$`, braces, semicolons or backslashes cannot be told to nginx"
+            reason: "a name with quotes, `$`, braces, semicolons or backslashes cannot be written in an nginx configuration"
                 .into(),
         });
     }

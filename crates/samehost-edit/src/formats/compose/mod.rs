@@ -212,7 +212,7 @@ impl<'a> Project<'a> {
         };
         let Some(words) = words(client, &variable.name, value, &server) else {
             // A path by itself may be anything.
-            let why = "what reads it is not known, and each library has its own words";
+            let why = "the program that reads it is unknown, and each library spells this in its own way";
             return if host.starts_with('/') { None } else { refuse(&server, why) };
         };
         let (endpoint, [user, password, database]) = match agreed(client, target, &server, words, &variable) {

@@ -123,7 +123,7 @@ pub(super) fn port(client: &Service<'_>, name: &str, usual: u16) -> Result<u16, 
     match client.variable(name) {
         Some(variable) => {
             let text = variable.value.ok_or("its port is filled in")?;
-            text.parse().map_err(|_| "its port is no number")
+            text.parse().map_err(|_| "its port is not a number")
         }
         None if there => Err("its port stands there twice"),
         None => Ok(usual),

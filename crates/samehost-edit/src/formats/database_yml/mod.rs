@@ -264,7 +264,7 @@ impl<'a> Yml<'a> {
         let usual = url::usual_port(protocol);
         let Some((text, value)) = self.literal(environment.map, "port")? else { return Ok(usual) };
         text.parse().map_err(|_| {
-            self.wrong(environment, value.node.line, "its port is no number", &format!("port: {usual}"))
+            self.wrong(environment, value.node.line, "its port is not a number", &format!("port: {usual}"))
         })
     }
 

@@ -88,8 +88,9 @@ impl<'a> Laravel<'a> {
         let entry = self.lines.last("DB_HOST").filter(|entry| is_local(&entry.text))?;
         let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
-        (unknown && self.url().is_none())
-            .then(|| (entry.line, "which database is spoken to is not said here".into(), by_hand.into()))
+        (unknown && self.url().is_none()).then(|| {
+            (entry.line, "the file does not say which kind of database this is".into(), by_hand.into())
+        })
     }
 
     fn mysql(&self) -> Result<(), Refused> {

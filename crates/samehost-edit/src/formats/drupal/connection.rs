@@ -183,7 +183,7 @@ fn connection(
     let default = if protocol == Protocol::Postgres { 5432 } else { 3306 };
     let port = match text(items, "port").as_deref() {
         None | Some("" | "0") => default,
-        Some(port) => port.parse().map_err(|_| wrong("its port is no number"))?,
+        Some(port) => port.parse().map_err(|_| wrong("its port is not a number"))?,
     };
     let socket = items.iter().find(|item| item.key == b"unix_socket" && item.value.value != Value::Null);
     let socket = socket.filter(|_| protocol == Protocol::Mysql).map(|_| text(items, "unix_socket"));

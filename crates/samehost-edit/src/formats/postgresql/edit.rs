@@ -39,9 +39,8 @@ pub(super) fn edits(
         Endpoint::Unix(_) => editing.listen_unix()?,
         Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
         other => {
-            return Err(
-                editing.refuse(format!("the server is not told {other} here"), "choose a socket's path")
-            );
+            return Err(editing
+                .refuse(format!("this setting cannot be changed to {other}"), "choose a socket's path"));
         }
     }
     Ok(editing.edits)

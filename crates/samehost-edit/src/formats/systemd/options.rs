@@ -58,7 +58,7 @@ impl Server {
         if bind.is_none() && given.iter().any(|given| given.kind == Kind::Stop("")) {
             return Err("its configuration file may say where it listens".into());
         }
-        let unusual = || format!("where {} listens is said in an unusual way", self.name());
+        let unusual = || format!("where {} listens is written in an unusual way", self.name());
         let endpoint = if let Some(bind) = bind {
             if port.is_some() || socket.is_some() {
                 return Err(format!("{} says more than once where it listens", self.name()));

@@ -13,7 +13,11 @@ pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let mark = marks(file)?.into_iter().find(|mark| fs::symlink_metadata(mark).is_ok())?;
     Some(note(
         "open-in-editor",
-        format!("{} seems to be open in an editor, or one was cut off: {}", shown(file), shown(&mark)),
+        format!(
+            "{} seems to be open in an editor, or an editor was interrupted: {}",
+            shown(file),
+            shown(&mark)
+        ),
         "Save and close it first: what it saves later would be written over the switch",
     ))
 }

@@ -15,7 +15,10 @@ pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
     if is_attended() && !options.json {
         return Ok(());
     }
-    Err(WrongUse("nobody can be asked here: look with --dry-run, then say --yes".into()).into())
+    Err(WrongUse(
+        "cannot prompt: standard input is not a terminal; look with --dry-run, then use --yes".into(),
+    )
+    .into())
 }
 
 /// Asks, and whether the answer is yes.

@@ -106,7 +106,7 @@ pub(super) fn take_back_overdue() -> anyhow::Result<()> {
         // Whoever watches over it decides, for only he knows what was seen.
         let is_watched = matches!(store.hold(&entry.id, "watch"), Ok(None));
         if !is_watched {
-            put_back(&store, &entry, "nobody had confirmed it in time");
+            put_back(&store, &entry, "it was not confirmed in time");
         }
     }
     Ok(())
@@ -153,7 +153,7 @@ pub(super) fn watch_over(program: &Path, id: &str, within: Duration) -> anyhow::
         .spawn()
         .map(drop)
         .with_context(|| {
-            format!("switch {id} is in force, but nobody watches over it: confirm it, or undo it")
+            format!("switch {id} is in force, but no watcher is running; confirm it, or undo it")
         })
 }
 

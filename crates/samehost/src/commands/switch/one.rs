@@ -28,7 +28,7 @@ const OBSERVE: Duration = Duration::from_secs(5);
 pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
     if let Some(unfinished) = stored::unfinished()? {
         return Err(WrongUse(format!(
-            "the switch {unfinished} was cut off: end it first with samehost switch --recover"
+            "the switch {unfinished} was interrupted; run this first: samehost switch --recover"
         ))
         .into());
     }

@@ -113,7 +113,7 @@ pub(super) fn recover(options: &SwitchOptions) -> anyhow::Result<Ending> {
     };
     let planned = foresee()?;
     if planned.is_empty() {
-        print(if options.json { b"[]\n" } else { b"Nothing to recover: no switch was cut off.\n" })?;
+        print(if options.json { b"[]\n" } else { b"Nothing to recover: no switch was interrupted.\n" })?;
         return Ok(Ending::Done);
     }
     if let Some(ending) = not_agreed(options, &planned)? {
@@ -161,8 +161,11 @@ fn planned((id, outlook): (String, Outlook)) -> StoredSwitch {
 }
 
 fn changed_meanwhile() -> anyhow::Error {
-    WrongUse("what would be done is no longer what was shown, and nothing was touched: look again".into())
-        .into()
+    WrongUse(
+        "the situation changed after the plan was shown, so nothing was touched; run the command again"
+            .into(),
+    )
+    .into()
 }
 
 /// Shows what would be done, and asks, where that is wanted. The ending, where it is not to be done.
