@@ -1,4 +1,4 @@
-//! What a request costs on this machine over each transport, measured to price the traffic that a scan has seen.
+//! Measures the cost of a request over each transport on this machine, to predict the saving for observed traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,24 +13,20 @@ use crate::checkup::measure::{Bench, Spend};
 use crate::checkup::parts::{Part, PartLine};
 use crate::request::fresh_seed;
 
-/// What is measured here to turn traffic into a saving: one connection for the latency, many for a busy server.
+/// Measurements of the calibration: one connection for the latency, many for a busy server.
 const CALIBRATION: &[(u32, FindingKind, &str, &str)] = &[
     (1, FindingKind::RoundTrip, "what a request costs here, one connection", "latency_mean"),
     (64, FindingKind::Busy, "what a request costs here, 64 connections", "total_cpu_per_op"),
 ];
-/// Time for each part of the calibration.
 const CALIBRATION_TIME: Duration = Duration::from_secs(6);
-/// From so many short connections a second on it is measured what a connection costs.
+/// Short connections per second from which on the cost of a connection is measured.
 const FEW_CONNECTIONS: f64 = 1.0;
-/// Time for the part that only shows what the transport itself takes.
+/// Time to measure the transport without work in the server.
 const BARE_TIME: Duration = Duration::from_secs(4);
-/// The busiest pairs are measured each in its own shape; the rest is priced by the common calibration.
+/// Number of the busiest pairs that are each measured in their own shape. The rest use the common calibration.
 const MOST_SHAPES: usize = 3;
 
-/// Says of each pair whose traffic was watched what a switch would save; nothing when it was stopped too early.
-///
-/// # Errors
-/// When it cannot be measured.
+/// Predicts the saving of a switch for each pair with observed traffic; does nothing if interrupted early.
 pub fn price(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<()> {
     if scan.advice.is_empty() || interrupted.load(Ordering::Relaxed) {
         return Ok(());
@@ -44,10 +40,7 @@ pub fn price(scan: &mut Scan, interrupted: &Arc<AtomicBool>, quiet: bool) -> any
     price_by_shape(scan, costs, interrupted, quiet)
 }
 
-/// Measures what TCP costs more than a Unix socket on this machine; none when it was stopped too early.
-///
-/// # Errors
-/// When it cannot be measured.
+/// Measures the extra cost of TCP over a Unix socket on this machine; `None` if interrupted early.
 pub fn calibrate(interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Option<Costs>> {
     let (mut cpu, mut latency) = (Vec::new(), Vec::new());
     for (connections, kind, label, metric) in CALIBRATION.iter().copied() {
@@ -67,7 +60,7 @@ fn measure(
     interrupted: &Arc<AtomicBool>,
     quiet: bool,
 ) -> anyhow::Result<Report> {
-    // What runs here sleeps as well.
+    // CPUs may sleep, as they do under the observed traffic.
     let bench = Bench { seed: fresh_seed(), interrupted: Arc::clone(interrupted), quiet, awake: false };
     bench.measure(part, Spend::All(time))
 }
@@ -89,7 +82,7 @@ fn part(
     }
 }
 
-/// Adds what a connection with one round trip costs.
+/// Adds the cost of a connection with one round trip.
 fn calibrate_connection(costs: Costs, interrupted: &Arc<AtomicBool>, quiet: bool) -> anyhow::Result<Costs> {
     let label = "what a connection costs here";
     let part = Part { workload: "connect", size: None, ..part(label, FindingKind::Server, 1, 0, Vec::new()) };
@@ -99,7 +92,7 @@ fn calibrate_connection(costs: Costs, interrupted: &Arc<AtomicBool>, quiet: bool
     Ok(cpu.zip(latency).map_or(costs, |(cpu, latency)| costs.with_connection(cpu, latency)))
 }
 
-/// Prices the busiest pairs each with a measurement of its own shape.
+/// Predicts for each of the busiest pairs with a measurement of its own shape.
 fn price_by_shape(
     scan: &mut Scan,
     costs: Costs,
@@ -127,9 +120,9 @@ fn price_by_shape(
     Ok(())
 }
 
-/// Measures requests of this shape. One at a time without any work: both ends sleep at each request whatever the work is.
-/// Several at once first without, to see what the transport itself takes, then with the rest of the service's CPU time as
-/// work: that decides who sleeps, and waking up is most of what a request costs.
+/// Measures requests of this shape. One at a time is measured without work, because both ends sleep at every
+/// request anyway. Several at once are measured without work first, for the cost of the transport, then with the
+/// rest of the service's CPU time as work: this determines who sleeps, and wake-ups are most of a request's cost.
 fn calibrate_shape(
     costs: Costs,
     shape: &Shape,

@@ -225,11 +225,11 @@ pub struct BenchOptions {
     pub output: OutputOptions,
 }
 
-/// A slice has at least a request in it, and a round several slices.
+/// Limits of a slice: long enough for one request, and short enough for several in a round.
 const SHORTEST_SLICE: Duration = Duration::from_micros(50);
 const LONGEST_SLICE: Duration = Duration::from_secs(1);
 
-/// Steps of a ladder, each a tenth of the baseline's capacity.
+/// Number of steps of a ladder, each a tenth of the baseline's capacity.
 const LADDER_TENTHS: u32 = 11;
 
 fn parse_claim(text: &str) -> Result<samehost_analysis::Claim, String> {
@@ -257,7 +257,7 @@ fn parse_arm(text: &str) -> Result<(String, String), String> {
 }
 
 impl BenchOptions {
-    /// The rates asked for.
+    /// The requested rates.
     pub fn rates(&self) -> Result<Vec<RateSpec>, samehost_model::QuantityError> {
         if self.ladder {
             return Ok((1..=LADDER_TENTHS)
@@ -267,7 +267,6 @@ impl BenchOptions {
         self.rate.as_deref().map_or(Ok(Vec::new()), samehost_model::parse_rate_list)
     }
 
-    /// How due requests are spread.
     pub fn spacing(&self) -> Spacing {
         if self.arrivals == "uniform" { Spacing::Uniform } else { Spacing::Poisson }
     }
@@ -319,7 +318,7 @@ impl FromArgMatches for Bench {
     }
 }
 
-/// The subcommand of one workload: options that it does not take are hidden, and refused with a reason if given.
+/// Subcommand of a workload. Options that it does not support are hidden, and rejected with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {
     let defaults = samehost_bench::workload::defaults(workload);
     let axes = workload.axes(&defaults);

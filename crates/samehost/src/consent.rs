@@ -1,5 +1,5 @@
-//! Whether a measurement may do to servers that already run what it would do: shown, asked, and refused where it takes too
-//! much of what they have left.
+//! Consent for measuring running servers: shows the impact, prompts, and refuses if it would use too much of
+//! the servers' remaining capacity.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -7,19 +7,19 @@ use samehost_bench::{BenchError, Impact};
 
 use crate::output;
 
-/// What was said about it beforehand.
+/// Consent given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// Nothing: a person is asked.
+    /// None; a prompt is required.
     Ask,
-    /// Yes, within the limits (`--yes`).
+    /// Within the limits (`--yes`).
     Given,
-    /// Yes, and beyond the limits too (`--yes=over-limits`).
+    /// Also beyond the limits (`--yes=over-limits`).
     OverLimits,
 }
 
 impl Consent {
-    /// What the option says.
+    /// Parses the value of `--yes`.
     pub fn of_option(yes: Option<&str>) -> Self {
         match yes {
             None => Consent::Ask,
@@ -28,7 +28,7 @@ impl Consent {
         }
     }
 
-    /// Shows what measuring does to each server, and asks where nothing was said.
+    /// Shows the impact on each server, and prompts unless consent was given.
     pub fn of(self, impacts: &[Impact], seconds: f64) -> Result<(), BenchError> {
         let beyond: Vec<String> = impacts
             .iter()

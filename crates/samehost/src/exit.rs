@@ -1,4 +1,4 @@
-//! How the program ends: one error message on standard error, and the exit status that fits.
+//! How the program ends: one error message on standard error, and an exit status.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -13,19 +13,18 @@ use crate::output;
 /// How a command ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Done.
     Done,
-    /// A finding that we were asked to fail on.
+    /// A condition on which the user asked to fail.
     Finding,
-    /// Something that was needed went away; what was measured until then is reported.
+    /// Something required went away; results so far are reported.
     CutShort,
-    /// A switch was begun, and everything was put back.
+    /// A switch was started and rolled back.
     RolledBack,
-    /// A person stopped it; what was measured until then is reported.
+    /// The user interrupted; results so far are reported.
     Interrupted,
 }
 
-/// The ending that a report and the claims about it ask for.
+/// Ending for a report and the claims about it.
 pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
     let mut ending =
         if report.head.outcome == Outcome::Interrupted { Ending::Interrupted } else { Ending::Done };
@@ -38,7 +37,7 @@ pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
     ending
 }
 
-/// Wrong use or bad input: exit status 2.
+/// Invalid usage or input: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUse(pub String);
@@ -47,10 +46,10 @@ const FINDING: u8 = 1;
 const INPUT: u8 = 2;
 const MISSING: u8 = 3;
 const ROLLED_BACK: u8 = 4;
-/// What shells give a command that SIGINT ended.
+/// Exit status that shells give a command ended by SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// The exit status, after saying what went wrong.
+/// Exit status of a result; prints the error.
 pub fn status(result: anyhow::Result<Ending>) -> ExitCode {
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

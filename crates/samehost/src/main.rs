@@ -1,4 +1,4 @@
-//! samehost: the hop between programs on one machine, measured.
+//! samehost: measures and switches connections between programs on one machine.
 
 mod calibration;
 mod checkup;
@@ -25,8 +25,7 @@ use cli::{Cli, Verb};
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(|| output::Log).with_max_level(tracing::Level::WARN).init();
     let cli = Cli::parse();
-    // Servers, and what we start ourselves, have ends of their own; measurements end cleanly, and need to be one thread when
-    // they begin.
+    // Servers and hidden verbs handle signals themselves. Measurements stop cleanly, and must start single-threaded.
     let has_own_end = matches!(
         cli.verb,
         None | Some(
@@ -65,6 +64,6 @@ fn main() -> ExitCode {
         Some(Verb::LogInAs) => commands::log_in_as(),
         Some(Verb::WatchSwitch(options)) => commands::watch_switch(&options),
     };
-    // Whatever it says of being stopped, the person knows.
+    // The user knows of the interrupt, so errors that result from it are not shown.
     exit::status(if signals::is_stopped() { Ok(exit::Ending::Interrupted) } else { result })
 }

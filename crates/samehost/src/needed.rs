@@ -1,15 +1,15 @@
-//! How long what is open would take: the checkup and `reproduce` give the time that is left to what needs the least.
+//! Time needed to decide open comparisons, by which the checkup and `reproduce` distribute their remaining time.
 
 use samehost_analysis::seconds_to_decide;
 use samehost_model::{Comparison, Report};
 
-/// Connecting, warming up, borders and starts of servers, on top of what is counted.
+/// Factor for connecting, warm-up, and starts of servers, on top of the counted time.
 pub const AROUND: f64 = 1.5;
-/// What an estimate of the time that is still needed is multiplied by: it takes the estimate for the truth.
+/// Safety factor for the needed time, which is computed as if the current estimate were the true value.
 const UNSURE: f64 = 1.5;
 
-/// Seconds that would decide the open one of these comparisons that needs the least; none where nothing is open, or nothing
-/// reasonable would.
+/// Seconds that would decide the comparison that needs the least; `None` if none is open, or none can be
+/// decided in reasonable time.
 pub fn least_s<'a>(report: &Report, rows: impl Iterator<Item = &'a Comparison>) -> Option<f64> {
     let open = rows.filter(|row| row.is_open());
     let seconds = open.filter_map(|row| seconds_to_decide(report, row));

@@ -1,5 +1,5 @@
-//! Where results and messages go: the terminal, which other programs' words reach only harmless, and files that are checked before a minute of measuring, written whole or
-//! not at all.
+//! Outputs for results and messages. Text from other programs is escaped before it reaches the terminal.
+//! Files are opened before a measurement, and written whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -37,24 +37,22 @@ pub struct OutputOptions {
     pub quiet: bool,
 }
 
-/// Where bytes go, opened.
+/// An open output.
 pub enum Target {
-    /// Standard output.
     StandardOutput,
-    /// A regular file: written beside it and renamed.
+    /// A regular file: written to a temporary file beside it and renamed.
     Whole(NamedTempFile, PathBuf),
     /// Something else, such as a device or a pipe.
     Direct(File, PathBuf),
 }
 
-/// Opened outputs.
 pub struct Outputs {
     targets: Vec<(&'static Renderer, Target)>,
     table: bool,
 }
 
 impl OutputOptions {
-    /// Whether anything goes to a file of its own.
+    /// Whether any output is a file.
     pub fn to_files(&self) -> bool {
         !self.wanted().is_empty()
     }
@@ -71,7 +69,7 @@ impl OutputOptions {
             .collect()
     }
 
-    /// Opens every output, so that a wrong path is known before measuring.
+    /// Opens all outputs, so that a wrong path is detected before measuring.
     pub fn open(&self) -> anyhow::Result<Outputs> {
         let wanted = self.wanted();
         let is_stdout_taken = is_stdout_taken(wanted.iter().map(|(_, path)| *path))?;
@@ -83,10 +81,7 @@ impl OutputOptions {
     }
 }
 
-/// Whether one of these paths is standard output.
-///
-/// # Errors
-/// When more than one is.
+/// Whether one of these paths is standard output. Fails if more than one is.
 pub fn is_stdout_taken<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<bool, WrongUse> {
     match paths.filter(|path| *path == Path::new("-")).count() {
         0 => Ok(false),
@@ -95,10 +90,7 @@ pub fn is_stdout_taken<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<bool
     }
 }
 
-/// Opens a path for an output, so that a wrong one is known before measuring.
-///
-/// # Errors
-/// When it cannot be written.
+/// Opens a path for output, so that a wrong path is detected before measuring.
 pub fn open(path: &Path) -> Result<Target, WrongUse> {
     if path == Path::new("-") {
         return Ok(Target::StandardOutput);
@@ -126,7 +118,7 @@ pub fn open(path: &Path) -> Result<Target, WrongUse> {
 }
 
 impl Outputs {
-    /// Renders to every output, the table last.
+    /// Renders all outputs, the table last.
     pub fn write(self, report: &Report) -> anyhow::Result<()> {
         for (renderer, target) in self.targets {
             let mut bytes = Vec::new();
@@ -142,10 +134,7 @@ impl Outputs {
     }
 }
 
-/// Writes an output: whole or not at all, where it is a regular file.
-///
-/// # Errors
-/// When it cannot be written.
+/// Writes an output; a regular file is written whole or not at all.
 pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
     match target {
         Target::StandardOutput => {
@@ -166,7 +155,7 @@ pub fn write(target: Target, bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// The terminal renderer as this standard output needs it: its width, and colour unless NO_COLOR or a pipe.
+/// Terminal renderer for this standard output: its width, and colour unless it is a pipe or NO_COLOR is set.
 pub fn terminal() -> Terminal {
     let is_terminal = io::stdout().is_terminal();
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -183,14 +172,14 @@ pub fn terminal() -> Terminal {
     Terminal { width: width.or(columns).unwrap_or(100), color: is_terminal && !no_color && !dumb }
 }
 
-/// Says a finding on standard error.
+/// Prints a message on standard error.
 pub fn complain(message: &str) {
-    // Nothing is left to do when standard error is gone.
+    // A failure to write to standard error cannot be reported.
     let _ = writeln!(io::stderr(), "samehost: {}", harmless(message));
 }
 
-/// A message as a terminal may have it, whoever had a word in it: without the secrets of this command's own words, without
-/// what acts on a terminal; its further lines are indented, so that none looks like a message of its own.
+/// Makes a message safe for a terminal: redacts this command's own secrets and removes control characters.
+/// Further lines are indented, so that none looks like a separate message.
 fn harmless(message: &str) -> String {
     let lines: Vec<String> = own_secrets().message(message).lines().map(clean).collect();
     let line = |line: &String| if line.starts_with(' ') { line.clone() } else { format!("  {line}") };
@@ -199,7 +188,7 @@ fn harmless(message: &str) -> String {
     [&[first.to_owned()], further.as_slice()].concat().join("\n")
 }
 
-/// What hides the secrets that this command was given: in its words, and in variables that clients of databases know.
+/// Redacts secrets of this command: from its arguments, and from environment variables of database clients.
 static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
     let known = ["PGPASSWORD", "MYSQL_PWD", "REDISCLI_AUTH"];
     let given = known.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
@@ -210,7 +199,7 @@ static OWN_SECRETS: LazyLock<Redactor> = LazyLock::new(|| {
     redactor
 });
 
-/// What hides those, and what was given to a server, wherever it was from: a file, a person.
+/// Redacts those and all credentials sent to a server, from whatever source.
 pub fn own_secrets() -> Redactor {
     let mut redactor = OWN_SECRETS.clone();
     for secret in samehost_login::held() {
@@ -219,18 +208,17 @@ pub fn own_secrets() -> Redactor {
     redactor
 }
 
-/// Writes a text of several lines, or JSON, to standard output; what acts on a terminal is written as an escape.
+/// Writes text or JSON to standard output; control characters are escaped.
 pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
     let text = escape(&String::from_utf8_lossy(bytes));
     io::stdout().write_all(text.as_bytes()).context("standard output")
 }
 
-/// Writes JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&[serde_json::to_vec_pretty(value)?.as_slice(), b"\n"].concat())
 }
 
-/// Where the log goes: standard error, each entry as harmless as a message.
+/// Log on standard error; entries are made safe like messages.
 pub struct Log;
 
 impl Write for Log {
@@ -244,7 +232,7 @@ impl Write for Log {
     }
 }
 
-/// Writes bytes to a path as outputs are written: whole or not at all, `-` for standard output.
+/// Writes a file whole or not at all; `-` is standard output.
 pub fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write(open(path)?, bytes)
 }

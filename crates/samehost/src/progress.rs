@@ -1,4 +1,4 @@
-//! What a person sees while measuring: a bar on the terminal, nothing in a pipe.
+//! Progress while measuring: a bar on a terminal, nothing in a pipe.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use samehost_model::{LogLine, Plan, Profile, Report, Trial};
 use crate::consent::Consent;
 use crate::storage::SamplesFile;
 
-/// Length of the bar.
+/// Resolution of the bar.
 const STEPS: u64 = 1000;
 
-/// Shows progress and stores trials as they come.
+/// Shows progress, and stores trials as they arrive.
 pub struct Watcher {
     bar: ProgressBar,
     what: String,
@@ -27,7 +27,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher that shows a bar if a person looks at standard error and `quiet` is not asked for.
+    /// Shows a bar if standard error is a terminal and `quiet` is false.
     pub fn new(quiet: bool, store: Option<SamplesFile>) -> Self {
         let bar = if quiet || !std::io::stderr().is_terminal() {
             ProgressBar::hidden()
@@ -49,18 +49,18 @@ impl Watcher {
         }
     }
 
-    /// What may be done to servers that already run.
+    /// Sets the consent for measuring running servers.
     pub fn with_consent(self, consent: Consent) -> Self {
         Watcher { consent, ..self }
     }
 
-    /// What is being measured, for the bar.
+    /// Sets the label of the bar.
     pub fn announce(&mut self, what: &str) {
         what.clone_into(&mut self.what);
         self.bar.set_message(clean(&self.what));
     }
 
-    /// The file that trials are stored in, once measuring has ended.
+    /// Removes the bar, and returns the file in which trials are stored.
     pub fn finish(self) -> Option<SamplesFile> {
         self.bar.finish_and_clear();
         self.store
@@ -79,7 +79,7 @@ impl Observer for Watcher {
 
     fn trial(&mut self, trial: &Trial) {
         self.trials += u64::from(!trial.set_aside);
-        // It ends with the last trial or with the budget, whichever is first.
+        // Ends with the last trial or with the budget, whichever is first.
         let by_trials = self.trials as f64 / self.most_trials as f64;
         let by_time = self.budget_s.map_or(0.0, |budget| self.bar.elapsed().as_secs_f64() / budget);
         self.bar.set_position((by_trials.max(by_time).min(1.0) * STEPS as f64) as u64);

@@ -1,4 +1,4 @@
-//! From the command line of `bench` to a request.
+//! Converts the command line of `bench` into a request.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,7 +12,6 @@ use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size
 use crate::cli::{Bench, BenchOptions};
 use crate::exit::WrongUse;
 
-/// What a command line of `bench` asks for.
 pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
     let options = &bench.options;
     let list = |text: &Option<String>| text.as_deref().map_or(Ok(Vec::new()), parse_count_list);
@@ -48,9 +47,9 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
     })
 }
 
-/// A seed short enough to be typed again.
+/// A random seed, short enough to type.
 pub fn fresh_seed() -> u64 {
-    // The standard library seeds its hashers from the kernel's random numbers.
+    // RandomState seeds its hashers from the kernel's random numbers.
     RandomState::new().build_hasher().finish() >> 40
 }
 

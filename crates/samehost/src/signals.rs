@@ -1,6 +1,5 @@
-//! Ctrl-C and termination. Where nothing has to be put right, they end this program at once, wherever it stands; where
-//! something has (measurements with private servers, a switch that has begun), they ask for a clean end, and a second one
-//! ends it at once.
+//! SIGINT and SIGTERM. Commands without clean-up are terminated at once. Commands that need clean-up (measurements
+//! with private servers, a started switch) are asked to stop; a second signal terminates them at once.
 
 use std::io;
 use std::sync::Arc;
@@ -13,17 +12,16 @@ use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
-/// What shells give a command that SIGINT ended.
+/// Exit status that shells give a command ended by SIGINT.
 const INTERRUPTED: i32 = 130;
-/// How long a command may take to end by itself where nothing has to be put right: the loops that look at the flag end
-/// the programs that they started.
+/// Time for a command without clean-up to exit by itself; loops that poll the flag stop the programs that
+/// they started.
 const GRACE: Duration = Duration::from_millis(700);
 
-/// Whether something has to be put right first.
+/// Whether clean-up is needed before exiting.
 static IS_CLEAN_END_NEEDED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a signal ends this program at once; to be called first, by every command that a person runs and that
-/// measures nothing. It starts a thread.
+/// Makes signals terminate this program. Must be called first by every command without clean-up. Starts a thread.
 pub fn end_at_once() -> io::Result<()> {
     register()?;
     let mut signals = Signals::new(SIGNALS)?;
@@ -39,15 +37,15 @@ pub fn end_at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// From now on a signal sets this flag, and whoever looks at it ends cleanly. It starts no thread: a command with more than
-/// one can enter no user namespace.
+/// Makes signals set the returned flag, which the command polls. Starts no thread, because only a
+/// single-threaded process can create a user namespace.
 pub fn watch() -> io::Result<Arc<AtomicBool>> {
     IS_CLEAN_END_NEEDED.store(true, Ordering::SeqCst);
     register()?;
     Ok(interrupt::flag())
 }
 
-/// Has the first signal set the flag, and the second end this program. Once is enough.
+/// Makes the first signal set the flag, and the second one terminate this program. Idempotent.
 fn register() -> io::Result<()> {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if IS_DONE.swap(true, Ordering::SeqCst) {
@@ -62,12 +60,12 @@ fn register() -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing has to be put right any more.
+/// Marks that no clean-up is needed any more.
 pub fn done() {
     IS_CLEAN_END_NEEDED.store(false, Ordering::SeqCst);
 }
 
-/// Whether a person stopped a command that has nothing to put right.
+/// Whether the user interrupted a command that needs no clean-up.
 pub fn is_stopped() -> bool {
     interrupt::is_requested() && !IS_CLEAN_END_NEEDED.load(Ordering::SeqCst)
 }

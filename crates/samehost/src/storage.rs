@@ -1,5 +1,5 @@
-//! The file that trials are appended to as they come, so that a kill loses at most the trial in flight, and
-//! the reading of stored results of either kind.
+//! Samples files, to which trials are appended as they arrive, so that a kill loses at most one trial. Also
+//! reads both kinds of stored results.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -12,11 +12,11 @@ use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, War
 use crate::exit::WrongUse;
 use crate::output;
 
-/// How many samples files are kept; older ones are removed.
+/// Number of samples files kept; older ones are deleted.
 const KEPT: usize = 50;
 const SUFFIX: &str = ".samples.jsonl";
 
-/// A file of one JSON line a trial.
+/// A file with one JSON line per trial.
 #[derive(Debug)]
 pub struct SamplesFile {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct SamplesFile {
     failure: Option<io::Error>,
 }
 
-/// Where results are kept: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
+/// State directory: `$XDG_STATE_HOME/samehost` or `~/.local/state/samehost`.
 pub fn directory() -> Option<PathBuf> {
     let state = env::var_os("XDG_STATE_HOME")
         .filter(|path| Path::new(path).is_absolute())
@@ -36,7 +36,7 @@ pub fn directory() -> Option<PathBuf> {
 }
 
 impl SamplesFile {
-    /// Opens a new one; `None` with a reason where there is no place for it.
+    /// Creates a file. The error is the reason why there is no place for it.
     pub fn create(workload: &str) -> Result<Self, String> {
         let directory = directory().ok_or("neither XDG_STATE_HOME nor HOME is set")?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
@@ -48,17 +48,16 @@ impl SamplesFile {
         Ok(SamplesFile { path, file, failure: None })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the first line: everything but the trials.
+    /// Writes the first line: the report without its trials.
     pub fn begin(&mut self, report: &Report) {
         self.append(&LogLine::Begin { schema: SAMPLES_SCHEMA.into(), report: Box::new(report.clone()) });
     }
 
-    /// Appends a line, without secrets. A failure is kept and told at the end; measuring goes on.
+    /// Appends a line without secrets. A failure is reported at the end, and measuring continues.
     pub fn append(&mut self, line: &LogLine) {
         if self.failure.is_some() {
             return;
@@ -72,7 +71,7 @@ impl SamplesFile {
         self.failure = written.err();
     }
 
-    /// Writes the last line; says in the report what could not be stored.
+    /// Writes the last line, and adds a warning to the report if writing failed.
     pub fn end(mut self, report: &mut Report) -> PathBuf {
         self.append(&LogLine::End { outcome: report.head.outcome });
         if let Some(error) = &self.failure {
@@ -106,7 +105,7 @@ fn remove_oldest(directory: &Path) {
     }
 }
 
-/// Every samples file, the oldest first.
+/// All samples files, oldest first.
 pub fn all() -> Vec<PathBuf> {
     directory().map_or_else(Vec::new, |directory| stored(&directory))
 }
@@ -116,7 +115,7 @@ pub fn newest() -> Option<PathBuf> {
     stored(&directory()?).pop()
 }
 
-/// Reads a stored result: a report (`--json`) or a samples file, whole or cut off.
+/// Reads a stored result: a report (`--json`) or a samples file, which may be truncated.
 pub fn read(path: &Path) -> anyhow::Result<Report> {
     let name = path.display();
     let text = if path == Path::new("-") {
@@ -136,12 +135,13 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
         let schema = &report.head.schema;
         return Err(WrongUse(format!("{name} is of format `{schema}`; this version reads {SCHEMA}")).into());
     }
-    // The verdicts are computed again: the trials are what was stored.
+    // Verdicts are recomputed from the stored trials.
     samehost_analysis::analyse(&report).apply(&mut report);
     Ok(report)
 }
 
-/// A report from the lines of a samples file; the last line may be cut off. `Err(None)` when it is no such file.
+/// Report from the lines of a samples file, whose last line may be truncated. `Err(None)` if it is not a
+/// samples file.
 fn from_lines(text: &str) -> Result<Report, Option<String>> {
     let mut lines = text.lines();
     let first = lines.next().ok_or(None)?;

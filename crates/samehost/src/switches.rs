@@ -1,5 +1,5 @@
-//! Where switches are kept. Root's journals are where only root can change, hide or delete them: a HOME that sudo kept
-//! belongs to somebody else. Those that were made before are still found where they are.
+//! Where switches are stored. Root's journals are in a directory that only root can modify; a HOME kept by
+//! sudo belongs to another user. Older locations are still searched.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use samehost_transaction::{Entry, Store, TransactionError};
 use crate::exit::WrongUse;
 use crate::output;
 
-/// Root's state directory, where XDG_STATE_HOME names none.
+/// Root's state directory, unless XDG_STATE_HOME is set.
 const OF_ROOT: &str = "/var/lib/samehost";
-/// Where root's journals were before.
+/// Root's earlier state directory.
 const BEFORE: &str = "/root";
 
-/// Where a new switch is kept.
+/// Store for a new switch.
 pub fn store() -> anyhow::Result<Store> {
     let named = named();
     if !rustix::process::geteuid().is_root() {
@@ -38,11 +38,11 @@ pub fn store() -> anyhow::Result<Store> {
     }
 }
 
-/// Every place where switches of this user are kept, that of new ones first.
+/// All stores of this user; the one for new switches comes first.
 pub fn stores() -> anyhow::Result<Vec<Store>> {
     let mut stores = vec![store()?];
     let root = rustix::process::geteuid().is_root();
-    // A place that was named is the only one, unless it was not fit.
+    // If XDG_STATE_HOME is set and usable, it is the only store.
     let is_named = named()
         .and_then(|named| named.canonicalize().ok())
         .is_some_and(|named| stores[0].path().starts_with(named));
@@ -57,7 +57,7 @@ pub fn stores() -> anyhow::Result<Vec<Store>> {
     Ok(stores)
 }
 
-/// The place in which a switch is kept; that of new ones where none has it.
+/// The store that contains a switch; the one for new switches if none does.
 pub fn store_of(id: &str) -> anyhow::Result<Store> {
     let mut stores = stores()?;
     let has = |store: &Store| store.list().is_ok_and(|entries| entries.iter().any(|entry| entry.id == id));
@@ -65,7 +65,7 @@ pub fn store_of(id: &str) -> anyhow::Result<Store> {
     Ok(stores.swap_remove(at))
 }
 
-/// All switches, with the place where each is kept, the oldest first.
+/// All switches with their stores, oldest first.
 pub fn entries() -> anyhow::Result<Vec<(Store, Entry)>> {
     let mut all = Vec::new();
     for store in stores()? {

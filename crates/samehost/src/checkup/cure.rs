@@ -1,5 +1,5 @@
-//! What the checkup does about a loopback that runs on BBR: it measures a stream over TCP with that and with CUBIC, in a
-//! private network whose routes set them, and says what a person can do. It changes no route of the machine.
+//! The checkup's remedy for a loopback that uses BBR: measures a stream over TCP with BBR and with CUBIC, in
+//! a private network whose routes set them, and suggests commands. Changes no route of the machine.
 
 use std::time::Duration;
 
@@ -10,14 +10,13 @@ use samehost_model::{Report, Transport};
 use super::parts::Part;
 use super::worth::Worth;
 
-/// Time for the measurement.
 pub const CURE_TIME: Duration = Duration::from_secs(4);
-/// What the cure gives connections.
+/// Congestion control to which the remedy switches.
 const USUAL: &str = "cubic";
-/// What is sent at once: where the difference shows, and what databases and web servers really send.
+/// Size of a write: large enough to show the difference, and realistic for databases and web servers.
 const SIZE: u64 = 512 * 1024;
 
-/// The measurement of what the cure would bring; none where there is nothing to cure.
+/// Measurement of the remedy's gain; `None` if nothing is wrong.
 pub fn cure_part(scan: &Scan) -> Option<Part> {
     let now = scan.slow_congestion.first()?;
     Some(Part {
@@ -29,7 +28,7 @@ pub fn cure_part(scan: &Scan) -> Option<Part> {
     })
 }
 
-/// The cure of each address, the first with what it would bring.
+/// Remedy for each address; the first one includes the measured gain.
 pub fn cure(scan: &Scan, measured: Option<&Report>) -> Vec<Worth> {
     let mut all = Vec::new();
     for (index, one) in scan.slow_congestion.iter().enumerate() {

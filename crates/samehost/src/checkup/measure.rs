@@ -1,4 +1,4 @@
-//! Short measurements: a part of the checkup, or what a scan needs to price traffic.
+//! Short measurements: parts of the checkup, and the calibration of a scan.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,51 +15,45 @@ use super::race::Leg;
 use crate::progress::Watcher;
 
 const MOST_BLOCKS: u32 = 400;
-/// Three databases in turn, whose luck is in the interval, and not four: a start takes a second or two of those there are.
+/// Server starts of a database part: three, so that the variation between starts is in the interval. A fourth
+/// would take another second or two.
 const MOST_SERVERS: u32 = 3;
-/// Blocks of what nothing is asked of.
+/// Maximum blocks for a part without a verdict.
 const FEW_BLOCKS: u32 = 5;
-/// What any part can be planned for.
+/// Minimum time for which any part can be planned.
 const LEAST_TIME: Duration = Duration::from_secs(5);
 
-/// How much is spent on a part.
+/// Time for a part.
 pub enum Spend {
     /// All of this time.
     All(Duration),
-    /// Until its rows are decided, and no more than this time.
+    /// Until the part's rows are decided, at most this time.
     Until {
-        /// The time.
         time: Duration,
-        /// Open rows of other parts.
+        /// Number of open rows in other parts.
         others: u32,
-        /// What it gave before.
+        /// Earlier result, which is continued.
         earlier: Option<Arc<Report>>,
     },
 }
 
-/// Measures parts.
 pub struct Bench {
-    /// Decides the order of trials.
+    /// Seed of the order of trials.
     pub seed: u64,
-    /// Set when a person wants it stopped.
+    /// Set when the user interrupts.
     pub interrupted: Arc<AtomicBool>,
-    /// Whether no progress is shown.
     pub quiet: bool,
-    /// Whether CPUs are kept awake, but where the scheduler is to show what it does.
+    /// Whether CPUs are kept from idle states. Does not apply to parts that show the scheduler's choices.
     pub awake: bool,
 }
 
 impl Bench {
-    /// Whether a person wants it stopped.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Prepares for networks of our own: after the look at what runs here, which a user namespace would hide, and before the
-    /// first thread.
-    ///
-    /// # Errors
-    /// When that cannot be.
+    /// Prepares for private networks. Must run after the scan, because a user namespace would hide processes,
+    /// and before the first thread, because unshare(2) of a user namespace requires a single-threaded process.
     pub fn prepare<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> anyhow::Result<()> {
         for part in parts {
             let (workload, request) = self.request(part, Spend::All(LEAST_TIME))?;
@@ -70,10 +64,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures a part, or goes on with it. What is installed here may fail for reasons of its own, which are told.
-    ///
-    /// # Errors
-    /// When what is built in cannot be measured.
+    /// Measures a part, or continues its measurement. Failures of installed servers are added to `failed`;
+    /// only failures of built-in parts are errors.
     pub fn go_on(
         &self,
         leg: &mut Leg,
@@ -95,10 +87,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures a part.
-    ///
-    /// # Errors
-    /// When it cannot be measured.
     pub fn measure(&self, part: &Part, spend: Spend) -> anyhow::Result<Report> {
         let (workload, request) = self.request(part, spend)?;
         let mut watcher = Watcher::new(self.quiet, None);
@@ -112,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// What a part asks for.
+    /// The measurement request for a part.
     fn request(&self, part: &Part, spend: Spend) -> anyhow::Result<(&'static dyn Workload, Request)> {
         let workload = workload(part.workload)
             .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
@@ -151,7 +139,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
     let question =
         |line: &PartLine| Question { metric: line.metric.to_owned(), connections: line.connections };
     let asked: Vec<Question> = part.lines.iter().filter(|line| line.is_asked()).map(question).collect();
-    // Nothing is asked of what the scheduler chooses.
+    // Rows that depend on the scheduler need no verdict.
     let is_asked = !asked.is_empty();
     let wishes = Wishes {
         budget: Some(time),
@@ -160,7 +148,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
         stopping: if is_asked { Stopping::Decision } else { Stopping::Precision },
         asked,
         others,
-        // What lasts is not outwaited in seconds.
+        // Lasting disturbances do not end within seconds, so repeating a trial is useless.
         repeats: Some(0),
         no_control: !part.control,
         ..Wishes::default()

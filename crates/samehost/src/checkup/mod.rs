@@ -1,5 +1,5 @@
-//! The checkup: a short measurement of each kind of use and of the servers that are installed, what it means, and how to
-//! measure the servers that run. It prints nothing.
+//! The checkup: a short measurement of each kind of use and of the installed servers, its interpretation, and
+//! how to measure the running servers. Prints nothing.
 
 mod cure;
 pub mod measure;
@@ -22,59 +22,52 @@ use self::parts::{Neighbour, Part, neighbours, parts};
 use self::race::{Leg, race};
 use self::worth::{Worth, here, worth_doing};
 
-/// How long the traffic of what runs here is watched.
+/// How long the traffic of running programs is observed.
 const OBSERVED: Duration = Duration::from_secs(2);
 
-/// Which rows of the table are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     Decided,
     All,
 }
 
-/// What a checkup found.
 pub struct Checkup {
-    /// What was measured.
     pub legs: Vec<Leg>,
-    /// What another congestion control would bring.
+    /// Measurement of another congestion control.
     cured: Option<(Part, Report)>,
-    /// Servers that run here, and how to measure them.
+    /// Running servers, and how to measure them.
     pub neighbours: Vec<Neighbour>,
-    /// What could not be measured, and hints.
+    /// Failed measurements and hints.
     pub notes: Vec<String>,
-    /// What is worth doing, the most first.
+    /// Recommended actions, best first.
     pub worth: Vec<Worth>,
-    /// What runs here, in a sentence.
+    /// Summary of what runs on this machine.
     pub here: String,
-    /// Whether a person stopped it.
     pub is_interrupted: bool,
 }
 
 impl Checkup {
-    /// Every report, and what it is called.
+    /// All reports with their labels.
     pub fn reports(&self) -> Vec<(&str, &Report)> {
         let legs = self.legs.iter().filter_map(|leg| Some((label(&leg.part), leg.report.as_ref()?)));
         legs.chain(self.cured.iter().map(|(part, report)| (label(part), report))).collect()
     }
 }
 
-/// Looks at what runs here, measures every part until `deadline`, and shows rows as they are decided.
-///
-/// # Errors
-/// When what is built in cannot be measured, or rows cannot be shown.
+/// Scans the machine, measures every part until `deadline`, and shows rows as they are decided.
 pub fn run(
     mut bench: Bench,
     deadline: Instant,
     show: &mut dyn FnMut(&[Finding<'_>], Rows) -> anyhow::Result<()>,
 ) -> anyhow::Result<Checkup> {
-    // Looked at before any server of ours runs.
+    // Must precede any server of ours.
     let neighbours = neighbours();
     let looked = look(&bench.interrupted);
     let cure_part = looked.as_ref().and_then(cure_part);
     let mut legs: Vec<Leg> = parts().into_iter().map(Leg::new).collect();
     bench.prepare(legs.iter().map(|leg| &leg.part).chain(&cure_part))?;
-    // How long a CPU takes to wake is the machine's affair and no transport's, and where it is a virtual one it takes longer
-    // than everything else.
+    // Wake-up time of a CPU is a property of the machine, not of a transport. On a virtual machine it exceeds
+    // everything else.
     bench.awake = Awake::is_possible();
 
     let mut failed = Vec::new();
@@ -95,7 +88,7 @@ pub fn run(
     }
     notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| workload.checkup_hints()));
     notes.extend(failed);
-    // Last: what people look for first is how the transports compare.
+    // Last, because the comparison of transports is more important.
     let cured = cure_part.filter(|_| !bench.is_interrupted()).and_then(|part| {
         let made = bench.measure(&part, Spend::All(CURE_TIME));
         let failed = |error| format!("What CUBIC would bring here could not be measured: {error:#}.");
@@ -108,7 +101,7 @@ pub fn run(
     Ok(Checkup { legs, cured, neighbours, notes, worth, here, is_interrupted })
 }
 
-/// What runs here and what it does for a moment, before anything of ours runs; none where it cannot be seen.
+/// Scans the machine and briefly observes its traffic, before any program of ours runs; `None` if that fails.
 fn look(interrupted: &AtomicBool) -> Option<Scan> {
     let mut scan = samehost_scan::collect(env!("CARGO_PKG_VERSION")).ok()?;
     samehost_scan::advise(&mut scan);
@@ -116,7 +109,7 @@ fn look(interrupted: &AtomicBool) -> Option<Scan> {
     Some(scan)
 }
 
-/// What was seen, priced with what the checkup has just measured: a sentence, and what is worth doing.
+/// Predictions for the scan from the checkup's own measurements: a summary sentence, and recommended actions.
 fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     let Some(mut scan) = looked else { return (String::new(), Vec::new()) };
     let of = |kinds: &[FindingKind], metric: &str| {
@@ -131,8 +124,7 @@ fn priced(looked: Option<Scan>, legs: &[Leg]) -> (String, Vec<Worth>) {
     (here(&scan), worth_doing(&scan))
 }
 
-/// The rows of the table are one answer: they are judged as one family, and not each report's for itself. Those that were
-/// not measured yet belong to it.
+/// Adjusts the verdicts of all rows as one family instead of per report. Rows not measured yet are included.
 fn judge_together(legs: &mut [Leg]) {
     let rows: Vec<(usize, usize)> = legs
         .iter()
@@ -145,7 +137,7 @@ fn judge_together(legs: &mut [Leg]) {
     samehost_analysis::judge_rows(&mut reports, &rows, (all - rows.len().min(all)) as u32);
 }
 
-/// The rows of the table, with their labels.
+/// Rows of the table, with their labels.
 pub fn findings(legs: &[Leg]) -> Vec<Finding<'_>> {
     legs.iter()
         .filter_map(|leg| Some((&leg.part.lines, leg.report.as_ref()?)))
@@ -161,7 +153,7 @@ pub fn findings(legs: &[Leg]) -> Vec<Finding<'_>> {
         .collect()
 }
 
-/// What a part is called.
+/// Label of a part.
 fn label(part: &Part) -> &str {
     match part.lines.as_slice() {
         [line] => &line.label,

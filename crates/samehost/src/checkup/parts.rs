@@ -1,5 +1,5 @@
-//! What the checkup measures: four kinds of use on built-in servers, and every installed server that a workload
-//! knows. It decides; measuring is the verb's.
+//! Parts of the checkup: four kinds of use on built-in servers, and every installed server for which there is
+//! a workload. Only selects; does not measure.
 
 use std::time::Duration;
 
@@ -10,38 +10,37 @@ use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
 
-/// One measurement of the checkup.
 #[derive(Clone)]
 pub struct Part {
     /// Name of the workload.
     pub workload: &'static str,
-    /// Its parameters that differ from their defaults.
+    /// Parameters that differ from their defaults.
     pub parameters: Vec<(&'static str, String)>,
-    /// Connections; none for the workload's default.
+    /// Connections; empty for the workload's default.
     pub connections: Vec<u32>,
-    /// Size of a message.
+    /// Message size in bytes.
     pub size: Option<u64>,
-    /// Where client and server run; none for the usual place.
+    /// Placement of client and server; `None` for the default.
     pub placement: Option<Placement>,
-    /// Transports; none for the workload's first two.
+    /// Transports; empty for the workload's first two.
     pub transports: Vec<Transport>,
-    /// Congestion controls, set by the routes of a private network; none for what the machine has.
+    /// Congestion controls, set by the routes of a private network; empty for the machine's own.
     pub congestion: Vec<String>,
-    /// The lines of the table that it answers.
+    /// Lines of the table that this part provides.
     pub lines: Vec<PartLine>,
-    /// Whether it starts a server that is installed here, which may fail for reasons of its own.
+    /// Whether it starts an installed server, whose failure does not fail the checkup.
     pub installed: bool,
     /// Whether its servers take seconds to start.
     pub starts_slowly: bool,
-    /// Whether its baseline runs against itself too: a time and a CPU time show whether this machine makes differences where
-    /// there are none, and the other parts have their time for what they are asked.
+    /// Whether the baseline also runs against itself. Two parts, one for a time and one for CPU time, suffice
+    /// to detect spurious differences on this machine; the others use the time for their own rows.
     pub control: bool,
-    /// Time of an arm in a block: short, for more blocks are worth more than longer ones.
+    /// Time of an arm in a block. Short, because more blocks are worth more than longer ones.
     pub trial: Duration,
 }
 
 impl Part {
-    /// A workload with all its defaults, for no line of the table.
+    /// A workload with its defaults and no line of the table.
     pub fn new(workload: &'static str) -> Self {
         Part {
             workload,
@@ -59,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Its parameters and, for all others, what they are where nothing is said.
+    /// Own parameters, and defaults for all others.
     pub fn all_parameters(&self, workload: &dyn Workload) -> Parameters {
         let own = self.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         defaults(workload).into_iter().chain(own).collect()
@@ -67,7 +66,7 @@ impl Part {
 }
 
 impl PartLine {
-    /// Whether a verdict is asked for.
+    /// Whether the line needs a verdict.
     pub fn is_asked(&self) -> bool {
         self.kind != FindingKind::Scheduler
     }
@@ -76,19 +75,18 @@ impl PartLine {
 /// A line of the checkup's table.
 #[derive(Clone)]
 pub struct PartLine {
-    /// What is measured, in plain words.
+    /// Label in plain words.
     pub label: String,
-    /// What it tells the reader.
     pub kind: FindingKind,
-    /// The metric that answers.
+    /// Metric that is shown.
     pub metric: &'static str,
-    /// The point that answers; none where there is one only.
+    /// Connections of the point that is shown; `None` if there is only one point.
     pub connections: Option<u32>,
 }
 
 /// Connections of a server under load.
 const MANY: u32 = 64;
-/// Six slices of a stream, each of twenty megabytes or more.
+/// Six slices of a stream, each of at least 20 MB.
 const BULK_TRIAL: Duration = Duration::from_millis(75);
 
 fn part(
@@ -111,7 +109,7 @@ fn part(
     }
 }
 
-/// The parts that need no server but ours.
+/// Parts that use only built-in servers.
 fn built_in() -> Vec<Part> {
     let one = ("one request and its reply", FindingKind::RoundTrip);
     let free = ("  as the scheduler places it", FindingKind::Scheduler);
@@ -127,7 +125,7 @@ fn built_in() -> Vec<Part> {
     ]
 }
 
-/// The part of a server that is installed here.
+/// Part for an installed server.
 fn server(workload: &'static dyn Workload) -> Part {
     let line = |what: &str, kind, metric, connections| PartLine {
         label: format!("{}{what}", workload.name()),
@@ -149,39 +147,38 @@ fn server(workload: &'static dyn Workload) -> Part {
     }
 }
 
-/// All parts: the built-in ones, and those of the servers that are installed here.
+/// All parts: the built-in ones, and one for each installed server.
 pub fn parts() -> Vec<Part> {
     let installed =
         |workload: &&&dyn Workload| workload.server_kind().is_some_and(|kind| (kind.find)().is_ok());
     with_servers(WORKLOADS.iter().copied().filter(|workload| installed(&workload)))
 }
 
-/// The built-in parts, and those of these servers: what starts in a moment before what takes seconds.
+/// Built-in parts and those of these servers; servers that start slowly come last.
 fn with_servers(servers: impl Iterator<Item = &'static dyn Workload>) -> Vec<Part> {
     let mut servers: Vec<Part> = servers.map(server).collect();
     servers.sort_by_key(|part| part.starts_slowly);
     built_in().into_iter().chain(servers).collect()
 }
 
-/// The built-in parts and those of these servers, installed or not.
+/// Built-in parts and those of these servers, installed or not.
 #[cfg(test)]
 pub fn built_in_and(servers: &[&str]) -> Vec<Part> {
     with_servers(servers.iter().filter_map(|name| samehost_bench::workloads::workload(name)))
 }
 
-/// A server that runs here, and how it would be measured.
+/// A running server, and how to measure it.
 pub struct Neighbour {
-    /// The workload that would measure it.
+    /// Workload that would measure it.
     pub workload: &'static str,
-    /// The server.
     pub server: RunningServer,
-    /// What it is, where it listens, and what keeps it from being measured, in a sentence or two.
+    /// Sentences about what it is, where it listens, and what prevents a measurement.
     pub about: String,
-    /// The command line that would measure it.
+    /// Command line that would measure it.
     pub line: String,
 }
 
-/// The servers that run here and that a workload could measure.
+/// Running servers for which there is a workload.
 pub fn neighbours() -> Vec<Neighbour> {
     let mut found = Vec::new();
     for workload in WORKLOADS {
@@ -223,7 +220,7 @@ fn introduce(workload: &str, login: &str, server: &RunningServer) -> (String, St
     (if login.is_empty() { about } else { format!("{about} {login}") }, line)
 }
 
-/// A word of a command line, in quotes where the shell would take it apart.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/:._-@%+=,".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

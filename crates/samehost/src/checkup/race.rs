@@ -1,5 +1,5 @@
-//! Who gets the checkup's time. In a first lap each part is measured until its rows are decided, or for its share; what is
-//! left goes to the rows that are still open, to those first that need the least. It decides; measuring is the verb's.
+//! Distributes the checkup's time. In the first lap each part is measured until its rows are decided, or for its
+//! share. The remaining time goes to open rows, those that need the least first. Only schedules; does not measure.
 
 use std::time::Duration;
 
@@ -8,32 +8,30 @@ use samehost_model::{Comparison, Report};
 use super::parts::Part;
 use crate::needed::least_s;
 
-/// Less does not hold the blocks that a decision among this many rows needs.
+/// Minimum time of a turn: less is not enough for the blocks that a decision among this many rows requires.
 const LEAST: Duration = Duration::from_millis(2500);
-/// How often a part is gone on with: one that was often does not do what its estimates promise.
+/// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
-/// What the servers of a part take to start that start slowly, each time that it is begun.
+/// Start-up time of slow servers, for each turn.
 const SLOW_START: Duration = Duration::from_secs(4);
-/// Longest time for one part without looking at the others again.
+/// Maximum time of a turn before the other parts are considered again.
 const LONGEST: Duration = Duration::from_secs(12);
 
-/// A part and what it gave so far.
+/// A part and its result so far.
 pub struct Leg {
-    /// What is measured.
     pub part: Part,
-    /// What it gave.
+    /// Result so far.
     pub report: Option<Report>,
-    /// How often it was begun.
+    /// Number of turns.
     pub begun: u32,
 }
 
 impl Leg {
-    /// A part that was not measured yet.
     pub fn new(part: Part) -> Self {
         Leg { part, report: None, begun: 0 }
     }
 
-    /// Its rows that were measured, each with its place among the report's comparisons.
+    /// Rows measured so far, with their index among the report's comparisons.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Comparison)> {
         self.report.iter().flat_map(|report| {
             let is_row = |found: &Comparison| {
@@ -43,28 +41,29 @@ impl Leg {
         })
     }
 
-    /// How many of its rows are open.
+    /// Number of open rows.
     pub fn open(&self) -> u32 {
         let decided = self.rows().filter(|(_, row)| row.verdict.is_decided()).count();
         self.asked().saturating_sub(decided) as u32
     }
 
-    /// How many of its lines ask for a verdict.
+    /// Number of lines that need a verdict.
     pub fn asked(&self) -> usize {
         self.part.lines.iter().filter(|line| line.is_asked()).count()
     }
 
-    /// Seconds that would decide the row that needs least; none where nothing reasonable would, or nothing is open.
+    /// Seconds that would decide the row that needs the least; `None` if no row is open or none can be
+    /// decided in reasonable time.
     fn needs_s(&self) -> Option<f64> {
         least_s(self.report.as_ref()?, self.rows().map(|(_, row)| row))
     }
 
-    /// What goes by before anything is measured.
+    /// Start-up time before a measurement.
     fn start(&self) -> Duration {
         if self.part.starts_slowly { SLOW_START } else { Duration::ZERO }
     }
 
-    /// Its weight among the shares of the first lap: a part with two points takes longer.
+    /// Weight among the shares of the first lap; a part with two points takes longer.
     fn weight(&self) -> f64 {
         match self.asked() {
             0 => 0.4,
@@ -74,8 +73,8 @@ impl Leg {
     }
 }
 
-/// Runs the race: `left` tells the time there is, `measure` spends about so much on a part, and `told` is told after each.
-/// Returns the installed servers for which no time was left.
+/// Runs the race. `left` returns the remaining time, `measure` measures a part for about the given time, and
+/// `told` is called after each measurement. Returns the installed servers for which no time was left.
 pub fn race<E>(
     legs: &mut [Leg],
     left: &dyn Fn() -> Duration,
@@ -100,7 +99,7 @@ pub fn race<E>(
     Ok(without_time)
 }
 
-/// The open part that needs the least, its start included, and the time that it gets of what is left.
+/// The open part that needs the least time including its start, and the time that it gets.
 fn next(legs: &[Leg], left: Duration) -> Option<(usize, Duration)> {
     let open = legs.iter().enumerate().filter(|(_, leg)| leg.begun < MOST_TURNS);
     let possible = open.filter_map(|(place, leg)| {
@@ -133,7 +132,8 @@ mod tests {
     use super::*;
     use crate::checkup::parts::built_in_and;
 
-    /// A first lap in which each part takes this share of the time that it is given: what was measured, and what was not.
+    /// Runs a first lap in which each part uses this fraction of its time. Returns what was measured, and
+    /// what was not.
     fn lap(seconds: u64, uses: f64) -> (Vec<(&'static str, f64)>, Vec<&'static str>) {
         let mut legs: Vec<Leg> =
             built_in_and(&["mysql", "postgres", "redis", "memcached"]).into_iter().map(Leg::new).collect();

@@ -1,24 +1,24 @@
-//! What the checkup says of the programs that run here: how many talk over what, and the few things most worth doing
-//! about it, each with its command. It decides; looking is the scan's, measuring the verb's.
+//! The checkup's summary of running programs: connections by transport, and the most useful actions with
+//! their commands. Uses the results of scan and checkup; does not measure.
 
 use samehost_model::scan::{Advice, Possible, Scan};
 use samehost_report::saving_in_short;
 
-/// More are a list, and no advice.
+/// Maximum number of recommendations; more would not be read.
 const MOST: usize = 3;
-/// Round trips a second from which on a pair counts as at work.
+/// Minimum round trips a second of an active pair.
 const AT_WORK: f64 = 1.0;
 
-/// Something worth doing.
+/// A recommended action.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Worth {
-    /// What it is about, and what it would bring.
+    /// Subject and benefit.
     pub about: String,
-    /// The command line that does it, or looks closer.
+    /// Command that performs the action, or investigates further.
     pub command: String,
 }
 
-/// What is here, in a sentence.
+/// Summary of what runs on this machine.
 pub fn here(scan: &Scan) -> String {
     let over_tcp = scan.connections.iter().filter(|connection| connection.kind.is_tcp()).count();
     let over_unix = scan.connections.iter().filter(|connection| connection.kind.is_unix()).count();
@@ -38,7 +38,7 @@ pub fn here(scan: &Scan) -> String {
     )
 }
 
-/// The things most worth doing, those that save the most first.
+/// Recommended actions, the largest saving first.
 pub fn worth_doing(scan: &Scan) -> Vec<Worth> {
     let mut all: Vec<&Advice> = scan.advice.iter().filter(|advice| rank(advice).is_some()).collect();
     let saved = |advice: &Advice| advice.saving.map_or(0.0, |saving| saving.cpu_s_per_day.high);
@@ -58,7 +58,7 @@ pub fn worth_doing(scan: &Scan) -> Vec<Worth> {
     found
 }
 
-/// 0 for what was seen to be worth it, 1 for what is too quiet or too near to tell; none for what is not worth a line.
+/// 0 for a proven saving, 1 for too little traffic or an undecided saving; `None` if not worth a line.
 fn rank(advice: &Advice) -> Option<u8> {
     if matches!(advice.possible, Possible::Cannot | Possible::Unknown) {
         return None;

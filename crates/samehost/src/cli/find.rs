@@ -1,4 +1,4 @@
-//! Options of the verbs that find and prove: scan, top, verify, how.
+//! Options of scan, top, verify and how.
 
 use std::time::Duration;
 

@@ -97,13 +97,13 @@ pub struct SwitchOptions {
     pub json: bool,
 }
 
-/// A number of days, `90d`.
+/// Parses a number of days such as `90d`.
 fn days(text: &str) -> Result<u32, String> {
     let number = text.trim().strip_suffix('d').and_then(|number| number.parse().ok());
     number.ok_or_else(|| format!("`{text}` is not a number of days; write it as 90d"))
 }
 
-/// A time, or 0.
+/// Parses a duration, or `0`.
 fn parse_confirm(text: &str) -> Result<Duration, String> {
     if text == "0" {
         Ok(Duration::ZERO)

@@ -17,7 +17,7 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let interrupted = signals::watch()?;
     let request = request(bench, interrupted)?;
     if samehost_bench::needs_own_network(bench.workload, &request) {
-        // Before the first thread.
+        // Must precede the first thread.
         samehost_bench::network::prepare(&request.program)?;
     }
     let outputs = options.output.open()?;
@@ -32,7 +32,7 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     let store = watcher.finish();
     let Benched { mut report, failure } = result.inspect_err(|_| {
         if let Some(store) = &store {
-            // Nothing was measured; an empty file would only be in the way.
+            // Nothing was measured, so the empty file is removed.
             let _ = std::fs::remove_file(store.path());
         }
     })?;
@@ -41,7 +41,7 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
         report.warnings.push(Warning::new(Code::NotStored, "", message));
     }
     let samples = store.map(|store| store.end(&mut report));
-    // A server may say anything, the password that it was told as well.
+    // Servers may quote any text, including the password that they received.
     report.hide(&output::own_secrets());
     outputs.write(&report).with_context(|| match &samples {
         Some(path) => format!("the samples are safe: `samehost report {}` shows them", path.display()),

@@ -1,4 +1,4 @@
-//! `samehost`: the checkup, as a table whose rows are shown as they are decided.
+//! `samehost` without a verb: the checkup as a table; each row is shown when it is decided.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::exit::{Ending, WrongUse};
 use crate::request::fresh_seed;
 use crate::{output, signals};
 
-/// For all of it: looking, starting servers, measuring.
+/// Total time, including the scan and server starts.
 const BUDGET: Duration = Duration::from_secs(54);
 const BUDGETS: std::ops::RangeInclusive<Duration> = Duration::from_secs(20)..=Duration::from_secs(600);
 
@@ -53,7 +53,7 @@ pub fn checkup(options: &CheckupOptions) -> anyhow::Result<Ending> {
     Ok(if done.is_interrupted { Ending::Interrupted } else { Ending::Done })
 }
 
-/// Writes to standard output, at once.
+/// Writes to standard output and flushes.
 fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     write(&mut bytes)?;
@@ -61,11 +61,10 @@ fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::R
     stdout.write_all(&bytes).and_then(|()| stdout.flush()).context("standard output")
 }
 
-/// The table, whose rows are shown as they are decided.
 struct Table {
     is_shown: bool,
     is_begun: bool,
-    /// Rows that were shown, by their place.
+    /// Indexes of the rows shown so far.
     shown: BTreeSet<usize>,
 }
 
@@ -74,7 +73,7 @@ impl Table {
         Table { is_shown, is_begun: false, shown: BTreeSet::new() }
     }
 
-    /// Shows the rows that were not shown yet.
+    /// Shows rows that can be shown and were not yet.
     fn show(&mut self, findings: &[Finding<'_>], rows: Rows) -> anyhow::Result<()> {
         if !self.is_shown {
             return Ok(());
@@ -85,7 +84,7 @@ impl Table {
             self.is_begun = true;
         }
         for (place, finding) in findings.iter().enumerate() {
-            // What the scheduler makes of a row stands below it.
+            // A scheduler row appears below the row to which it belongs.
             let is_below =
                 finding.kind == FindingKind::Scheduler && self.shown.contains(&place.wrapping_sub(1));
             let is_known = rows == Rows::All || finding.is_decided() || is_below;

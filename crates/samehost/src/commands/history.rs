@@ -1,5 +1,5 @@
-//! `samehost history [FILE…]`: stored results in the order of time, each against the run before it of the same
-//! command.
+//! `samehost history [FILE…]`: stored results in order of time, each compared with the previous run of the
+//! same command.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::cli::HistoryOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, storage};
 
-/// Options that say nothing about what is measured, and take a value.
+/// Options with a value that do not affect what is measured.
 const ASIDE: [&str; 6] = ["--json", "--csv", "--markdown", "--html", "--seed", "--assert"];
 
 pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
@@ -24,7 +24,7 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
         match storage::read(&file) {
             Ok(report) => results.push((file, report)),
             Err(error) if named => return Err(error),
-            // One damaged file of the store is no reason to hide the others.
+            // A damaged file must not hide the others.
             Err(error) => output::complain(&format!("left out: {error:#}")),
         }
     }
@@ -70,7 +70,7 @@ pub fn history(options: &HistoryOptions) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// The newest run before this one that measured the same.
+/// The newest earlier run of the same measurement.
 fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
     let same = |report: &Report| {
         let other = &results[index].1;
@@ -80,7 +80,7 @@ fn previous(results: &[(PathBuf, Report)], index: usize) -> Option<usize> {
     (0..index).rev().find(|&i| same(&results[i].1))
 }
 
-/// What of a command line says what is measured: not the program's path, not where results go.
+/// Words of a command line that determine what is measured, without the program's path and output options.
 fn measures(command: &[String]) -> Vec<&str> {
     let mut words = command.iter().skip(1).map(String::as_str);
     let mut kept = Vec::new();

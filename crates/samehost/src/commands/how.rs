@@ -1,4 +1,4 @@
-//! `samehost how`: how a service is set up for a Unix socket, and each client's own words for it.
+//! `samehost how`: configuration of a service for a Unix socket, and how each client connects to it.
 
 use std::io::Write;
 

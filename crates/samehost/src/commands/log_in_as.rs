@@ -1,5 +1,6 @@
-//! The hidden verb that connects as another user, in another's namespaces: a request on standard input, the connection
-//! and one JSON object on standard output. No password comes here. See `samehost_login::log_in_as`.
+//! Hidden verb that connects as another user, in another process' namespaces. Reads a request from standard
+//! input; writes the connection and one JSON object to standard output. Never receives a password. See
+//! `samehost_login::log_in_as`.
 
 use samehost_login::switch_and_connect;
 

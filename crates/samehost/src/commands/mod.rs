@@ -1,4 +1,4 @@
-//! One file a verb; each turns options into calls of the libraries and results into output.
+//! One file for each verb; converts options into library calls, and results into output.
 
 mod bench;
 mod checkup;

@@ -38,14 +38,14 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     let mut reproducer =
         Reproducer::new(&ahead, mode, budget_s, seed, options.quiet, std::sync::Arc::clone(&interrupted));
     if reproducer.needs_own_network(&ahead)? {
-        // Before the first thread.
+        // Must precede the first thread.
         let program = std::env::current_exe().context("finding this program")?;
         samehost_bench::network::prepare(&program)?;
     }
     let is_made = |one: &&Published| kept.iter().find(|experiment| experiment.id == one.id).cloned();
     let mut made: Vec<Option<Experiment>> = published.iter().map(is_made).collect();
     let mut order: Vec<usize> = (0..published.len()).filter(|place| made[*place].is_none()).collect();
-    // What needs no server but ours answers within seconds, on a machine whose memory no database has used yet.
+    // Experiments on built-in servers first: they take seconds, and no database has used the memory yet.
     order.sort_by_key(|place| published[*place].starts_servers());
     for place in order {
         let experiment = reproducer.make(published[place])?;
@@ -67,7 +67,8 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
         experiments,
     };
     outputs.write(&reproduction)?;
-    // One that is whole is over, and the next begins anew. No installation helps where there is no workload.
+    // A complete reproduction is discarded, so that the next call starts over. A missing workload counts as
+    // complete, because no installation would provide it.
     let is_over =
         |one: &Experiment| matches!(one.state, ExperimentState::Measured | ExperimentState::NoWorkload);
     if reproduction.experiments.iter().all(is_over) {
@@ -76,7 +77,7 @@ pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     Ok(ending(&reproduction))
 }
 
-/// Gives the time that is left to the claims that are open.
+/// Spends the remaining time on open claims.
 fn go_on(
     published: &[&'static Published],
     experiments: &mut [Experiment],
@@ -114,7 +115,7 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Says how long it takes before it begins, and what it need not measure.
+/// Announces the expected duration, and experiments that were already measured.
 fn announce(ahead: &[&Published], kept: &[Experiment], mode: Mode, budget_s: Option<f64>) {
     if !kept.is_empty() {
         let ids: Vec<&str> = kept.iter().map(|one| one.id.as_str()).collect();
@@ -159,7 +160,7 @@ impl Outputs {
         Ok(Outputs { targets: targets.collect::<Result<_, _>>()?, table: !options.quiet && !is_stdout_taken })
     }
 
-    /// Renders to every output, the table last.
+    /// Renders all outputs, the table last.
     fn write(self, reproduction: &Reproduction) -> anyhow::Result<()> {
         for (target, render) in self.targets {
             let mut bytes = Vec::new();
@@ -175,7 +176,7 @@ impl Outputs {
     }
 }
 
-/// Done as soon as anything was measured: what is missing here is said in its row.
+/// Success if anything was measured; missing experiments are explained in their rows.
 fn ending(reproduction: &Reproduction) -> Ending {
     let measured = |one: &Experiment| one.state == ExperimentState::Measured;
     if reproduction.interrupted {

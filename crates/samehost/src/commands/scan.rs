@@ -1,4 +1,4 @@
-//! `samehost scan`: what talks to what on this machine, and what could be done about it.
+//! `samehost scan`: connections on this machine, and advice.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn scan(options: &ScanOptions) -> anyhow::Result<Ending> {
     Ok(if interrupted.load(Ordering::Relaxed) { Ending::Interrupted } else { Ending::Done })
 }
 
-/// A scan with advice, and where the traffic was watched with what a switch would save.
+/// A scan with advice and, if traffic was observed, predicted savings.
 pub fn look(
     observe: Option<Duration>,
     greet: bool,
@@ -45,7 +45,7 @@ pub fn look(
     }
     samehost_scan::advise(&mut scan);
     if let Some(period) = observe {
-        // What was seen until then is shown, and private servers are ended.
+        // After an interrupt, results so far are shown and private servers are stopped.
         signals::watch()?;
         samehost_scan::observe(&mut scan, period, interrupted);
         price(&mut scan, interrupted, quiet)?;

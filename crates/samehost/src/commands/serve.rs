@@ -29,7 +29,7 @@ pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
         tuning: Tuning { congestion: options.congestion.clone(), buffer_bytes: options.socket_buffer },
     };
     let listening = server.listen(&options.listen, &how)?;
-    // Before anyone is told that it listens, and so may stop it.
+    // Must precede the message that it listens, after which it may be stopped.
     let stopper = listening.stopper()?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("watching for signals")?;
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The hidden verbs that keep private servers from outliving us; see `samehost_bench::private_servers`.
+//! Hidden verbs that stop private servers when this program is gone; see `samehost_bench::private_servers`.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ pub fn become_server(options: &BecomeServerOptions) -> anyhow::Result<Ending> {
     .into())
 }
 
-/// Whether this user may have a network of his own; what stands against it is said in one line.
+/// Whether this user can create a network namespace; prints the reason if not.
 pub fn try_own_network() -> anyhow::Result<Ending> {
     match samehost_bench::network::try_own_network() {
         Ok(()) => Ok(Ending::Done),

@@ -1,4 +1,4 @@
-//! `samehost verify`: which transport is really in use, with proof.
+//! `samehost verify`: the transport in use, with proof.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     let found =
         if Path::new(&options.target).exists() { configuration(options)? } else { vec![target(options)?] };
     if options.json {
-        // One target is one document; a configuration may name several connections.
+        // A single result is an object. A configuration may name several connections, which become an array.
         match found.as_slice() {
             [one] => output::print_json(one)?,
             all => output::print_json(&all)?,
@@ -38,7 +38,7 @@ pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     Ok(if fails { Ending::Finding } else { Ending::Done })
 }
 
-/// A process, an endpoint or a URL.
+/// Verifies a process, an endpoint or a URL.
 fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     let target: Target = options.target.parse().map_err(|error: TargetError| WrongUse(error.to_string()))?;
     let (credentials, note) = credentials(&target, options)?;
@@ -50,7 +50,7 @@ fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     Ok(found)
 }
 
-/// Every connection that a configuration names, with the login that it holds.
+/// Verifies every connection in a configuration, with its credentials.
 fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     let settings = samehost_switch::clients(&options.target).map_err(|error| WrongUse(error.to_string()))?;
     let mut all = Vec::new();
@@ -77,7 +77,7 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
     Ok(all)
 }
 
-/// Verifies one target; `owner` is whose configuration names it.
+/// Verifies one target; `owner` is the owner of the configuration that names it.
 fn look(
     target: &Target,
     name: &str,
@@ -94,7 +94,7 @@ fn look(
         Target::Address { protocol, .. } => samehost_scan::expected(*protocol, &trusted),
         Target::Process(_) => Expected::default(),
     };
-    // A server may say anything, the password that it was told as well: it is not repeated.
+    // Servers may quote any text, including the password that they received.
     let redactor = Redactor::new(&credentials.password);
     let mut found = samehost_scan::verify(target, name, credentials, &expected, env!("CARGO_PKG_VERSION"))
         .map_err(|error| anyhow!(redactor.message(&error.to_string())))?;
@@ -104,7 +104,7 @@ fn look(
     Ok(found)
 }
 
-/// Whom to log in as. The kernel's proofs need nobody, so a file that cannot be used is a note.
+/// Credentials for the login. The kernel's proofs need none, so an unusable file is only a note.
 fn credentials(target: &Target, options: &VerifyOptions) -> anyhow::Result<(Credentials, Option<String>)> {
     let Target::Address { protocol, endpoint, .. } = target else { return Ok(Default::default()) };
     let (mut credentials, note) = match Credentials::of(*protocol, &options.target, endpoint) {

@@ -1,5 +1,4 @@
-//! Who was the limit, in words and as a claim, where something stands between client and server. Who it was is the
-//! report's.
+//! Bottlenecks with a proxy between client and server, as text and as a claim. The report determines the bottleneck.
 
 use samehost_model::{ClaimOutcome, Comparison, Judgement, Limit, LimitedBy, Report};
 
@@ -18,7 +17,7 @@ fn in_words(limit: &Limit) -> String {
     format!("client {client_cpus:.2}, proxy {proxy_cpus:.2}, server {server_cpus:.2} CPUs, {who}")
 }
 
-/// How busy everybody was in both arms of a comparison at one point, and who was the limit.
+/// Utilisation of client, proxy and server in both arms of a comparison at one point, and the bottleneck.
 pub fn of(found: &Comparison, report: &Report) -> Option<String> {
     if report.arm(&found.baseline)?.point != report.arm(&found.candidate)?.point {
         return None;
@@ -31,7 +30,7 @@ pub fn of(found: &Comparison, report: &Report) -> Option<String> {
     Some(format!("{}; {}", told(&found.baseline)?, told(&found.candidate)?))
 }
 
-/// The claim that the client was the limit, in every condition: all of them, or none.
+/// The claim that the client was the bottleneck in every condition.
 pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
     let all = &report.analysis.limits;
     let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();

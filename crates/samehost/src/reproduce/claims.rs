@@ -1,4 +1,4 @@
-//! A claim held against a report: which figure answers it, and what `samehost-stats` says of that.
+//! Judges a claim by a report: finds the figure that answers it, and applies the verdict from `samehost-stats`.
 
 use samehost_analysis::{Judged, compare_arms, judge_alone, judge_ratio};
 use samehost_model::{
@@ -9,7 +9,6 @@ use super::congestion::not_comparable;
 use super::published::{At, Claim, Find};
 use super::{busy, share};
 
-/// The claim without an answer.
 pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     ClaimOutcome {
         claim: claim.text.into(),
@@ -22,7 +21,7 @@ pub fn not_measured(claim: &Claim) -> ClaimOutcome {
     }
 }
 
-/// The claim with what the experiment's reports say of it: the first that answers it, or all of them together.
+/// Judges a claim by the experiment's reports: the first that answers it, or all of them together.
 pub fn judge(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let by_one = || reports.iter().find_map(|report| by_figure(claim, report));
     let outcome = match claim.find {
@@ -53,7 +52,6 @@ fn by_figure(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
 }
 
 impl At {
-    /// Whether it is this point.
     pub fn is(&self, point: &Point) -> bool {
         self.connections.is_none_or(|connections| connections == point.connections)
             && self.size.is_none_or(|size| Some(size) == point.size_bytes)
@@ -64,7 +62,7 @@ impl At {
     }
 }
 
-/// Unix socket ÷ TCP of a metric, point by point.
+/// Unix socket ÷ TCP of a metric, at each point.
 fn transports<'a>(report: &'a Report, metric: &str) -> impl Iterator<Item = &'a Comparison> {
     let over = |id: &str, transport| report.arm(id).is_some_and(|arm| arm.transport == transport);
     report.analysis.comparisons.iter().filter(move |comparison| {
@@ -74,8 +72,8 @@ fn transports<'a>(report: &'a Report, metric: &str) -> impl Iterator<Item = &'a 
     })
 }
 
-/// The comparison at the point where both transports together do most. It must not be where one of them does most: that
-/// point is partly chosen by that arm's luck, which would then stand in the ratio.
+/// Comparison at the point where the product of both transports is largest. Choosing the maximum of a single
+/// arm would bias the ratio towards that arm's random deviation.
 fn peak<'a>(report: &'a Report, metric: &str) -> Option<&'a Comparison> {
     let both = |c: &&Comparison| c.baseline_value * c.candidate_value;
     transports(report, metric).max_by(|a, b| both(a).total_cmp(&both(b)))
@@ -87,7 +85,6 @@ fn points(report: &Report, metric: &str, transport: Transport, from: At, to: At)
     compare_arms(report, metric, arm(from)?, arm(to)?)
 }
 
-/// A metric of the report.
 pub fn metric_of<'a>(report: &'a Report, name: &str) -> Option<&'a MetricInfo> {
     report.head.workload.metrics.iter().find(|metric| metric.name == name)
 }
@@ -123,7 +120,7 @@ fn here(found: &Comparison, report: &Report) -> Here {
     }
 }
 
-/// The same ratio against TCP with TLS, where that is an arm at the same point.
+/// The same ratio against TCP with TLS, if there is such an arm at the same point.
 fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     let metric = metric_of(report, &found.metric)?;
     let at = |arm: &&Arm| arm.point == found.point;
@@ -140,7 +137,7 @@ fn against_tls(found: &Comparison, report: &Report) -> Option<String> {
     Some(format!("against TCP with TLS: {} ×{interval}", samehost_model::human::format_ratio(ratio.ratio)))
 }
 
-/// Every point has to agree: the claim is about all of them. The one that agrees least is shown.
+/// A claim about all points: every point must agree. Returns the one that agrees least.
 fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutcome> {
     let rank = |outcome: &ClaimOutcome| match outcome.judgement {
         Judgement::DoesNotHold => 0,
@@ -155,8 +152,9 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
             value
         }
     };
-    // All have to agree, so each is asked by itself: that all do by chance is no likelier than that one does. That one does
-    // not is looked for among all of them, and needs its p-value adjusted.
+    // The claim requires that all points agree, so each is tested without adjustment: agreement of all by
+    // chance is no likelier than agreement of one. A contradiction is searched for among all points, so its
+    // p-value is adjusted.
     let asked = |found: &Comparison| {
         let adjusted = answer(claim, found, report);
         let alone = answer(claim, &judge_alone(report, found), report);
@@ -179,7 +177,7 @@ fn every_point(claim: &Claim, report: &Report, metric: &str) -> Option<ClaimOutc
     Some(least)
 }
 
-/// Exchanges over every transport and no error in any.
+/// Whether exchanges succeeded over every transport without errors.
 fn works(claim: &Claim, reports: &[&Report]) -> ClaimOutcome {
     let mut told = Vec::new();
     let mut judgement = if reports.is_empty() { Judgement::CannotTell } else { Judgement::Holds };
@@ -206,7 +204,8 @@ pub mod tests {
     use super::*;
     use samehost_model::{EffectSize, Head, Host, Trial, WorkloadInfo};
 
-    /// A report of throughput at these numbers of connections: TCP does 100, the Unix socket `factor` times that.
+    /// A report of throughput at these numbers of connections: 100 over TCP, and `factor` times that over the
+    /// Unix socket.
     pub fn report(factors: &[(u32, f64)]) -> Report {
         let mut arms = Vec::new();
         let mut trials = Vec::new();

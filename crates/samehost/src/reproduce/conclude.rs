@@ -1,4 +1,4 @@
-//! An experiment's result: its claims held against its reports, and what is to be said beside them.
+//! Result of an experiment: its claims, judged by its reports, with remarks.
 
 use samehost_model::{
     Arm, ClaimOutcome, Experiment, ExperimentState, Judgement, Measurement, Report, Transport,
@@ -9,7 +9,7 @@ use super::congestion;
 use super::published::{Planned, Published};
 use super::race::rows;
 
-/// The experiment before it was made.
+/// The experiment before it was measured.
 pub fn blank(published: &Published) -> Experiment {
     Experiment {
         id: published.id.into(),
@@ -28,11 +28,11 @@ pub fn blank(published: &Published) -> Experiment {
     }
 }
 
-/// Holds its claims against what was measured.
+/// Judges the claims by the measurements.
 pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports: Vec<(&Planned, Report)>) {
     experiment.state = ExperimentState::Measured;
     experiment.measured_at = Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    // What the claims look at is one answer.
+    // The comparisons behind the claims form one family.
     let rows: Vec<(usize, usize)> = reports
         .iter()
         .enumerate()
@@ -46,7 +46,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
     experiment.claims = published.claims.iter().map(|claim| claims::judge(claim, &all)).collect();
     experiment.differs.extend(congestion::said(&all));
     experiment.differs.extend(all.iter().flat_map(|report| scaled(report)));
-    // A claim that holds as it was published needs no explanation.
+    // A claim that holds as published needs no explanation.
     let as_published =
         |claim: &ClaimOutcome| claim.judgement == Judgement::Holds && !claim.is_of_other_size();
     if !experiment.claims.iter().all(as_published) {
@@ -58,7 +58,7 @@ pub fn conclude(experiment: &mut Experiment, published: &Published, mut reports:
     experiment.measurements = reports.into_iter().map(measurement).collect();
 }
 
-/// The rates that percentages became on this machine.
+/// The absolute rates that percentages correspond to on this machine.
 fn scaled(report: &Report) -> Vec<String> {
     let rate = |arm: &Arm| Some((arm.point.rate_per_s?, arm.capacity_per_s?));
     let text = |per_s: f64| samehost_model::human::format_value(per_s, "per_s");
@@ -76,7 +76,7 @@ fn scaled(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// How much smaller this machine is.
+/// Remark that this machine has fewer cores.
 fn cores(published: &Published, report: &Report) -> Option<String> {
     let (then, here) = (published.cores?, report.head.host.cpus_allowed);
     (here < then).then(|| {

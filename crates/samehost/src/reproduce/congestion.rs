@@ -1,17 +1,18 @@
-//! What TCP was in the articles: CUBIC, which Linux has had by default since 2006. Where this machine has another, the
-//! experiments are made with CUBIC; where that cannot be, claims about large transfers are not comparable.
+//! Congestion control of the published experiments: CUBIC, the default of Linux since 2006. If this machine
+//! uses another one, experiments are run with CUBIC. If that is impossible, claims about large transfers are
+//! not comparable.
 
 use samehost_bench::workload::Workload;
 use samehost_bench::{BenchError, Request};
 use samehost_model::{Comparison, Report, Transport};
 use samehost_system::routes::loopback_congestion;
 
-/// What the articles had.
+/// Congestion control of the publications.
 const THEN: &str = "cubic";
-/// The metric that the congestion control decides.
+/// Metric that depends on the congestion control.
 const OF_BULK: &str = "bandwidth";
 
-/// A request with what the articles had, where this machine has another by default and the workload has TCP.
+/// Requests CUBIC if this machine's default differs and the workload uses TCP.
 pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
     let over_tcp =
         |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls);
@@ -24,7 +25,7 @@ pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
     Request { congestion: vec![THEN.into()], command, ..request }
 }
 
-/// The same with what this machine has, where the error is that it cannot be chosen.
+/// The request with this machine's congestion control, if the error is that it cannot be chosen.
 pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
     let cannot = matches!(error, BenchError::Tuning(_) | BenchError::NotPermitted { .. });
     (cannot && !request.congestion.is_empty()).then(|| {
@@ -34,7 +35,7 @@ pub fn as_here(request: &Request, error: &BenchError) -> Option<Request> {
     })
 }
 
-/// What TCP was in an experiment, where that needs a word.
+/// Remark about the congestion control of an experiment, if one is needed.
 pub fn said(reports: &[&Report]) -> Option<String> {
     let default = |report: &Report| report.head.host.sysctls.get("net.ipv4.tcp_congestion_control").cloned();
     let asked = |report: &&&Report| {
@@ -49,13 +50,13 @@ pub fn said(reports: &[&Report]) -> Option<String> {
     (here != THEN).then(|| format!("TCP ran with {THEN}, as in the article; the default here is {here}."))
 }
 
-/// Why a claim about large transfers is not comparable: its TCP was another.
+/// Why a claim about large transfers is not comparable: TCP used another congestion control.
 pub fn not_comparable(found: &Comparison, report: &Report) -> Option<String> {
     let other = other(report, Some(found)).filter(|_| found.metric == OF_BULK)?;
     Some(format!("not comparable: TCP ran with {other}, the article's with {THEN}"))
 }
 
-/// A congestion control of a connection that is not the articles'; of all, or of those of a comparison's arms.
+/// A congestion control other than CUBIC, among all connections or those of a comparison's arms.
 fn other(report: &Report, of: Option<&Comparison>) -> Option<String> {
     let is_of = |arm: &str| of.is_none_or(|found| found.baseline == arm || found.candidate == arm);
     let evidence = report.analysis.evidence.iter().filter(|evidence| is_of(&evidence.arm));

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use super::published::Published;
 use crate::exit::WrongUse;
 
-/// Every experiment, in the order in which they are shown.
+/// All experiments, in display order.
 pub static EXPERIMENTS: LazyLock<Vec<Published>> =
     LazyLock::new(|| match read(include_str!("experiments.toml")) {
         Ok(experiments) => experiments,
         Err(error) => panic!("experiments.toml: {error}"),
     });
 
-/// The file: texts that several experiments share, by name, and the experiments.
+/// Contents of experiments.toml: shared texts by name, and the experiments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Experiments {
@@ -42,10 +42,7 @@ fn leaked(texts: BTreeMap<String, String>) -> BTreeMap<String, &'static str> {
     texts.into_iter().map(|(name, text)| (name, &*text.leak())).collect()
 }
 
-/// The experiments of these ids, in the registry's order; all of them for none.
-///
-/// # Errors
-/// When an id is unknown; it names those that are known.
+/// Experiments with these ids, in the registry's order; all if `ids` is empty.
 pub fn chosen(ids: &[String]) -> Result<Vec<&'static Published>, WrongUse> {
     let known = |id: &String| EXPERIMENTS.iter().any(|one| one.id.eq_ignore_ascii_case(id));
     if let Some(unknown) = ids.iter().find(|id| !known(id)) {

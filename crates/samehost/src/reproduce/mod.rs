@@ -1,5 +1,5 @@
-//! The published experiments, made again: the registry of what was published, the run, what it says of each claim, and
-//! the results kept for an interrupted run to go on with.
+//! Reproduces the published experiments: the registry, the run, the judgement of each claim, and results
+//! stored so that an interrupted run can continue.
 
 mod busy;
 mod claims;

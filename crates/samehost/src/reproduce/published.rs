@@ -1,38 +1,34 @@
-//! What a published experiment is: what was run, what was claimed, and which figure of a report answers it.
+//! Type of a published experiment: what is run, what was claimed, and which figure of a report answers it.
 
 use std::collections::BTreeMap;
 
 use samehost_model::{Expected, Mode, Transport};
 use serde::{Deserialize, Deserializer};
 
-/// A published experiment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Its id, unique.
+    /// Unique id.
     #[serde(deserialize_with = "text")]
     pub id: &'static str,
-    /// What was measured.
     #[serde(deserialize_with = "text")]
     pub title: &'static str,
-    /// Where it was published.
+    /// Publication.
     #[serde(deserialize_with = "text")]
     pub source: &'static str,
-    /// What it was measured on and with.
+    /// Hardware and software of the publication.
     #[serde(deserialize_with = "text")]
     pub setup: &'static str,
-    /// CPU cores of its machine, where it says so.
+    /// CPU cores of the publication's machine, if known.
     pub cores: Option<u32>,
-    /// What is run.
     #[serde(deserialize_with = "list")]
     pub measurements: &'static [Planned],
-    /// What was claimed.
     #[serde(deserialize_with = "list")]
     pub claims: &'static [Claim],
-    /// What is different here by intention.
+    /// Intentional differences of the reproduction.
     #[serde(default, deserialize_with = "texts")]
     pub differs: &'static [&'static str],
-    /// What may explain that this machine says something else.
+    /// Possible explanations for different results on this machine.
     #[serde(default, deserialize_with = "texts")]
     pub explanations: &'static [&'static str],
 }
@@ -48,12 +44,11 @@ impl Published {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Planned {
-    /// What it is called.
     #[serde(deserialize_with = "text")]
     pub label: &'static str,
-    /// In under six minutes for all experiments.
+    /// For `--quick`: under six minutes for all experiments.
     pub quick: Command,
-    /// As the article did, as far as this machine can.
+    /// As published, as far as this machine allows.
     pub full: Command,
 }
 
@@ -61,17 +56,16 @@ pub struct Planned {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// The words after `samehost`.
+    /// Words after `samehost`.
     #[serde(deserialize_with = "text")]
     pub line: &'static str,
-    /// Its budget, in seconds.
+    /// Budget in seconds.
     pub seconds: f64,
-    /// Length of a trial, in milliseconds; none where a trial is one whole operation.
+    /// Length of a trial in milliseconds; `None` if a trial is one whole operation.
     pub trial_ms: Option<f64>,
 }
 
 impl Planned {
-    /// The command of a mode.
     pub fn command(&self, mode: Mode) -> Command {
         match mode {
             Mode::Quick => self.quick,
@@ -80,90 +74,78 @@ impl Planned {
     }
 }
 
-/// A claim.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// In a few words, for a table of 80 columns.
+    /// A few words, for a table of 80 columns.
     #[serde(deserialize_with = "text")]
     pub text: &'static str,
-    /// The figure as a ratio or in the article's own terms, in a few characters.
+    /// Published figure in a few characters, as a ratio or in the publication's own terms.
     #[serde(deserialize_with = "text")]
     pub published: &'static str,
-    /// What the words amount to.
+    /// Expected direction or size.
     pub expected: Expected,
-    /// Which figure of the report answers it.
+    /// Figure of the report that answers the claim.
     pub find: Find,
 }
 
-/// Which figure of the experiment's reports answers a claim.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "figure", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Find {
     /// Unix socket ÷ TCP at a point.
     Transports {
-        /// The metric.
         #[serde(deserialize_with = "text")]
         metric: &'static str,
-        /// The point.
         #[serde(default)]
         at: At,
     },
-    /// Unix socket ÷ TCP at the point where both together do most.
+    /// Unix socket ÷ TCP at the point where the product of both is largest.
     Peak {
-        /// The metric.
         #[serde(deserialize_with = "text")]
         metric: &'static str,
     },
-    /// Unix socket ÷ TCP at every point: the one that agrees least.
+    /// Unix socket ÷ TCP at every point; the one that agrees least is shown.
     EveryPoint {
-        /// The metric.
         #[serde(deserialize_with = "text")]
         metric: &'static str,
     },
     /// One point ÷ another, over one transport.
     Points {
-        /// The metric.
         #[serde(deserialize_with = "text")]
         metric: &'static str,
-        /// The transport.
         transport: Transport,
-        /// The point below the line.
+        /// Denominator.
         from: At,
-        /// The point above it.
+        /// Numerator.
         to: At,
     },
-    /// A time as a part of another over one transport, in percent.
+    /// One time as a share of another over one transport, in percent.
     Share {
-        /// The metric that is a part.
         #[serde(deserialize_with = "text")]
         part: &'static str,
-        /// The metric that is the whole.
         #[serde(deserialize_with = "text")]
         whole: &'static str,
-        /// The transport.
         transport: Transport,
     },
-    /// That every exchange worked over either.
+    /// Whether exchanges succeeded over every transport.
     Works,
-    /// How busy the client was, and how busy the others were, at every point.
+    /// Utilisation of the client and of the others, at every point.
     Busy,
 }
 
-/// A point of the matrix, by what differs.
+/// A point of the matrix, given by the parameters that differ.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct At {
-    /// Its connections.
     pub connections: Option<u32>,
-    /// Its size.
+    /// Message size in bytes.
     pub size: Option<u64>,
-    /// Its own parameters.
+    /// Parameters of the workload.
     #[serde(deserialize_with = "pairs")]
     pub parameters: &'static [(&'static str, &'static str)],
 }
 
-/// A text that lives as long as the program: experiments are read once.
+/// Leaks a text, because experiments are read once and live as long as the program.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     String::deserialize(from).map(|text| &*text.leak())
 }

@@ -1,5 +1,5 @@
-//! What time is left when every experiment was made once goes to the claims that are open, to those first that need the
-//! least. It decides; measuring is the reproducer's.
+//! After every experiment has run once, gives the remaining time to open claims, those that need the least
+//! first. Only schedules; does not measure.
 
 use samehost_model::{
     ClaimOutcome, Comparison, Expected, Experiment, ExperimentState, Judgement, Question, Report, Transport,
@@ -8,13 +8,13 @@ use samehost_model::{
 use super::published::{Claim, Find, Published};
 use crate::needed::{AROUND, least_s};
 
-/// An experiment is gone on with so often at most.
+/// Maximum turns of an experiment.
 pub const MOST_TURNS: u32 = 5;
-/// Shortest and longest time of a turn, in seconds; the starts of servers come on top.
+/// Shortest and longest turn in seconds, without server starts.
 const TURN: std::ops::RangeInclusive<f64> = 4.0..=60.0;
 
-/// The experiment to go on with, by its place, and for how many seconds: the one whose open claims need the least. None
-/// where nothing reasonable would decide any, or the time is over.
+/// Index of the next experiment and its time in seconds: the one whose open claims need the least. `None` if
+/// no claim can be decided in reasonable time, or no time is left.
 pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usize, f64)> {
     let open = all.iter().enumerate().filter(|(_, (_, _, turns))| *turns < MOST_TURNS);
     let needs = open.filter_map(|(place, (published, experiment, _))| {
@@ -24,7 +24,7 @@ pub fn next(all: &[(&Published, &Experiment, u32)], left_s: f64) -> Option<(usiz
     (left_s >= *TURN.start()).then_some((place, seconds.min(left_s)))
 }
 
-/// What the claims ask of a measurement.
+/// Questions that the claims ask of a measurement.
 pub fn questions(claims: &[Claim]) -> Vec<Question> {
     let of = |claim: &Claim| {
         let (metric, connections) = match claim.find {
@@ -39,7 +39,7 @@ pub fn questions(claims: &[Claim]) -> Vec<Question> {
     claims.iter().filter_map(of).collect()
 }
 
-/// The comparisons that the claims look at, by their place in the report: they are one answer.
+/// Indexes of the comparisons behind the claims, which form one family.
 pub fn rows(claims: &[Claim], report: &Report) -> Vec<usize> {
     let is_asked = |found: &Comparison| {
         claims.iter().any(|claim| match claim.find {
@@ -68,7 +68,7 @@ fn needs_s(published: &Published, experiment: &Experiment) -> Option<f64> {
             rows(published.claims, report).into_iter().map(|row| &report.analysis.comparisons[row]),
         )
     };
-    // A claim of a size may be open though its rows are decided: half as much again.
+    // A claim about a size may be open although its comparisons are decided; it gets half as much time again.
     let of_size = |claim: &ClaimOutcome| {
         let sized =
             matches!(claim.expected, Expected::Same | Expected::AtLeast { .. } | Expected::Value { .. });

@@ -1,5 +1,5 @@
-//! The run: each experiment's measurement as the command line that it is, with its share of the time, and its claims
-//! judged. An experiment that cannot be made is said and does not stop the others.
+//! Runs each experiment as its command line, with its share of the time, and judges its claims. A failed
+//! experiment is reported and does not stop the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,30 +18,30 @@ use crate::cli::{Bench, Cli, Verb};
 use crate::progress::Watcher;
 use crate::request::request as bench_request;
 
-/// Starting servers and waiting for a calm machine, as a part of the time for measuring.
+/// Time for server starts and for waiting until the machine is idle, as a fraction of the measuring time.
 const AROUND: f64 = 0.25;
-/// Time for claims that are open when every experiment was made, as a part of that.
+/// Time for open claims after all experiments, as a fraction of that.
 const AGAIN: f64 = 0.22;
-/// No experiment gets less than this part of its time because others took longer.
+/// Minimum fraction of its planned time that an experiment gets when others took longer.
 const LEAST_PART: f64 = 0.5;
-/// Shortest trial that measures anything.
+/// Shortest useful trial.
 const SHORTEST_TRIAL: Duration = Duration::from_millis(20);
 
-/// Said of a part of an experiment that could not be made.
+/// Marks a remark about a part of an experiment that failed.
 const NOT_MEASURED: &str = " was not measured: ";
-/// More blocks are not made, however open a claim is.
+/// Maximum blocks, however open a claim is.
 const MOST_BLOCKS: u32 = 1000;
 
-/// How much is spent on a measurement.
+/// Time for a measurement.
 struct Spend {
     seconds: f64,
     trial_time: Option<Duration>,
-    /// What was measured before.
+    /// Earlier result, which is continued.
     earlier: Option<Arc<Report>>,
 }
 
 impl Spend {
-    /// Its first part, with trials as long as the time allows.
+    /// First turn, with trials as long as the time allows.
     fn first(seconds: f64, command: Command) -> Self {
         let trial_time = command.trial_ms.map(|trial| {
             let scaled = trial / 1000.0 * (seconds / command.seconds).min(1.0);
@@ -51,12 +51,12 @@ impl Spend {
     }
 }
 
-/// A workload that an experiment needs and this version has not.
+/// A workload that an experiment needs and this version does not have.
 #[derive(Debug, thiserror::Error)]
 #[error("this version has no workload `{0}`")]
 struct NoWorkload(String);
 
-/// The time that experiments take, in seconds.
+/// Total time of the experiments, in seconds.
 pub fn planned(experiments: &[&Published], mode: Mode) -> f64 {
     (1.0 + AGAIN) * (1.0 + AROUND) * measuring(experiments, mode)
 }
@@ -65,23 +65,23 @@ fn measuring(experiments: &[&Published], mode: Mode) -> f64 {
     experiments.iter().flat_map(|one| one.measurements).map(|planned| planned.command(mode).seconds).sum()
 }
 
-/// Makes experiments, one after the other, within a time for all of them.
+/// Runs experiments one after the other, within a total time.
 pub struct Reproducer {
     mode: Mode,
     seed: u64,
     quiet: bool,
     interrupted: Arc<AtomicBool>,
     begun: Instant,
-    /// Time for all, in seconds.
+    /// Total time, in seconds.
     whole_s: f64,
-    /// The time there is for measuring, as a part of what is planned.
+    /// Available measuring time as a fraction of the planned time.
     scale: f64,
-    /// Measuring time of what is still to be made, in seconds.
+    /// Measuring time of the remaining experiments, in seconds.
     ahead_s: f64,
 }
 
 impl Reproducer {
-    /// A reproducer for these experiments, in the time they are planned to take or in the time that is given.
+    /// A reproducer that takes the planned time or the given budget.
     pub fn new(
         experiments: &[&Published],
         mode: Mode,
@@ -103,10 +103,8 @@ impl Reproducer {
         }
     }
 
-    /// Whether any of these needs a network of its own for its private servers.
-    ///
-    /// # Errors
-    /// Only where the registry's command line is wrong.
+    /// Whether any of these needs a private network for its servers. Fails only on an invalid command line in
+    /// the registry.
     pub fn needs_own_network(&self, experiments: &[&Published]) -> anyhow::Result<bool> {
         for planned in experiments.iter().flat_map(|one| one.measurements) {
             let Some(bench) = parse(planned.command(self.mode).line)? else { continue };
@@ -119,10 +117,8 @@ impl Reproducer {
         Ok(false)
     }
 
-    /// Makes one experiment.
-    ///
-    /// # Errors
-    /// Only where the registry's command line is wrong; everything else is a state of the experiment.
+    /// Runs one experiment. Fails only on an invalid command line in the registry; all other failures are
+    /// states of the experiment.
     pub fn make(&mut self, published: &Published) -> anyhow::Result<Experiment> {
         let mut experiment = blank(published);
         let mut reports = Vec::new();
@@ -149,7 +145,7 @@ impl Reproducer {
                     if reports.is_empty() || !lacks.contains(&experiment.state) {
                         return Ok(experiment);
                     }
-                    // What a part lacks leaves the parts before it as they are.
+                    // A failure of one part keeps the results of earlier parts.
                     let reason = experiment.reason.take().unwrap_or_default();
                     let package =
                         experiment.package.take().map_or(String::new(), |name| format!(" (package {name})"));
@@ -162,7 +158,7 @@ impl Reproducer {
         Ok(experiment)
     }
 
-    /// The time of a measurement: what was planned, or less where those before it took longer.
+    /// Time of a measurement: as planned, or less if earlier ones took longer.
     fn share(&self, command: Command) -> f64 {
         let left = self.whole_s - self.begun.elapsed().as_secs_f64();
         let fair = left * command.seconds / self.ahead_s.max(command.seconds) / (1.0 + AROUND);
@@ -170,10 +166,8 @@ impl Reproducer {
         fair.clamp(LEAST_PART * asked, asked)
     }
 
-    /// Goes on with an experiment whose claims are open, for so many seconds in all.
-    ///
-    /// # Errors
-    /// Only where the registry's command line is wrong. What cannot be gone on with stays as it was.
+    /// Continues an experiment with open claims, for a total of `seconds`. Fails only on an invalid command
+    /// line in the registry. A measurement that cannot be continued stays unchanged.
     pub fn go_on(
         &self,
         published: &Published,
@@ -203,7 +197,7 @@ impl Reproducer {
         Ok(())
     }
 
-    /// Seconds until all of it is to be over.
+    /// Seconds until the end of the total time.
     pub fn left_s(&self) -> f64 {
         (self.whole_s - self.begun.elapsed().as_secs_f64()).max(0.0)
     }
@@ -278,7 +272,7 @@ impl Reproducer {
     }
 }
 
-/// The measurement's command line as the command line's own parser takes it; none for a workload that is not there.
+/// Parses the measurement's command line; `None` if the workload does not exist.
 fn parse(line: &str) -> anyhow::Result<Option<Bench>> {
     let words: Vec<&str> = ["samehost"].into_iter().chain(line.split(' ')).collect();
     if words.get(2).is_none_or(|name| samehost_bench::workloads::workload(name).is_none()) {

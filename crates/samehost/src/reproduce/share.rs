@@ -1,4 +1,4 @@
-//! A claim about a part of a whole, such as the queries of a page.
+//! Claims about a share of a whole, such as the queries of a page.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use samehost_stats::{Asked, estimate, estimate_sequential};
 use super::claims::{metric_of, not_measured};
 use super::published::Claim;
 
-/// A time as a part of another, block by block: the typical block's, with the signed-rank interval.
+/// One time as a share of another: the median over blocks, with the signed-rank interval.
 pub fn judge(
     claim: &Claim,
     report: &Report,
@@ -48,7 +48,7 @@ pub fn judge(
     Some(ClaimOutcome { here: Some(here), judgement, size, why, ..not_measured(claim) })
 }
 
-/// How many microseconds a unit of time has.
+/// Microseconds of a unit of time.
 fn microseconds(unit: &str) -> Option<f64> {
     match unit {
         "us" => Some(1.0),

@@ -1,4 +1,4 @@
-//! The experiments of a reproduction that did not come to its end, kept for the next call to go on with.
+//! Stored experiments of an incomplete reproduction, so that the next call can continue it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{output, storage};
 
-/// A kept experiment older than this is measured again, in seconds: the machine may have changed.
+/// Maximum age of a stored experiment in seconds; older ones are repeated, because the machine may have changed.
 const LONGEST: i64 = 24 * 3600;
 
-/// What must be the same for a kept experiment to be part of another reproduction.
+/// Properties that must be equal for a stored experiment to be reused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Key {
     samehost_version: String,
@@ -21,18 +21,17 @@ pub struct Key {
     cpus: u32,
     cpus_allowed: u32,
     memory_mib: u64,
-    /// Seconds asked for with --budget.
+    /// Value of --budget, in seconds.
     budget_s: Option<f64>,
 }
 
-/// One kept experiment.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     key: Key,
     experiment: Experiment,
 }
 
-/// Where experiments are kept: a file each in a directory of their mode.
+/// Directory of stored experiments: one for each mode, with a file for each experiment.
 #[derive(Debug)]
 pub struct Store {
     directory: Option<PathBuf>,
@@ -40,7 +39,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store of this machine and mode.
+    /// Store for this machine and mode.
     pub fn new(host: &Host, mode: Mode, budget_s: Option<f64>) -> Self {
         let key = Key {
             samehost_version: env!("CARGO_PKG_VERSION").into(),
@@ -60,10 +59,7 @@ impl Store {
         Some(self.directory.as_ref()?.join(format!("{id}.json")))
     }
 
-    /// Keeps a finished experiment.
-    ///
-    /// # Errors
-    /// When there is no place for it; measuring goes on all the same.
+    /// Stores a finished experiment. After a failure, measuring can continue.
     pub fn keep(&self, experiment: &Experiment) -> anyhow::Result<()> {
         let path = self
             .path(&experiment.id)
@@ -75,10 +71,10 @@ impl Store {
         output::write_to(&path, &serde_json::to_vec(&kept)?)
     }
 
-    /// The kept experiment of this id, where there is one of the same machine, mode and day.
+    /// The stored experiment with this id, if it is of the same machine and mode and recent enough.
     pub fn kept(&self, id: &str) -> Option<Experiment> {
         let bytes = fs::read(self.path(id)?).ok()?;
-        // A file of another version or cut short is none.
+        // Files that are truncated or of another version are ignored.
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
         let at: jiff::Timestamp = kept.experiment.measured_at.as_deref()?.parse().ok()?;
         let age = jiff::Timestamp::now().as_second() - at.as_second();
@@ -86,7 +82,7 @@ impl Store {
         usable.then_some(Experiment { kept: true, ..kept.experiment })
     }
 
-    /// Forgets the kept experiments of these ids.
+    /// Deletes the stored experiments with these ids.
     pub fn forget<'a>(&self, ids: impl Iterator<Item = &'a str>) {
         for path in ids.filter_map(|id| self.path(id)) {
             remove(&path);

@@ -1,4 +1,4 @@
-//! Keys, sizes, the clock and signals of a real terminal, one after another.
+//! Input of a real terminal: keys, resizes, the clock, and signals.
 
 use std::io;
 use std::sync::Arc;
@@ -9,52 +9,43 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 
 use super::Inputs;
 
-/// How long a signal may wait to be seen.
+/// Maximum delay before a signal is noticed.
 const NAP: Duration = Duration::from_millis(100);
 
-/// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Leave, from wherever one is.
+    /// Quits from any view.
     Quit,
-    /// Back from the details; leave, from the list.
+    /// Closes the details, or quits from the list.
     Back,
-    /// One line up.
     Up,
-    /// One line down.
     Down,
-    /// A screen up.
     PageUp,
-    /// A screen down.
     PageDown,
-    /// To the first line.
     First,
-    /// To the last line.
     Last,
-    /// The next order.
+    /// Changes the sort order.
     Sort,
-    /// Unix sockets shown or not.
+    /// Toggles Unix sockets.
     Unix,
-    /// The details of the selected line.
+    /// Shows details of the selected line.
     Details,
-    /// Measure what a request costs here.
+    /// Measures the cost of a request on this machine.
     Calibrate,
 }
 
-/// The next thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A key that means something.
     Key(Key),
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resized,
-    /// It is time to look again.
+    /// A scan is due.
     Due,
-    /// A signal asks to stop.
+    /// A signal requests to stop.
     Stop,
 }
 
-/// The terminal, the clock and the flag that signals set.
+/// Input from the terminal, the clock, and the flag set by signals.
 pub struct Events {
     interval: Duration,
     due: Instant,
@@ -62,7 +53,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// A look is due each `interval` from now on.
+    /// Starts the clock; a scan is due after each `interval`.
     pub fn new(interval: Duration, stop: Arc<AtomicBool>) -> Self {
         Events { interval, due: Instant::now() + interval, stop }
     }
@@ -76,7 +67,7 @@ impl Inputs for Events {
             }
             let left = self.due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // Looks that were missed, while the machine slept, are not made up for.
+                // Scans that were missed, for example during suspend, are skipped.
                 self.due = Instant::now() + self.interval;
                 return Ok(Input::Due);
             }

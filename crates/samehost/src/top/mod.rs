@@ -1,5 +1,5 @@
-//! `samehost top`: a live view of what talks to what. The loop and what it is told; the screen is drawn by `view` from a
-//! `State`, which keys and looks change. All that touches the machine comes in through [`Source`] and [`Inputs`].
+//! `samehost top`: a live view of connections. This is the event loop; `view` draws a `State`, which keys and
+//! scans change. All access to the machine goes through [`Source`] and [`Inputs`], so that tests can replace it.
 
 mod keys;
 mod rows;
@@ -20,43 +20,31 @@ pub use keys::{Events, Input, Key};
 pub use source::Live;
 pub use state::State;
 
-/// What is looked at.
+/// Source of scans.
 pub trait Source {
-    /// Looks once more: everything, with the traffic since the look before.
-    ///
-    /// # Errors
-    /// When nothing can be seen.
+    /// Takes a scan, with the traffic since the previous one.
     fn look(&mut self) -> anyhow::Result<Scan>;
 
-    /// Begins to measure what a request costs on this machine, unless that is done or under way.
+    /// Starts measuring the cost of a request, unless that is done or in progress.
     fn calibrate(&mut self);
 
-    /// What a reader should know now, such as that something is being measured.
+    /// Message for the user, for example about a running measurement.
     fn status(&self) -> Option<String>;
 }
 
-/// Where keys, sizes and the clock come from.
+/// Source of keys, resizes and clock ticks.
 pub trait Inputs {
-    /// Waits for the next thing that happens.
-    ///
-    /// # Errors
-    /// When the terminal is gone.
+    /// Waits for the next event. Fails when the terminal is gone.
     fn next(&mut self) -> io::Result<Input>;
 }
 
-/// How the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// A key was pressed.
     ByKey,
-    /// A signal asked to stop.
     BySignal,
 }
 
-/// Shows what the source sees until a key or a signal ends it.
-///
-/// # Errors
-/// When the source sees nothing or the terminal is gone.
+/// Shows scans until a key or a signal ends it. Fails when a scan fails or the terminal is gone.
 pub fn run<B: Backend>(
     terminal: &mut Terminal<B>,
     state: &mut State,

@@ -1,43 +1,39 @@
-//! From a scan to lines: one for each program that talks to a service over one transport. Pure.
+//! Converts a scan into lines: one for each program that talks to a service over one transport. Pure.
 
 use std::collections::BTreeMap;
 
 use samehost_model::scan::{Saving, Scan, Traffic};
 
-/// A line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The service's name.
     pub service: String,
-    /// The client's name.
     pub client: String,
     /// `tcp`, `tcp6`, `unix`, `unix dgram`, `unix seqpacket`.
     pub transport: &'static str,
-    /// Where the service is.
+    /// Address of the service.
     pub address: String,
-    /// Connections open now.
+    /// Open connections.
     pub connections: u32,
-    /// What it carried since the look before; the kernel counts it for TCP only.
+    /// Traffic since the previous scan; the kernel counts it only for TCP.
     pub traffic: Option<Traffic>,
-    /// What a switch would save, once that was measured.
+    /// Predicted saving, once it was measured.
     pub saving: Option<Saving>,
-    /// Its advice, as a position in the scan's list.
+    /// Index in the scan's advice.
     pub advice: Option<usize>,
-    /// The process that answers for the service.
+    /// Main process of the service.
     pid: Option<u32>,
 }
 
-/// What makes a line the same as one of an earlier look.
+/// Key that identifies a line across scans.
 pub type Identity = (String, String, String, Option<u32>);
 
 impl Row {
-    /// What makes it the same line in the next look.
     pub fn identity(&self) -> Identity {
         (self.service.clone(), self.client.clone(), self.address.clone(), self.pid)
     }
 }
 
-/// The lines of a scan, TCP first.
+/// Lines of a scan, TCP first.
 pub fn rows(scan: &Scan) -> Vec<Row> {
     let mut rows: Vec<Row> = scan
         .advice

@@ -1,5 +1,5 @@
-//! This machine as the live view's source: a scan for each look, the counters since the one before, and what a request
-//! costs here, measured in a thread of its own when it is asked for.
+//! Scans this machine for the live view, with traffic since the previous scan. Measures the cost of a request
+//! in a separate thread on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,31 +11,28 @@ use samehost_scan::{Costs, Observer};
 use super::Source;
 use crate::calibration::calibrate;
 
-/// What is known of the cost of a request.
+/// State of the measurement of a request's cost.
 enum Calibration {
-    /// Nobody asked.
+    /// Not requested.
     None,
-    /// It is being measured; the flag ends that.
+    /// In progress; setting the flag stops it.
     Measuring(JoinHandle<anyhow::Result<Option<Costs>>>, Arc<AtomicBool>),
-    /// It was measured.
     Known(Costs),
-    /// It could not be measured, for this reason.
+    /// Failed, with the reason.
     Failed(String),
 }
 
-/// This machine.
 pub struct Live {
     observer: Observer,
     calibration: Calibration,
 }
 
 impl Live {
-    /// Nothing looked at yet.
     pub fn new() -> Self {
         Live { observer: Observer::default(), calibration: Calibration::None }
     }
 
-    /// Takes over what a finished measurement found.
+    /// Takes the result of a finished measurement.
     fn collect_costs(&mut self) {
         if !matches!(&self.calibration, Calibration::Measuring(thread, _) if thread.is_finished()) {
             return;
@@ -94,7 +91,7 @@ impl Drop for Live {
             std::mem::replace(&mut self.calibration, Calibration::None)
         {
             stop.store(true, Ordering::Relaxed);
-            // Its private servers are gone when it has ended; what it found does not matter any more.
+            // Waits until the private servers are stopped; the result is not needed.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! What the live view shows: the last look, the order, the selected line. Keys and looks change it; it draws nothing
-//! and reads no clock.
+//! State of the live view: the latest scan, the sort order, the selected line. Changed by keys and scans;
+//! does not draw and reads no clock.
 
 use std::cmp::Ordering;
 
@@ -8,17 +8,14 @@ use samehost_model::scan::Scan;
 use super::keys::Key;
 use super::rows::{Identity, Row, rows};
 
-/// The order of lines.
+/// Sort order of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Most bytes first.
     #[default]
     Bytes,
-    /// Most connections first.
     Connections,
-    /// Most CPU time saved a day first.
+    /// Most CPU time saved per day first.
     Saving,
-    /// By service and client.
     Service,
 }
 
@@ -45,34 +42,29 @@ impl Order {
     }
 }
 
-/// What is shown.
 #[derive(Debug)]
 pub struct State {
-    /// Whether colours are wanted.
     pub color: bool,
-    /// Seconds from look to look.
+    /// Seconds between scans.
     pub interval_s: f64,
-    /// What the source says of itself.
+    /// Message of the source.
     pub status: Option<String>,
-    /// The last look.
     pub scan: Scan,
-    /// The order of lines.
     pub order: Order,
-    /// Whether pairs over Unix sockets are shown too.
+    /// Whether pairs over Unix sockets are shown.
     pub with_unix: bool,
-    /// Whether the details of the selected line are shown, and how far they are scrolled.
+    /// Scroll position of the details; `None` if they are closed.
     pub details: Option<usize>,
-    /// Lines that the last drawing had room for; a page is as long.
+    /// Lines that fit on the screen at the last drawing; the length of a page.
     pub room: usize,
     rows: Vec<Row>,
-    /// The line that was chosen, to follow it; none as long as nobody chose.
+    /// The line that the user selected, to follow it across scans; `None` before the first selection.
     selected: Option<Identity>,
-    /// Where the selection stands.
+    /// Index of the selection.
     at: usize,
 }
 
 impl State {
-    /// Nothing seen yet.
     pub fn new(interval_s: f64, color: bool) -> Self {
         State {
             color,
@@ -89,23 +81,23 @@ impl State {
         }
     }
 
-    /// Takes over a look.
+    /// Replaces the scan.
     pub fn show(&mut self, scan: Scan) {
         self.scan = scan;
         self.arrange();
     }
 
-    /// The lines shown, in their order.
+    /// Lines in display order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// The selected line.
+    /// Index of the selected line.
     pub fn selected(&self) -> Option<usize> {
         (!self.rows.is_empty()).then_some(self.at)
     }
 
-    /// Does what a key asks for; whether that is to leave.
+    /// Handles a key; returns whether to quit.
     pub fn press(&mut self, key: Key) -> bool {
         match key {
             Key::Quit => return true,
@@ -134,7 +126,7 @@ impl State {
         false
     }
 
-    /// Moves the selection, or the details where they are open; the drawing stops these at their end.
+    /// Moves the selection, or scrolls open details; drawing limits the scroll position.
     fn travel(&mut self, lines: isize) {
         if let Some(scrolled) = &mut self.details {
             *scrolled = scrolled.saturating_add_signed(lines);
@@ -157,7 +149,7 @@ impl State {
         };
         let found = self.rows.iter().position(|row| row.identity() == *selected);
         if found.is_none() {
-            // What was selected is gone, and so is what the details were about.
+            // The selected line is gone, so its details are closed.
             (self.selected, self.details) = (None, None);
         }
         self.at = found.unwrap_or(self.at).min(last);

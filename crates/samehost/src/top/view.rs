@@ -1,5 +1,5 @@
-//! Draws a state: a line of summary, the list or the details, a line of keys. What a program calls itself is cleaned
-//! before it reaches the screen.
+//! Draws a state: a summary line, the list or the details, and a line of keys. Names of programs are cleaned
+//! before they reach the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,10 +13,9 @@ use samehost_report::{Terminal, saving_in_short};
 use super::rows::Row;
 use super::state::{Order, State};
 
-/// What stands where nothing is known.
+/// Shown for unknown values.
 const NOTHING: &str = "—";
 
-/// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
@@ -71,7 +70,7 @@ fn toned(state: &State, color: Color) -> Style {
 }
 
 fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
-    // The line of titles takes one.
+    // One line is taken by the column titles.
     state.room = usize::from(area.height.saturating_sub(1)).max(1);
     if state.rows().is_empty() {
         let text = if state.with_unix {
@@ -115,7 +114,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_stateful_widget(table, area, &mut table_state);
 }
 
-/// Names to the left, numbers to the right.
+/// Left-aligns names and right-aligns numbers.
 fn aligned(index: usize, span: Span<'static>) -> Cell<'static> {
     let line = Line::from(span);
     Cell::from(if index < 3 { line } else { line.right_aligned() })
@@ -154,7 +153,7 @@ fn details(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// The selected pair with its advice, as `samehost scan` says it.
+/// The selected pair with its advice, as in `samehost scan`.
 fn in_words(state: &State, width: usize) -> Vec<String> {
     let Some(row) = state.selected().and_then(|at| state.rows().get(at)) else { return Vec::new() };
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! `samehost switch --all`: everything that a scan finds worth it, one transaction each.
+//! `samehost switch --all`: every switch that a scan finds worthwhile, one transaction each.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::commands::scan;
 use crate::exit::Ending;
 use crate::{output, signals};
 
-/// How long traffic is watched where nothing else is said.
+/// Default time for observing traffic.
 const OBSERVE: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) fn all(options: &SwitchOptions) -> anyhow::Result<Ending> {
@@ -76,7 +76,7 @@ fn service(scan: &Scan, advice: &Advice) -> String {
     scan.services.get(advice.service).map_or_else(|| "unknown".to_owned(), |service| service.name.clone())
 }
 
-/// Traffic that was seen and would save something; what no traffic was seen of is not worth touching.
+/// Whether observed traffic would benefit. Without observed traffic a switch is not worth the risk.
 fn is_worth_it(advice: &Advice) -> bool {
     advice.saving.is_some_and(|saving| saving.worth_it)
 }

@@ -1,16 +1,16 @@
-//! Asking the person at the terminal.
+//! Prompts on the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::cli::SwitchOptions;
 use crate::exit::WrongUse;
 
-/// Whether a person sits there.
+/// Whether both standard input and output are a terminal.
 pub(super) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Fails where nobody can be asked.
+/// Fails if a prompt is impossible.
 pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
     if is_attended() && !options.json {
         return Ok(());
@@ -21,7 +21,7 @@ pub(super) fn may_ask(options: &SwitchOptions) -> anyhow::Result<()> {
     .into())
 }
 
-/// Asks, and whether the answer is yes.
+/// Prompts, and returns whether the answer is yes.
 pub(super) fn agrees() -> anyhow::Result<bool> {
     let mut stdout = io::stdout();
     write!(stdout, "\nDo this? [y/N] ")?;

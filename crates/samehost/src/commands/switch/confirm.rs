@@ -1,5 +1,5 @@
-//! Switches that take themselves back: what whoever watches over one has to know, how the watcher is started, and what is
-//! overdue because no watcher is left. See `watch.rs`.
+//! Switches that are rolled back unless confirmed: data for the watcher, starting it, and rolling back
+//! overdue switches without a watcher. See `watch.rs`.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, switches};
 
-/// How long a switch waits for its confirmation where nobody sits there.
+/// Default time limit for a confirmation without a terminal.
 const UNATTENDED: Duration = Duration::from_secs(30 * 60);
-/// Where systemd looks for units of this machine's administrator.
+/// Directory for units of the administrator.
 const UNITS: &str = "/etc/systemd/system";
 
-/// What whoever watches over a switch has to know. Kept with the switch, for nobody else to read: a URL may have a login.
+/// Data for the watcher, stored with the switch. Private to its user, because a URL may contain a password.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Watched {
-    /// The page, and what it was like before.
+    /// The page, and its appearance before the switch.
     pub(super) page: Option<(String, PageLook)>,
-    /// Where clients connect to now.
+    /// New endpoints of the clients.
     pub(super) new: Vec<String>,
-    /// Where they connected to before.
+    /// Old endpoints of the clients.
     pub(super) old: Vec<String>,
 }
 
-/// The page that the user named.
+/// The page given by `--page`.
 pub(super) struct Site {
     url: String,
     look: RefCell<PageLook>,
 }
 
 impl Site {
-    /// Asks for it before anything is touched.
+    /// Requests the page before anything is changed.
     pub(super) fn ask(url: &str) -> anyhow::Result<Self> {
         let look = PageLook::take(url).with_context(|| "--page is not answered")?;
         if let Some(cache) = look.cache() {
@@ -71,14 +71,14 @@ impl Page for Site {
     }
 }
 
-/// How long a switch waits for its confirmation; none where it does not.
+/// Time limit for the confirmation; `None` if none is required.
 pub(super) fn within(options: &SwitchOptions) -> Option<Duration> {
     let usual = if is_attended() { Duration::ZERO } else { UNATTENDED };
     let within = if options.no_confirm { Duration::ZERO } else { options.confirm_within.unwrap_or(usual) };
     (within > Duration::ZERO).then_some(within)
 }
 
-/// What is kept for the watcher.
+/// Serialises the watcher's data.
 pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     let watched = Watched {
         page: site.map(|site| (site.url.clone(), site.look.borrow().clone())),
@@ -88,7 +88,7 @@ pub(super) fn note(site: Option<&Site>, report: &SwitchReport) -> Vec<u8> {
     serde_json::to_vec(&watched).unwrap_or_default()
 }
 
-/// Keeps a switch for good.
+/// Confirms a switch.
 pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
     let user = rustix::process::getuid().as_raw();
     keep(&switches::store_of(id)?, id, &format!("confirmed by user {user}"))
@@ -97,13 +97,13 @@ pub(super) fn confirm(id: &str) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Puts back what nobody confirmed in time, where the watcher did not.
+/// Rolls back switches whose confirmation is overdue and that have no watcher.
 pub(super) fn take_back_overdue() -> anyhow::Result<()> {
     for (store, entry) in switches::entries()? {
         if entry.state != State::Awaiting || !entry.is_overdue() {
             continue;
         }
-        // Whoever watches over it decides, for only he knows what was seen.
+        // A running watcher decides itself, because only it knows its observations.
         let is_watched = matches!(store.hold(&entry.id, "watch"), Ok(None));
         if !is_watched {
             put_back(&store, &entry, "it was not confirmed in time");
@@ -112,19 +112,19 @@ pub(super) fn take_back_overdue() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts a switch back that awaits its confirmation, and says so.
+/// Rolls back a switch that awaits confirmation, and reports it.
 pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
     let id = &entry.id;
     let mut said = vec![format!("switch {id} ({}) is put back: {why}", entry.summary)];
     match take_back(store, id, why, &mut |step| reload(&step.command)) {
         Ok(back) => said.extend(left(&back)),
-        // Somebody else is at it, or it is over.
+        // Another process is rolling it back, or it is finished.
         Err(TransactionError::State { .. }) => return,
         Err(error) => said.push(format!("switch {id} could not be put back: {error}")),
     }
     for line in &said {
         output::complain(line);
-        // Nobody may be there to read that: the system's log keeps it.
+        // Standard error may have no reader, so the message also goes to the system log.
         let _ = Command::new("logger")
             .args(["-t", "samehost", "-p", "daemon.warning", "--", line])
             .stdin(Stdio::null())
@@ -134,10 +134,10 @@ pub(super) fn put_back(store: &Store, entry: &Entry, why: &str) {
     }
 }
 
-/// Starts whoever watches over a switch: by systemd where it runs and we are root, which starts it again after a kill and
-/// after a reboot; else a process of its own, which is looked after by another.
+/// Starts the watcher of a switch. As root, systemd runs it if possible and restarts it after a kill or a
+/// reboot; else it is a process of its own, supervised by a second one.
 pub(super) fn watch_over(program: &Path, id: &str, within: Duration) -> anyhow::Result<()> {
-    // Often enough for a short time, and no load for a long one.
+    // Frequent enough for a short time limit, and cheap for a long one.
     let every = (within / 60).clamp(Duration::from_secs(1), Duration::from_secs(10));
     let every = format!("{}s", every.as_secs());
     let is_booted = Path::new("/run/systemd/system").exists();
@@ -157,12 +157,11 @@ pub(super) fn watch_over(program: &Path, id: &str, within: Duration) -> anyhow::
         })
 }
 
-/// The unit that watches over a switch.
 fn unit_path(id: &str) -> PathBuf {
     Path::new(UNITS).join(format!("samehost-watch-{id}.service"))
 }
 
-/// Its text. It is enabled, so that a reboot does not end the watch.
+/// Text of the unit. It is enabled, so that the watcher survives a reboot.
 fn unit(program: &Path, id: &str, every: &str, state: &str) -> String {
     format!(
         "[Unit]\nDescription=samehost takes switch {id} back unless it is confirmed\n\n[Service]\nType=exec\nEnvironment=\"XDG_STATE_HOME={state}\"\nExecStart=\"{}\" watch-switch {id} --every {every} --of 0\nRestart=on-failure\nRestartSec=1\n\n[Install]\nWantedBy=multi-user.target\n",
@@ -174,7 +173,7 @@ fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
     let store = switches::store()?;
     // STATE/samehost/switches
     let state = store.path().ancestors().nth(2).context("no state directory")?.display().to_string();
-    // In a unit these would mean something else.
+    // These characters are special in a unit file.
     let is_plain = |text: &str| !text.contains(['"', '\\', '%', '$', '\n']);
     let path = unit_path(id);
     anyhow::ensure!(is_plain(&state) && is_plain(&program.display().to_string()), "no plain path");
@@ -188,7 +187,7 @@ fn by_systemd(program: &Path, id: &str, every: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the unit of a watch that is over, where there is one.
+/// Removes the unit of a finished watcher, if there is one.
 pub(super) fn forget_unit(id: &str) {
     let path = unit_path(id);
     if !path.exists() {

@@ -1,4 +1,5 @@
-//! `samehost switch --forget`, `--prune` and `--check`: what is kept of switches that were made, and whether they hold.
+//! `samehost switch --forget`, `--prune` and `--check`: deletes backups of finished switches, and checks
+//! whether switches are still in force.
 
 use std::io::Write;
 
@@ -28,7 +29,7 @@ pub(super) fn forget(id: &str, options: &SwitchOptions) -> anyhow::Result<Ending
             store.path().display()
         ))
         .into()),
-        // It says why not.
+        // `forget_one` explains the failure.
         _ => Ok(forget_one(store, id).map(|()| Ending::Done).map_err(|error| WrongUse(error.to_string()))?),
     }
 }
@@ -47,7 +48,7 @@ pub(super) fn prune(options: &SwitchOptions) -> anyhow::Result<Ending> {
     forget_all(&all, options)
 }
 
-/// Whether nobody needs a switch's backup any more: it was put back as a whole, or is as old as was said.
+/// Whether a switch's backup is no longer needed: it was fully put back, or is older than the given age.
 fn is_over(entry: &Entry, older_than: Option<u32>) -> bool {
     let begun = entry.started_at.parse::<jiff::Timestamp>();
     let age = begun.map_or(0, |begun| jiff::Timestamp::now().as_second() - begun.as_second());

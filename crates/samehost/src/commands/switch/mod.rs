@@ -14,7 +14,7 @@ use crate::exit::Ending;
 pub use watch::watch_switch;
 
 pub fn switch(options: &SwitchOptions) -> anyhow::Result<Ending> {
-    // Before anything else: what nobody confirmed in time is put back.
+    // Overdue switches are rolled back first.
     if !options.dry_run {
         confirm::take_back_overdue()?;
     }

@@ -1,4 +1,4 @@
-//! One switch as one transaction: planned, tried, shown, agreed to, made.
+//! One switch as one transaction: plan, pre-flight, diff, prompt, apply.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, signals, switches};
 
-/// How long it is looked who else uses an address that would go.
+/// Default time for observing who else uses an address that would be closed.
 const OBSERVE: Duration = Duration::from_secs(5);
 
-/// One transaction about these targets.
+/// One transaction for these targets.
 pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<Ending> {
     if let Some(unfinished) = stored::unfinished()? {
         return Err(WrongUse(format!(
@@ -42,7 +42,7 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     make(options, plan, &wish, words(options, targets), &interrupted)
 }
 
-/// What a switch left for later.
+/// Performs the deferred part of a switch.
 pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending> {
     let wish = wish(options, &[id.to_owned()])?;
     let scan = look()?;
@@ -53,7 +53,7 @@ pub(super) fn finish(options: &SwitchOptions, id: &str) -> anyhow::Result<Ending
     make(options, plan, &wish, format!("samehost switch --finish {id}"), &interrupted)
 }
 
-/// Tries, shows, asks, and applies a plan.
+/// Runs the pre-flight checks, shows the plan, prompts, and applies it.
 fn make(
     options: &SwitchOptions,
     mut plan: Plan,
@@ -94,7 +94,7 @@ fn make(
     apply(options, plan, wish, Applied { program: &program, words, report: &report, interrupted })
 }
 
-/// What applying a plan needs besides.
+/// Further inputs for applying a plan.
 struct Applied<'a> {
     program: &'a Path,
     words: String,
@@ -102,7 +102,7 @@ struct Applied<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// Makes the switch, and has it watched until somebody confirms it.
+/// Applies the plan, and starts a watcher until it is confirmed.
 fn apply(
     options: &SwitchOptions,
     plan: Plan,
@@ -138,7 +138,7 @@ fn apply(
     end(options, &done)
 }
 
-/// A look at this machine.
+/// Scans this machine.
 pub(super) fn look() -> anyhow::Result<Scan> {
     Ok(samehost_scan::collect(env!("CARGO_PKG_VERSION"))?)
 }
@@ -161,7 +161,7 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchReq
     })
 }
 
-/// The user's words for the journal.
+/// Command line for the journal, with secrets redacted.
 fn words(options: &SwitchOptions, targets: &[String]) -> String {
     let targets = Redactor::default().words(targets);
     format!("samehost switch {} --to {}", targets.join(" "), options.to)

@@ -1,5 +1,5 @@
-//! `samehost switch --list`, `--undo` and `--recover`: the switches that were made. What would be done is shown first, and
-//! asked about.
+//! `samehost switch --list`, `--undo` and `--recover`: operations on stored switches. Shows what would be
+//! done, then prompts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::cli::SwitchOptions;
 use crate::exit::{Ending, WrongUse};
 use crate::{output, switches};
 
-/// The name of a switch that was cut off.
+/// Id of a switch that a crash cut off.
 pub(super) fn unfinished() -> anyhow::Result<Option<String>> {
     let mut entries = switches::entries()?.into_iter().map(|(_, entry)| entry);
     Ok(entries.find(|entry| entry.state == State::Unfinished).map(|entry| entry.id))
@@ -63,7 +63,7 @@ pub(super) fn list(json: bool) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// What a switch did, or why nobody can tell.
+/// What a switch did, or why its journal cannot be read.
 fn about(entry: &Entry) -> String {
     match (entry.state, &entry.reason) {
         (State::Damaged, Some(reason)) => format!("its journal cannot be read: {reason}"),
@@ -168,7 +168,7 @@ fn changed_meanwhile() -> anyhow::Error {
     .into()
 }
 
-/// Shows what would be done, and asks, where that is wanted. The ending, where it is not to be done.
+/// Shows what would be done and prompts, as the options require. Returns the ending if it is not to be done.
 pub(super) fn not_agreed(
     options: &SwitchOptions,
     planned: &[StoredSwitch],

@@ -1,8 +1,8 @@
-//! The hidden verb that watches over a switch until somebody confirms it: it puts the switch back at once when its page or
-//! its new socket breaks for good, and at the deadline when nobody and nothing said that it is well. The deadline stands
-//! in the journal: where no watcher is left, the next `samehost switch` puts back what is overdue.
+//! Hidden verb that watches a switch until it is confirmed. Rolls it back at once when its page or new socket
+//! stays broken, and at the deadline when neither the user nor a working page confirmed it. The deadline is
+//! in the journal: without a watcher, the next `samehost switch` rolls overdue switches back.
 //!
-//! Without systemd there are two of it, each of which starts the other anew when that is killed.
+//! Without systemd there are two processes, each of which restarts the other when it is killed.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
@@ -23,18 +23,18 @@ use crate::cli::WatchSwitchOptions;
 use crate::exit::Ending;
 use crate::switches;
 
-/// Looks in a row that have to fail before a switch is put back: one may meet a reload.
+/// Consecutive failed checks before a rollback; a single one may coincide with a reload.
 const IN_A_ROW: u32 = 3;
-/// Logins that have to fail in a row, and the looks from one to the next: servers count refusals.
+/// Consecutive failed logins before a rollback, and checks between logins: servers count failed logins.
 const LOGINS_IN_A_ROW: u32 = 2;
 const LOOKS_TO_A_LOGIN: u32 = 12;
-/// How long a server may take to accept a connection.
+/// Time limit for a server to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// `--of` of a watcher that systemd starts anew.
+/// `--of` of a watcher that systemd restarts.
 const SYSTEMD: u32 = 0;
 
 pub fn watch_switch(options: &WatchSwitchOptions) -> anyhow::Result<Ending> {
-    // Away from the terminal and the session of whoever made the switch; systemd has done so already.
+    // Detaches from the user's terminal and session; under systemd this has already happened.
     let _ = setsid();
     let store = switches::store_of(&options.id)?;
     match options.of {
@@ -43,7 +43,7 @@ pub fn watch_switch(options: &WatchSwitchOptions) -> anyhow::Result<Ending> {
     }
 }
 
-/// Starts the one that watches, and starts it anew as long as it is killed.
+/// Starts the watcher, and restarts it if it is killed.
 fn look_after(options: &WatchSwitchOptions, store: &Store) -> anyhow::Result<Ending> {
     while awaiting(store, &options.id).is_some() || was_cut_off(store, &options.id) {
         let own = std::process::id().to_string();
@@ -70,13 +70,13 @@ fn start(words: &[&str], options: &WatchSwitchOptions) -> anyhow::Result<Child> 
         .context("starting a watcher")
 }
 
-/// The switch, as long as it awaits its confirmation.
+/// The switch, while it awaits confirmation.
 fn awaiting(store: &Store, id: &str) -> Option<Entry> {
     let entries = store.list().ok()?;
     entries.into_iter().find(|entry| entry.id == id && entry.state == State::Awaiting)
 }
 
-/// Whether it was killed while it was put back.
+/// Whether a rollback of the switch was interrupted.
 fn was_cut_off(store: &Store, id: &str) -> bool {
     let entries = store.list().unwrap_or_default();
     entries.iter().any(|entry| entry.id == id && entry.state == State::Unfinished)
@@ -84,24 +84,24 @@ fn was_cut_off(store: &Store, id: &str) -> bool {
 
 fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Result<Ending> {
     if was_cut_off(store, &options.id) {
-        // The watcher before this one was killed while it put the switch back.
+        // The previous watcher was killed during a rollback.
         recover(store, &mut |step| reload(&step.command))?;
     }
-    // The one before this may be about to end.
+    // The previous watcher may be about to exit.
     let mut held = store.hold(&options.id, "watch");
     while matches!(held, Ok(None)) && awaiting(store, &options.id).is_some() {
         std::thread::sleep(Duration::from_millis(100));
         held = store.hold(&options.id, "watch");
     }
     let noted = store.noted(&options.id, "watch").unwrap_or_default();
-    // One that was damaged has nothing to look at; its deadline stands.
+    // Without readable data nothing is checked, but the deadline still applies.
     let watched: Watched = serde_json::from_slice(&noted).unwrap_or_default();
     let mut seen = Watch::default();
     let program = std::env::current_exe().context("the path of this program")?;
     while let Some(entry) = awaiting(store, &options.id) {
         if parent != SYSTEMD && getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(parent)
         {
-            // The other one was killed: two new ones take over.
+            // The other process was killed: start a new pair.
             start(&[], options)?;
             return Ok(Ending::Done);
         }
@@ -118,7 +118,7 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
         }
         if entry.is_overdue() {
             if seen.is_green() {
-                // Whoever confirmed it in this moment was first.
+                // A confirmation by the user at this moment takes precedence.
                 let _ = confirm(store, &options.id, &seen.in_words("the page stayed as it was"));
             } else {
                 put_back(store, &entry, &seen.in_words("nobody confirmed it in time"));
@@ -133,20 +133,20 @@ fn watch(options: &WatchSwitchOptions, store: &Store, parent: u32) -> anyhow::Re
     Ok(Ending::Done)
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Default)]
 struct Watch {
     looks: u32,
-    /// Looks in a row in which something was broken, and what.
+    /// Consecutive checks that failed, and the last failure.
     bad: u32,
     found: Option<String>,
-    /// Logins in a row that failed, and why.
+    /// Consecutive failed logins, and the first error.
     refusals: u32,
     refused: Option<String>,
-    /// Whether the page was asked for, and never found broken.
+    /// Whether the page was checked, and whether it ever failed.
     page_asked: bool,
     page_broke: bool,
-    /// Who spoke to an old address.
+    /// Processes that connected to an old address.
     returned: BTreeSet<String>,
 }
 
@@ -172,24 +172,24 @@ impl Watch {
         }
     }
 
-    /// Takes in how a login ended.
+    /// Records the outcome of a login.
     fn logged_in(&mut self, refused: Option<String>) {
         let Some(why) = refused else {
             (self.refusals, self.refused) = (0, None);
             return;
         };
         self.refusals += 1;
-        // What the server said first: a password that it refused is not sent again.
+        // Keeps the first error, because a refused password is not sent again.
         self.refused.get_or_insert(why);
     }
 
-    /// What is broken for good.
+    /// The failure that justifies a rollback.
     fn broken(&self) -> Option<String> {
         let refused = self.refused.clone().filter(|_| self.refusals >= LOGINS_IN_A_ROW);
         self.found.clone().filter(|_| self.bad >= IN_A_ROW).or(refused)
     }
 
-    /// Whether the page was as before in every look.
+    /// Whether the page passed every check.
     fn is_green(&self) -> bool {
         self.page_asked && !self.page_broke && self.bad == 0 && self.refusals == 0
     }
@@ -203,14 +203,14 @@ impl Watch {
     }
 }
 
-/// Why nobody can connect to an endpoint.
+/// Why connecting to an endpoint fails.
 fn unanswered(text: &str) -> Option<String> {
     let endpoint: Endpoint = text.parse().ok()?;
     let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
     connect(&endpoint, &options).err().map(|error| format!("nobody answers at {text}: {error}"))
 }
 
-/// Who holds a TCP connection to an address.
+/// Processes with a TCP connection to an address.
 fn speaking(scan: &Scan, endpoint: &Endpoint) -> BTreeSet<String> {
     let services = services_at(scan, endpoint);
     let is_its = |at: usize| services.contains(&at);

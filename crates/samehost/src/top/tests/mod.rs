@@ -1,5 +1,5 @@
-//! The live view without a machine: looks, keys and sizes come from a script, and what stands on the screen after each
-//! is held as a snapshot. `INSTA_UPDATE=always` accepts what is new.
+//! The live view without a machine: scans, keys and sizes come from a script, and the resulting screens are
+//! compared with snapshots. `INSTA_UPDATE=always` accepts changes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,6 @@ use samehost_model::scan::Scan;
 use super::{Input, Inputs, Key, Left, Source, State, run};
 use scene::{busy, costs, nothing};
 
-/// What a script does next.
 enum Step {
     Press(Key),
     Look,
@@ -24,7 +23,7 @@ enum Step {
     Stop,
 }
 
-/// A source that sees one scan after another, and the last one again and again.
+/// A source that returns one scan after another, and then repeats the last.
 struct Looks {
     scans: VecDeque<Scan>,
     calibrations: u32,
@@ -52,7 +51,6 @@ impl Source for Looks {
     }
 }
 
-/// Inputs from a script.
 struct Script(VecDeque<Step>);
 
 impl Inputs for Script {
@@ -67,7 +65,7 @@ impl Inputs for Script {
     }
 }
 
-/// The last screen of a script, its colours, and how it ended.
+/// The last screen of a script with its colours, and how it ended.
 struct Shown {
     screen: String,
     colors: Vec<Color>,
@@ -76,7 +74,7 @@ struct Shown {
 }
 
 fn shown(scans: Vec<Scan>, steps: Vec<Step>, color: bool) -> Shown {
-    // The terminal is as large as the script last says: sizes are read at each drawing.
+    // The size is the script's last, because it is read at each drawing.
     let size = steps.iter().rev().find_map(|step| match step {
         Resize(columns, lines) => Some((*columns, *lines)),
         _ => None,

@@ -1,4 +1,4 @@
-//! A machine as a scan would see it: PHP at Redis and MariaDB over TCP, a log over a Unix socket.
+//! Sample scans: PHP connected to Redis and MariaDB over TCP, and a log over a Unix socket.
 
 use samehost_model::scan::{
     Address, Advice, Connection, Obstacle, Possible, Process, Queues, Scan, Service, Socket, SocketKind,
@@ -7,13 +7,13 @@ use samehost_model::scan::{
 use samehost_scan::{Costs, Measured};
 use samehost_services::Kind;
 
-/// What a request costs: twice as much over TCP.
+/// Costs of a request: about twice as high over TCP.
 pub fn costs() -> Costs {
     let cpu = Measured { tcp: 10.0, ratio_low: 0.5, ratio_high: 0.6 };
     Costs::of(&[cpu], &[cpu]).unwrap()
 }
 
-/// A machine where nothing talks.
+/// A machine without connections.
 pub fn nothing() -> Scan {
     Scan { as_root: true, ..Scan::default() }
 }
@@ -78,7 +78,7 @@ fn socket(inode: u64, local: Address, pid: u32) -> Socket {
     }
 }
 
-/// A machine at work.
+/// A busy machine.
 pub fn busy() -> Scan {
     let process = |pid, name: &str| Process { pid, name: name.to_owned(), ..Process::default() };
     Scan {
