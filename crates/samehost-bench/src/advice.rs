@@ -1,9 +1,9 @@
-//! What to try next after a server refused: where a measurement has an option for it, that; else what anybody would.
+//! What to try next after a server refused: the option of `bench` that helps, or else the general advice of
+//! `samehost-login`.
 
 use samehost_login::Refused;
 use samehost_model::Protocol;
 
-/// What to try next after a refusal.
 pub(crate) fn try_next(refused: &Refused) -> String {
     let code = refused.code.as_deref();
     let advice = match refused.protocol {

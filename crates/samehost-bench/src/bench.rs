@@ -1,4 +1,5 @@
-//! From a request to a report: checks, fixture, capacity, blocks, analysis.
+//! From a request to a report: checks, private servers, capacity, blocks, analysis. Start reading at
+//! [`bench`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::stage::{Nets, Stage};
 use crate::tuned::{self, Means};
 use crate::workload::{Capabilities, Look, OpenOrClosed, Parameters, Wanted, Workload};
 
-/// Measures a workload, in a network of its own where its private servers need one.
+/// Measures a workload, in a network namespace of our own if its private servers need one.
 ///
 /// # Errors
 /// When nothing could be measured at all: wrong options, a server that does not start, a rate out of reach.
@@ -46,7 +47,8 @@ pub fn bench(
     benched.map(|benched| warned(benched, &own, network))
 }
 
-/// Whether a measurement's private servers need a network of their own; see [`crate::network::prepare`].
+/// Whether a measurement's private servers need a network namespace of their own; see
+/// [`crate::network::prepare`].
 #[must_use]
 pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
     network(workload, request) != Network::Shared
@@ -65,7 +67,7 @@ fn warned(mut benched: Benched, own: &OwnNetwork, network: Network) -> Benched {
     benched
 }
 
-/// Measures a workload in the network of this thread.
+/// Measures a workload in the network namespace of this thread.
 fn bench_here(
     workload: &'static dyn Workload,
     request: &Request,
@@ -111,7 +113,7 @@ fn bench_here(
         }
         plan.trial_s = earlier.head.plan.trial_s;
     }
-    // Until all is measured.
+    // Kept until everything is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
     plan.awake = awake.as_ref().map(Awake::by);
     stage.follow(&plan);
@@ -141,7 +143,7 @@ fn bench_here(
     Ok(stage.measure(report, request, profiler.as_ref(), observer))
 }
 
-/// Looks at what measuring does to servers that already run, and has that agreed to.
+/// Finds out what the measurement does to servers that are already running, and asks for consent.
 fn consented(
     workload: &dyn Workload,
     request: &Request,
@@ -149,13 +151,13 @@ fn consented(
     axes: &Capabilities,
     observer: &mut dyn Recorder,
 ) -> Result<(), BenchError> {
-    // Rates of a capacity that is not measured yet are no arms; the time for them is what is asked for.
+    // Rates relative to a capacity that is not measured yet yield no arms; the budget is the one asked for.
     let arms =
         if request.rates.is_empty() { matrix.arms(workload, &request.parameters)? } else { Vec::new() };
     let driving = driving(workload, request, &matrix.transports);
     let plan = points::plan(&request.wishes, axes, &arms, driving.driven(&arms)?)?;
     let seconds = plan.budget_s.unwrap_or(60.0);
-    // A server may be known by more ways than are measured.
+    // A server may be reachable over more transports than are measured.
     let mut servers = request.servers.clone();
     servers.retain(|transport, _| matrix.transports.contains(transport));
     let look = Look {
@@ -169,10 +171,10 @@ fn consented(
     if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
-/// The arms of a request, as far as they follow from it alone. Nothing is started.
+/// The arms of a request as far as they follow from the request alone. Starts nothing.
 ///
 /// # Errors
-/// When an option is none of the workload's, a point makes no sense, or the budget is too short.
+/// When the workload has no such option, a point makes no sense, or the budget is too short.
 pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
     tuned::check(workload, request)?;
     let (mut parameters, mut swept) = sweep(workload, &request.parameters)?;
@@ -186,7 +188,6 @@ pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<A
     Ok(arms)
 }
 
-/// How a request's arms are driven.
 fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
     let has_control = transports.len() > 1 && !request.wishes.no_control;
     Driving {
@@ -200,7 +201,7 @@ fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport])
     }
 }
 
-/// The most connections that a server has at once.
+/// The most connections that a server has open at once.
 pub(crate) fn most_at_once(driving: &Driving, matrix: &Matrix) -> u32 {
     let open_loop = !matrix.rates.is_empty();
     let each = matrix.connections.iter().map(|connections| driving.at_once(*connections, open_loop));
@@ -211,7 +212,7 @@ fn floor_arm(axes: &Capabilities, workload: &dyn Workload) -> Option<Arm> {
     (axes.timed && workload.name() != FLOOR).then(points::floor_arm)
 }
 
-/// What is the same at every point.
+/// Parameters that are the same at every point, for the report.
 fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
     let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
     let mut parameters: Parameters = request
@@ -223,7 +224,8 @@ fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
     for (name, script) in &request.commands {
         parameters.insert(format!("arm {name}"), Redactor::default().command(script));
     }
-    // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
+    // Capacity of the baseline at each level: percentages refer to it. The capacity of every arm is in
+    // `arms`.
     for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {
         let name = format!("capacity_per_s{}", matrix.level_suffix(&capacity.level));
         parameters.insert(name, format!("{:.0}", capacity.per_s));
@@ -234,7 +236,7 @@ fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
     parameters
 }
 
-/// Fills in defaults, and refuses options that the workload does not take.
+/// Fills in defaults. Refuses options that the workload does not take.
 fn matrix(workload: &dyn Workload, request: &Request, axes: &Capabilities) -> Result<Matrix, BenchError> {
     let name = workload.name();
     let no = |option: &str| BenchError::Usage(format!("`bench {name}` takes no {option}"));

@@ -1,5 +1,6 @@
-//! What each transport can do at each level of the matrix in a closed loop, measured before rates are fixed:
-//! percentages are of the baseline's, and a rate that is out of reach is refused before minutes are spent on it.
+//! Measures the capacity of each transport at each level in a closed loop, before rates are fixed.
+//! Percentages refer to the baseline's capacity, and a rate out of reach is refused before minutes are spent
+//! on it.
 
 use std::fmt::Write as _;
 
@@ -12,14 +13,14 @@ use crate::stage::Stage;
 
 /// Highest rate that one program could offer over any local transport, in requests per second.
 const HIGHEST_RATE: f64 = 5e6;
-/// A rate beyond this many times the capacity measures nothing but a queue.
+/// Highest rate as a multiple of the capacity; beyond it a trial measures only a queue.
 const MOST_OF_CAPACITY: f64 = 2.0;
-/// Trials of an arm whose median is its capacity.
+/// Trials per arm; their median is the capacity.
 const TRIALS: usize = 3;
 
 impl Stage<'_> {
-    /// Measures every transport at every level. At each level the transports take turns, so that a change of the
-    /// machine meets them all.
+    /// Measures every transport at every level. At each level the transports alternate, so that a change of
+    /// the machine affects them all.
     pub(crate) fn measure_capacities(
         &mut self,
         matrix: &Matrix,
@@ -53,7 +54,7 @@ impl Stage<'_> {
         Ok(capacities)
     }
 
-    /// Throughput of one trial; without any, no rate can be derived from it.
+    /// Throughput of one trial. Without throughput no rate can be derived, so that is an error.
     fn once(&mut self, arm: &Arm) -> Result<f64, BenchError> {
         let trial = self.trial(arm, None)?;
         match trial.throughput_per_s {

@@ -1,4 +1,5 @@
-//! How arms that are compared are driven: in slices of a round or in trials one after the other, and on which CPUs. Pure.
+//! Decides how arms that are compared are driven: in slices of a round or in separate trials, and on which
+//! CPUs. Pure.
 
 use std::time::Duration;
 
@@ -8,42 +9,40 @@ use crate::error::BenchError;
 use crate::machine::CpuPlan;
 use crate::schedule;
 
-/// Connections that are opened at most for all arms of a point at once.
+/// The most connections that are open at once for all arms of a point.
 const MOST_AT_ONCE: u32 = 768;
 
-/// What was asked about slices.
+/// The request for slices (`--slice`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slicing {
-    /// Wherever they can be, as long as is good for so many connections.
+    /// Slices wherever possible, of the usual length for the number of connections.
     #[default]
     Usual,
-    /// Of this length.
+    /// Slices of this length.
     Of(Duration),
-    /// A trial of its own for each arm.
+    /// A separate trial for each arm.
     Never,
 }
 
-/// What decides how arms are driven, but for the arms.
+/// What decides, besides the arms, how arms are driven.
 #[derive(Clone, Debug)]
 pub(crate) struct Driving {
-    /// Up to how many connections of an arm the workload's requests can be cut into slices.
+    /// Most connections of an arm with which the workload's requests can be cut into slices.
     pub(crate) most: u32,
-    /// Length of a slice at least.
+    /// Minimum length of a slice.
     pub(crate) least: Duration,
-    /// Client threads.
     pub(crate) threads: u32,
-    /// What was asked.
     pub(crate) slicing: Slicing,
-    /// Arms that may take turns at a point, a control included.
+    /// Arms that take turns at a point, including a control.
     pub(crate) lanes: u32,
-    /// CPUs that may be used.
     pub(crate) allowed: Vec<usize>,
-    /// Whether the server is ours to place.
+    /// Whether we place the server.
     pub(crate) places_server: bool,
 }
 
-/// A slice's length by the number of connections; docs/method.md has the measurements. A single connection rests when its
-/// slice ends; of several some are under way, and the more there are, the longer waiting for them takes.
+/// Usual length of a slice by the number of connections; docs/method.md has the measurements. A single
+/// connection is idle when its slice ends. Of several connections, some have requests in flight, and the more
+/// there are, the longer it takes to wait for them.
 fn usual(connections: u32) -> Duration {
     Duration::from_millis(match connections {
         1 => 3,
@@ -53,7 +52,7 @@ fn usual(connections: u32) -> Duration {
 }
 
 impl Driving {
-    /// Length of the slices of arms at this point, or why there are none.
+    /// Length of the slices of arms at this point, or the reason for separate trials.
     pub(crate) fn slice(&self, point: &Point) -> Result<Duration, Undivided> {
         match self.slicing {
             Slicing::Never => Err(Undivided::Asked),
@@ -68,29 +67,29 @@ impl Driving {
         }
     }
 
-    /// Connections that the server has at most when arms with so many are measured.
+    /// The most connections that the server has open when arms with so many connections are measured.
     pub(crate) fn at_once(&self, connections: u32, is_open_loop: bool) -> u32 {
         let point = Point { connections, rate_per_s: is_open_loop.then_some(1.0), ..Point::default() };
         if self.slice(&point).is_ok() { connections * self.lanes } else { connections }
     }
 
-    /// Where one connection in a closed loop is measured when nothing else was asked: where the scheduler puts two
-    /// processes that wake each other up is the largest noise there is, and no property of a transport.
+    /// Default placement of one connection in a closed loop. The scheduler's placement of two processes that
+    /// wake each other up is the largest source of noise, and not a property of a transport.
     pub(crate) fn alone(&self) -> Placement {
         let can = self.most > 0 && self.places_server && self.allowed.len() > 1;
         if can { Placement::CrossCore } else { Placement::Free }
     }
 
-    /// The CPUs of both ends at a point.
+    /// CPUs of client and server at a point.
     ///
     /// # Errors
-    /// When they are too few for the placement.
+    /// When there are too few for the placement.
     pub(crate) fn cpus(&self, point: &Point) -> Result<CpuPlan, BenchError> {
         let cpus = CpuPlan::new(point.placement, &self.allowed)?;
         Ok(if point.connections == 1 { cpus.one_each() } else { cpus })
     }
 
-    /// How the arms of all points that compare something are driven.
+    /// How the arms of all points with a comparison are driven.
     ///
     /// # Errors
     /// When there are too few CPUs.

@@ -1,4 +1,4 @@
-//! What can go wrong between asking for a measurement and having it.
+//! Errors of measuring.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,40 +9,38 @@ use samehost_transport::{CertificateMakingError, ConnectError, ListenError, Star
 
 use crate::advice::try_next;
 
-/// Whose fault it is, for the exit status.
+/// Cause of an error, for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Wrong use or bad input.
     Input,
-    /// Something needed is missing here, or went away.
+    /// Something needed is missing on this machine, or went away.
     Missing,
-    /// A person stopped it.
+    /// A person stopped the measurement.
     Interrupted,
 }
 
-/// Why a measurement could not be made.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A number on the command line is none.
+    /// A number on the command line cannot be parsed.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// An endpoint on the command line is none.
+    /// An endpoint on the command line cannot be parsed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// A transport on the command line is none.
+    /// Unknown transport on the command line.
     #[error(transparent)]
     Transport(#[from] UnknownTransport),
-    /// Options that do not go together, or a value that a workload cannot take.
+    /// Options that exclude each other, or a value that a workload does not accept.
     #[error("{0}")]
     Usage(String),
-    /// A workload cannot run over a transport.
+    /// A workload that does not run over a transport.
     #[error("`{workload}` does not run over {transport}; it runs over {}", known.iter().map(|t| t.name()).collect::<Vec<_>>().join(", "))]
     UnsupportedTransport {
-        /// The workload.
         workload: &'static str,
-        /// The transport asked for.
+        /// Transport asked for.
         transport: Transport,
-        /// Those it runs over.
+        /// Transports it runs over.
         known: Vec<Transport>,
     },
     /// The client could not connect.
@@ -51,133 +49,127 @@ pub enum BenchError {
     /// A connection of a burst could not be started.
     #[error(transparent)]
     StartConnect(#[from] StartError),
-    /// A socket cannot be set as asked for.
+    /// A socket option could not be set as asked for.
     #[error(transparent)]
     Tuning(#[from] TuningError),
     /// A certificate could not be made.
     #[error(transparent)]
     Certificate(#[from] CertificateMakingError),
-    /// A server of ours could not listen.
+    /// A built-in server could not listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The kernel says that another transport is in use than the one asked for.
+    /// The kernel reports another transport than the one asked for.
     #[error("asked for {asked}, but the kernel says: {observed}")]
     WrongTransport {
-        /// The transport asked for.
+        /// Transport asked for.
         asked: Transport,
-        /// The kernel's answer.
+        /// Transport that the kernel reports.
         observed: String,
     },
-    /// The server went away in the middle.
+    /// The server went away during a trial.
     #[error("the server at {endpoint} went away during the trial: {reason}{}", last_words(server_said))]
     ServerLost {
-        /// Where it was.
         endpoint: String,
         /// How it showed.
         reason: String,
-        /// What it wrote on standard error.
+        /// The end of the server's stderr.
         server_said: String,
     },
-    /// No reply came.
+    /// No reply arrived in time.
     #[error("no reply from {endpoint} for {seconds:.0} s; is the server stopped or overloaded?")]
     Hung {
-        /// Where the server is.
+        /// Endpoint of the server.
         endpoint: String,
-        /// How long we waited.
+        /// Time waited.
         seconds: f64,
     },
-    /// A fixture did not start.
+    /// A private server did not start.
     #[error("could not start {server}: {reason}{}", last_words(server_said))]
     Start {
-        /// What was to be started.
+        /// Name of the server.
         server: String,
         /// What went wrong.
         reason: String,
-        /// What it wrote on standard error.
+        /// The end of the server's stderr.
         server_said: String,
     },
-    /// A server's program is not here.
+    /// The program of a server is not installed.
     #[error(
         "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or name servers that already run with --tcp and --unix"
     )]
     NotInstalled {
-        /// The program, or those that would do.
+        /// The program, or the alternatives.
         program: String,
-        /// The Debian package that has it.
+        /// Debian package of the program.
         package: &'static str,
     },
-    /// A program that a server of ours is built with is not here.
+    /// A program that builds one of our servers is not installed.
     #[error(
         "{program} is not installed, or not in PATH; install the package {package} (`apt install {package}`), or {instead}"
     )]
     ToolMissing {
-        /// The program.
         program: String,
-        /// The Debian package that has it.
+        /// Debian package of the program.
         package: &'static str,
-        /// What else can be done.
+        /// What else the user can do.
         instead: &'static str,
     },
-    /// The kernel does not let us do something.
+    /// The kernel denied something.
     #[error("{what} is not permitted here: {reason}; {try_next}")]
     NotPermitted {
         /// What was tried.
         what: &'static str,
-        /// What stands against it.
+        /// Why it was denied.
         reason: String,
         /// What to try next.
         try_next: &'static str,
     },
-    /// A private PHP-FPM would have to listen where everybody reaches it.
+    /// A private PHP-FPM would have to listen on a port that every user can reach.
     #[error(
         "the TCP port of a private PHP-FPM would be open to every user of this machine, who could have it run any code; it needs a network of its own, and {reason}; or {instead}"
     )]
     NoOwnNetwork {
-        /// What stands against it.
+        /// Why a network namespace is not possible.
         reason: String,
         /// What can be measured instead.
         instead: &'static str,
     },
-    /// A server said no to something without which nothing can be measured.
+    /// A server refused something that the measurement needs.
     #[error("the server at {endpoint} refused {what}: {answer}{}", after(try_next))]
     Refused {
-        /// Where.
         endpoint: String,
-        /// What was asked for, without secrets.
+        /// What was asked for, redacted.
         what: String,
-        /// Its words.
+        /// The server's answer.
         answer: String,
         /// What to try next; may be empty.
         try_next: String,
     },
-    /// Input or output failed.
+    /// An I/O error.
     #[error("{what}: {source}")]
     Io {
         /// What was tried, on what.
         what: String,
-        /// The kernel's answer.
         source: io::Error,
     },
-    /// A command that is an arm failed.
+    /// The command of an arm failed.
     #[error("arm `{arm}`: {reason}")]
     Command {
-        /// The arm.
         arm: String,
-        /// What went wrong, and what the command said.
+        /// What went wrong, and what the command printed.
         reason: String,
     },
-    /// A path is in the way.
+    /// A path that cannot be used.
     #[error("{path}: {reason}", path = path.display())]
     Path {
-        /// The path.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// Two sides are to be on different CPUs and there is one.
+    /// Client and server are to run on different CPUs, but there is only one.
     #[error("--placement cross-core needs two CPUs, and this process may use only one (see `taskset -p $$`)")]
     OneCpu,
-    /// The kernel does not tell which CPUs may be used.
+    /// The kernel does not report which CPUs may be used.
     #[error("the kernel does not tell which CPUs this process may use (sched_getaffinity)")]
     NoCpu,
     /// Ctrl-C or a termination signal.
@@ -228,12 +220,11 @@ impl From<CredentialsError> for BenchError {
 }
 
 impl BenchError {
-    /// Input or output on something failed.
+    /// An I/O error; `what` names the operation and its object.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         BenchError::Io { what: what.into(), source: source.into() }
     }
 
-    /// The server at this endpoint went away.
     pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         BenchError::ServerLost {
             endpoint: endpoint.to_string(),
@@ -242,7 +233,6 @@ impl BenchError {
         }
     }
 
-    /// Whose fault it is.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {

@@ -1,50 +1,49 @@
-//! What a measurement does to servers that already run: what it would write and where that goes, how many of the
-//! connections that are left it takes, and what it leaves to others. Looked at before anything is written; whoever
-//! measures decides. Pure, but for a disk's free room: workloads ask their servers.
+//! What a measurement does to servers that are already running: what it writes and where, and how much of the
+//! free connections, memory and disk it takes. This is found out before anything is written, and the user
+//! decides. Pure, except for the free space of a disk: workloads query their servers.
 
 use std::path::Path;
 
-/// A measurement takes at most this part of what is left of anything.
+/// A measurement takes at most 1/PART of what is free.
 const PART: u64 = 4;
 
 /// What a measurement does to one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impact {
-    /// Which server, and where.
+    /// Server and endpoint.
     pub server: String,
-    /// What is written there, or done to whoever else uses it; empty where it is only read.
+    /// What is written, or done to other clients; empty if the server is only read.
     pub does: Vec<String>,
-    /// What else it was asked: connections, binary log, replicas, memory, disk.
+    /// What else was found out: connections, binary log, replicas, memory, disk.
     pub found: Vec<String>,
-    /// Where it goes beyond what a server in use should bear, and what would not.
+    /// Where the measurement exceeds what a server in use should bear, and what to do instead.
     pub beyond: Vec<String>,
 }
 
 /// Connections of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connections {
-    /// Those that the measurement opens at the same time.
+    /// Connections that the measurement opens at once.
     pub(crate) ours: u64,
-    /// Those that are open now.
+    /// Connections that are open now.
     pub(crate) open: u64,
-    /// The most that there can be, without those that are kept for administrators.
+    /// Upper limit, without those reserved for administrators.
     pub(crate) most: u64,
 }
 
 impl Impact {
-    /// One of a server.
     pub(crate) fn of(server: impl Into<String>) -> Self {
         Impact { server: server.into(), ..Impact::default() }
     }
 
-    /// Whether somebody has to agree to it first.
+    /// Whether the user has to consent first.
     #[must_use]
     pub fn needs_consent(&self) -> bool {
         !self.does.is_empty()
     }
 
-    /// Says how many connections are left, and whether the measurement takes too many of them; `setting` is what limits
-    /// them.
+    /// Records how many connections are free, and whether the measurement takes too many of them. `setting`
+    /// names the server's limit.
     pub(crate) fn connections(&mut self, connections: Connections, setting: &str) {
         let Connections { ours, open, most } = connections;
         let left = most.saturating_sub(open);
@@ -58,7 +57,7 @@ impl Impact {
         }
     }
 
-    /// Says how much room is left where it writes so many bytes.
+    /// Records how much room is free where the measurement writes `needed` bytes.
     pub(crate) fn room(&mut self, needed: u64, left: u64, place: &str) {
         self.found.push(format!("{} are left {place}", in_words(left)));
         if needed.saturating_mul(PART) > left {
@@ -70,8 +69,8 @@ impl Impact {
         }
     }
 
-    /// The same for a memory of `all` bytes, `used` of which are in use. One that is full, as a cache should be, gives up
-    /// what was used least: a hundredth of it may go.
+    /// Records the use of a memory of `all` bytes, of which `used` are in use. A cache is normally full and
+    /// evicts what was used least: a hundredth of it may be taken.
     pub(crate) fn memory(&mut self, needed: u64, used: u64, all: u64, place: &str) {
         if needed.saturating_mul(100) > all {
             self.room(needed, all.saturating_sub(used), place);
@@ -80,7 +79,7 @@ impl Impact {
         }
     }
 
-    /// The same for the disk of a directory of this machine, where it can be seen.
+    /// Records the free space on the disk of a directory of this machine, if it can be read.
     pub(crate) fn disk(&mut self, needed: u64, directory: &str) {
         if let Ok(space) = rustix::fs::statvfs(Path::new(directory)) {
             let left = space.f_bavail.saturating_mul(space.f_frsize);
@@ -89,7 +88,7 @@ impl Impact {
     }
 }
 
-/// Bytes for a person.
+/// Bytes for humans.
 pub(crate) fn in_words(bytes: u64) -> String {
     match bytes {
         0..0x2800 => format!("{bytes} bytes"),

@@ -1,52 +1,49 @@
-//! The matrix: its axes with every default filled in, its levels, points and arms. Pure.
+//! The matrix: axes with all defaults filled in, and the levels, points and arms that follow from them. Pure.
 
 use samehost_model::{Arm, Placement, Point, RateSpec, Transport, parse_count_list};
 
 use crate::error::BenchError;
 use crate::workload::{ParameterKind, Parameters, Workload};
 
-/// The axes of the matrix.
+/// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     /// Transports, the baseline first; a transport named twice is compared with itself.
     pub transports: Vec<Transport>,
-    /// Connections.
     pub connections: Vec<u32>,
-    /// Rates; none for a closed loop.
+    /// Empty for a closed loop.
     pub rates: Vec<RateSpec>,
-    /// Sizes; one `None` for a workload without.
+    /// Sizes in bytes; a single `None` for a workload without sizes.
     pub sizes: Vec<Option<u64>>,
-    /// Placements; empty for the usual one at each number of connections.
+    /// Empty for the usual placement at each number of connections.
     pub placements: Vec<Placement>,
-    /// The usual placement of one connection; more than one are free.
+    /// Usual placement of one connection; several connections are placed freely.
     pub alone: Placement,
-    /// The workload's own parameters that have several values.
+    /// The workload's own parameters with several values.
     pub swept: Vec<Swept>,
-    /// What each transport can do at each level, once that was measured.
+    /// Measured capacities; empty before they are measured.
     pub capacities: Vec<Capacity>,
 }
 
-/// A workload's own parameter with several values.
+/// One of the workload's own parameters, with several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Its name.
     pub name: String,
-    /// Its values, in the order given.
+    /// Values in the order given.
     pub values: Vec<String>,
 }
 
-/// What a transport can do at a level of the matrix in a closed loop.
+/// Capacity of a transport at a level, in a closed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
-    /// The level: a point without a rate.
+    /// Level: a point without a rate.
     pub level: Point,
-    /// The transport.
     pub transport: Transport,
     /// Operations per second.
     pub per_s: f64,
 }
 
-/// What was measured in an earlier part of the same measurement.
+/// Capacities that an earlier part of the same measurement found.
 pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
     let of = |arm: &Arm| {
         let level = Point { rate_per_s: None, ..arm.point.clone() };
@@ -56,7 +53,7 @@ pub(crate) fn capacities_of(arms: &[Arm]) -> Vec<Capacity> {
 }
 
 impl Matrix {
-    /// Every level, in the order in which tables list them. A level is a point without a rate.
+    /// All levels, in the order of the tables.
     #[must_use]
     pub fn levels(&self) -> Vec<Point> {
         let mut levels = Vec::new();
@@ -86,7 +83,7 @@ impl Matrix {
         if connections == 1 { self.alone } else { Placement::Free }
     }
 
-    /// Every combination of the workload's own parameters; one empty set where none is swept.
+    /// Every combination of the workload's own parameters; a single empty one if none is swept.
     fn own_parameters(&self) -> Vec<Parameters> {
         let mut sets = vec![Parameters::new()];
         for swept in &self.swept {
@@ -100,14 +97,14 @@ impl Matrix {
         sets
     }
 
-    /// What a transport can do at a level, where that was measured.
+    /// Measured capacity of a transport at a level.
     #[must_use]
     pub fn capacity(&self, level: &Point, transport: Transport) -> Option<f64> {
         let found = self.capacities.iter().find(|c| c.transport == transport && c.level == *level)?;
         Some(found.per_s)
     }
 
-    /// The rate at a level in requests per second: a percentage is of the baseline's capacity at that level.
+    /// Rate at a level in requests per second. A percentage refers to the baseline's capacity at that level.
     fn rate(&self, level: &Point, rate: RateSpec) -> Option<f64> {
         match rate {
             RateSpec::PerSecond(rate) => Some(rate),
@@ -118,7 +115,7 @@ impl Matrix {
         }
     }
 
-    /// What tells a level from the others in an arm's id: only what varies.
+    /// Suffix that distinguishes a level from the others in an arm's id: only the axes that vary.
     #[must_use]
     pub fn level_suffix(&self, level: &Point) -> String {
         let mut suffix = String::new();
@@ -141,7 +138,7 @@ impl Matrix {
         match rate {
             _ if self.rates.len() < 2 => String::new(),
             RateSpec::PerSecond(rate) => format!("/r{rate:.0}"),
-            // Rounded, for 7 % is 7.000000000000001 after a division and a multiplication.
+            // Rounded, since 7 % is 7.000000000000001 after a division and a multiplication.
             RateSpec::OfCapacity(part) => format!("/{}%", (part * 1e6).round() / 1e4),
         }
     }
@@ -149,7 +146,7 @@ impl Matrix {
     /// The arms of all points.
     ///
     /// # Errors
-    /// When the workload says that a point makes no sense.
+    /// When the workload refuses a point.
     pub fn arms(&self, workload: &dyn Workload, parameters: &Parameters) -> Result<Vec<Arm>, BenchError> {
         let mut arms = Vec::new();
         for level in self.levels() {
@@ -189,7 +186,7 @@ impl Matrix {
         self.names().into_iter().zip(&self.transports).map(arm).collect()
     }
 
-    /// What the arms of a point are called: by their transport, a second one of the same with its number.
+    /// Names of the arms of a point: the transport, with a number from the second of the same transport on.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let name = |(index, transport): (usize, &Transport)| {
@@ -200,11 +197,11 @@ impl Matrix {
     }
 }
 
-/// Takes the workload's own parameters apart: those with several values become axes, the others stay as they are.
-/// Where a parameter is swept, its entry keeps the list, so that a title can name it.
+/// Separates the workload's own parameters: those with several values become axes, the others stay. The entry
+/// of a swept parameter keeps the list, so that a title can name it.
 ///
 /// # Errors
-/// When a list of counts is none.
+/// When a value or a list cannot be parsed.
 pub fn sweep(
     workload: &dyn Workload,
     parameters: &Parameters,
@@ -224,10 +221,8 @@ pub fn sweep(
     Ok((parameters, swept))
 }
 
-/// The values of a parameter that may have several; none for a kind that has one.
-///
-/// # Errors
-/// With what is wrong and what to write.
+/// Values of a parameter that may have several; `None` for a kind with a single value. The error contains
+/// what to write instead.
 pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, String>> {
     match kind {
         ParameterKind::Counts => {
@@ -254,7 +249,7 @@ pub fn values(kind: ParameterKind, text: &str) -> Option<Result<Vec<String>, Str
     }
 }
 
-/// Each value once, in the order of first appearance: a point measured twice would be two arms of one id.
+/// Each value once, in order of first appearance: a point measured twice would be two arms with one id.
 pub fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     let mut once: Vec<T> = Vec::with_capacity(values.len());
     for value in values {

@@ -1,5 +1,5 @@
-//! The flow from plan to trials: blocks, repeats of polluted trials, looks at precision. It knows no server and
-//! no clock of its own, so that tests run it whole against a measurer of theirs.
+//! From plan to trials: blocks, repeats of polluted trials, checks of precision. It knows no server and no
+//! clock, so that tests can run all of it with a scripted measurer. Start reading at [`measure`].
 
 use std::time::Duration;
 
@@ -12,92 +12,89 @@ use crate::error::BenchError;
 use crate::machine::Watch;
 use crate::schedule::{self, Group};
 
-/// Repeats in all, as a part of the trials made so far, before we stop trying to outwait the machine.
+/// Most repeats in all, as a fraction of the trials made so far. Beyond it we stop waiting for a calm
+/// machine.
 const MOST_REPEATED: f64 = 0.5;
 
-/// An arm to be measured, and its place in the plan.
+/// An arm to be measured, and its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct ArmSlot<'a> {
-    /// The arm.
     pub arm: &'a Arm,
-    /// Its place.
     pub planned: &'a Slot,
 }
 
-/// Measures, and tells the time spent.
+/// Makes the trials, and reports the time spent.
 pub trait Measurer {
-    /// Called before each block, counted from the first that is made now; restarts servers when it is time to.
+    /// Called before each block, numbered from 0 in this run; restarts servers when they are due.
     ///
     /// # Errors
-    /// When a server does not come back.
+    /// When a server does not start again.
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError>;
 
-    /// Whether this arm and those of its point are measured together, in slices of a round.
+    /// Whether the arms of this arm's point are measured together, in slices of a round.
     fn takes_turns(&self, _arm: &Arm) -> bool {
         false
     }
 
-    /// Measures what has one slot: a trial of an arm, or a round of all arms of a point that take turns. Gives a trial for
-    /// each, in their order.
+    /// Measures the slots: a trial of one arm, or a round of all arms of a point. Returns a trial for each,
+    /// in their order.
     ///
     /// # Errors
-    /// When it could not be done at all; failed operations are counted in the trials.
+    /// When measuring was not possible at all; failed operations are counted in the trials.
     fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
 
-    /// Names the process that disturbs the machine, where one stands out.
+    /// Names the foreign process that uses the most CPU, if one stands out.
     fn name_stranger(&mut self) -> Option<String>;
 
-    /// Waits a moment for the machine to calm down.
+    /// Waits a limited time for the machine to calm down.
     fn wait_for_calm(&mut self);
 
     /// Time since measuring began.
     fn elapsed(&self) -> Duration;
 }
 
-/// Is told what happens; by default not interested.
+/// Receives progress; the defaults do nothing.
 pub trait Observer {
-    /// Measuring begins; `blocks` is the most there can be.
+    /// Measuring begins.
     fn begin(&mut self, _trials_per_block: usize, _plan: &Plan) {}
     /// A trial was made.
     fn trial(&mut self, _trial: &Trial) {}
-    /// A block is complete; `active` points still want precision.
+    /// A block is complete; `active` points are not precise yet.
     fn block(&mut self, _blocks: u32, _active: usize) {}
     /// A step before or between blocks, in a few words.
     fn step(&mut self, _what: &str) {}
 }
 
-/// An observer that is not interested.
+/// Observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
 impl Observer for Silent {}
 
-/// What measuring gave, however it ended.
+/// Result of measuring, however it ended.
 #[derive(Debug)]
 pub struct Measured {
     /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,
-    /// How it ended.
     pub outcome: Outcome,
-    /// What failed, if something did.
+    /// The error that ended it.
     pub failure: Option<BenchError>,
 }
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim<'a> {
-    /// The arms.
     pub arms: &'a [Arm],
-    /// How much.
     pub plan: &'a Plan,
-    /// What each trial tells; the first is the answer where the plan asks nothing else.
+    /// Metrics of each trial. If the plan has no questions, only the first decides.
     pub metrics: &'a [MetricInfo],
-    /// Decides the order.
+    /// Seed of the order.
     pub seed: u64,
 }
 
-/// Measures blocks until every point is precise or decided, the most blocks are made, or the budget is spent. Samples that
-/// were made `before` are gone on from: they count, and the blocks that are made now follow theirs.
+/// Measures blocks until every point is precise or decided, the maximum of blocks is reached, or the budget
+/// is spent. Continues after the trials in `before`: they count, and the new blocks are numbered after
+/// theirs.
 pub fn measure(
     aim: Aim<'_>,
     before: Vec<Trial>,
@@ -125,14 +122,14 @@ pub fn measure(
 
 struct Course<'a> {
     aim: Aim<'a>,
-    /// The first block.
+    /// First block of this run.
     begun: u32,
     trials: Vec<Trial>,
     repeats: usize,
     watch: Watch,
     /// All points.
     groups: Vec<Group>,
-    /// Points that still want blocks.
+    /// Points that still need blocks.
     active: Vec<Group>,
 }
 
@@ -169,7 +166,7 @@ impl<'a> Course<'a> {
         Ok(Outcome::Complete)
     }
 
-    /// The fewest blocks.
+    /// Minimum number of blocks.
     fn least(&self) -> u32 {
         let plan = self.aim.plan;
         match plan.stopping {
@@ -184,17 +181,17 @@ impl<'a> Course<'a> {
         let elapsed = elapsed.as_secs_f64();
         let comparisons: usize = self.groups.iter().map(|group| group.len() - 1).sum();
         let least = least_blocks_for(comparisons as u32).min(plan.min_blocks);
-        // What is asked among many questions is not given up before its blocks can decide it.
+        // A question among many is not given up before its blocks can decide it.
         let asked = self.groups.iter().map(|group| self.rows(group).len() as u32).sum::<u32>() + plan.others;
         let for_clear = blocks_for_clear(asked, 1.0 - plan.confidence);
         let least = if plan.asked.is_empty() { least } else { least.max(for_clear) };
-        // The next block takes as long as those before did, on average.
+        // The next block is expected to take as long as those before on average.
         let now = block - self.begun;
         let next = if now > 0 { elapsed / f64::from(now) } else { 0.0 };
         (elapsed + next > budget && block >= least) || (elapsed > 2.0 * budget && now >= 1)
     }
 
-    /// Whether the budget is gone, so that there is no time left for repeats.
+    /// Whether the budget is spent, so that there is no time for repeats.
     fn is_spent(&self, elapsed: Duration) -> bool {
         self.aim.plan.budget_s.is_some_and(|budget| elapsed.as_secs_f64() > budget)
     }
@@ -207,7 +204,7 @@ impl<'a> Course<'a> {
         Some(ArmSlot { arm, planned: slot })
     }
 
-    /// Measures a trial, or a round: one and the other is disturbed, and repeated, as a whole.
+    /// Measures a trial or a round. Either is polluted, and repeated, as a whole.
     fn together(
         &mut self,
         slots: &[ArmSlot<'_>],
@@ -218,7 +215,7 @@ impl<'a> Course<'a> {
         let repeats = self.aim.plan.repeats;
         for attempt in 0..=repeats {
             let mut trials = measurer.measure(slots)?;
-            // A round has one machine.
+            // All trials of a round have the same meter readings of the machine.
             let Some(machine) = trials.first().map(|trial| trial.machine.clone()) else { return Ok(()) };
             let mut pollution = self.watch.judge(&machine, in_turn);
             let again = !pollution.is_none()
@@ -256,7 +253,8 @@ impl<'a> Course<'a> {
         (self.repeats as f64) < MOST_REPEATED * made as f64 + f64::from(self.aim.plan.repeats + 1)
     }
 
-    /// Drops the points whose every comparison is precise enough. It sees widths, never where an interval lies.
+    /// Drops the points whose comparisons are all precise enough. It sees widths, never where an interval
+    /// lies.
     fn look(&mut self) {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some(metric) = metrics.first() else { return };
@@ -272,8 +270,8 @@ impl<'a> Course<'a> {
         });
     }
 
-    /// Drops the points whose every question is decided, so that their time goes to the others. What decides sees the
-    /// statistic that may be looked at after every block, of all questions, and nothing else.
+    /// Drops the points whose questions are all decided, so that their time goes to the others. The decision
+    /// uses only the statistic that may be checked after every block (always valid), over all questions.
     fn drop_decided(&mut self) {
         let rows_of: Vec<Vec<Row<'_>>> = self.groups.iter().map(|group| self.rows(group)).collect();
         let decided = decided(&self.trials, &rows_of.concat(), self.aim.plan);
@@ -288,7 +286,7 @@ impl<'a> Course<'a> {
         self.active = open;
     }
 
-    /// What is asked about a point.
+    /// Questions about a point.
     fn rows(&self, group: &Group) -> Vec<Row<'a>> {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some((baseline, candidates)) = group.split_first() else { return Vec::new() };
@@ -305,7 +303,7 @@ impl<'a> Course<'a> {
         asked.flat_map(|(_, metric)| of(metric)).collect()
     }
 
-    /// A group that compares nothing never gets precise; it accompanies the others and needs no blocks itself.
+    /// A group without a comparison never gets precise; it accompanies the others and needs no blocks itself.
     fn is_lone(&self, group: &Group) -> bool {
         group.len() < 2
     }

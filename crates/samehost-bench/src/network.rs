@@ -1,8 +1,8 @@
-//! A network of our own: a namespace whose only interface is its loopback, where nobody else is. A server that lets
-//! anybody in who reaches it may listen on a TCP port there, and on none of the machine's.
+//! A network namespace of our own, with the loopback as its only interface and no other users. A server that
+//! accepts every client may listen on a TCP port there, but on none of the machine's.
 //!
-//! Root makes one as it is. An ordinary user needs a user namespace first, which a process can only enter while it has
-//! one thread: [`prepare`] does that, before a command starts any.
+//! Root can make one directly. An ordinary user needs a user namespace first, which only a process with a
+//! single thread can enter: [`prepare`] does that before a command starts any thread.
 
 mod routes;
 
@@ -24,40 +24,40 @@ use crate::machine::network_settings;
 /// The network that a measurement's private servers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The one that we are in: nobody who reaches them gains anything.
+    /// The network of this process: reaching the servers gives no privilege.
     Shared,
-    /// One of their own, and of ours with them.
+    /// A namespace with the servers and us.
     Own(Instead),
     /// The same, for its routes, which set the congestion control.
     OwnRoutes,
-    /// One of their own for what stands behind a Unix socket, while we and others stay where we are.
+    /// A namespace for a server behind a Unix socket, while we and other servers stay outside.
     OwnBehind(Instead),
 }
 
-/// What can be measured where there is no network of our own.
+/// What can be measured without a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instead(pub &'static str);
 
-/// The request that sets an interface up.
+/// rtnetlink request that sets an interface up.
 const RTM_NEWLINK: u16 = 16;
-/// Why this process, of an ordinary user, has no user namespace of its own.
+/// Why this process of an ordinary user has no user namespace.
 static DENIED: OnceLock<String> = OnceLock::new();
-/// The verb by which this program tries whether it may, in a process of its own.
+/// Hidden verb with which this program tries, in another process, whether it may.
 const TRY: &str = "try-own-network";
 
-/// A network of our own. It is gone when this and all that runs in it is.
+/// A network namespace of our own. It ends with this value and the processes in it.
 #[derive(Debug)]
 pub struct OwnNetwork {
     namespace: File,
-    /// Settings that could not be made as they are outside: name, there, here.
+    /// Settings that differ from those outside and could not be changed: name, outside, inside.
     differing: Vec<(String, String, String)>,
 }
 
 impl OwnNetwork {
-    /// Makes one, with the settings of the network that we are in.
+    /// Makes a network namespace with the settings of the current one.
     ///
     /// # Errors
-    /// When the kernel does not let us; with what can be measured `instead`.
+    /// When the kernel does not permit it; `instead` is what can be measured then.
     pub(crate) fn new(instead: Instead) -> Result<Self, BenchError> {
         let outside = network_settings();
         let made = std::thread::scope(|scope| scope.spawn(|| make(&outside)).join());
@@ -65,10 +65,10 @@ impl OwnNetwork {
             .map_err(|error| BenchError::NoOwnNetwork { reason: reason(&error), instead: instead.0 })
     }
 
-    /// Does something in it, in a thread of its own: threads and processes that are started there are in it too.
+    /// Runs `work` inside, in a new thread: threads and processes that it starts are inside too.
     ///
     /// # Errors
-    /// When it cannot be entered.
+    /// When the namespace cannot be entered.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BenchError> {
         let entering = |error| BenchError::io("entering a network of our own", error);
         std::thread::scope(|scope| {
@@ -86,8 +86,8 @@ impl OwnNetwork {
         })
     }
 
-    /// Has TCP connections that are made there from now on use this congestion control, at both ends: by its routes. The
-    /// machine's own are not touched, for this is done from inside.
+    /// Sets the congestion control of new TCP connections inside, at both ends, by routes. The machine's
+    /// routes are not touched, because this runs inside.
     ///
     /// # Errors
     /// When the kernel does not have it.
@@ -97,7 +97,7 @@ impl OwnNetwork {
         })
     }
 
-    /// What a reader of the result has to know.
+    /// Warning that tells readers of the report about the namespace.
     pub(crate) fn warning(&self, network: Network) -> Warning {
         let what = match network {
             Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
@@ -121,16 +121,16 @@ impl OwnNetwork {
     }
 }
 
-/// What an ordinary user needs for a network of his own: a user namespace in which he is himself. Root needs nothing.
-/// Where it is denied, the measurement that needs it says so.
+/// Enters the user namespace that an ordinary user needs for a network namespace; his user id stays the same
+/// in it. Root needs none. If that is denied, the measurement that needs it reports why.
 ///
 /// # Errors
-/// When the namespace was entered and he is not himself in it.
+/// When the namespace was entered but the user id could not be mapped.
 pub fn prepare(program: &Path) -> Result<(), BenchError> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    // There is no way back out of a user namespace that is of no use, so another process goes first.
+    // A process cannot leave a user namespace that is of no use, so another process tries first.
     let tried = Command::new(program).arg(TRY).stdin(Stdio::null()).stdout(Stdio::null()).output();
     match tried {
         Ok(output) if output.status.success() => enter_user_namespace()
@@ -147,10 +147,7 @@ pub fn prepare(program: &Path) -> Result<(), BenchError> {
     }
 }
 
-/// Tries what `prepare` and a measurement do after it.
-///
-/// # Errors
-/// What the kernel says.
+/// Tries what `prepare` and then a measurement do.
 pub fn try_own_network() -> io::Result<()> {
     enter_user_namespace()?;
     make(&BTreeMap::new()).map(|_| ())
@@ -158,7 +155,7 @@ pub fn try_own_network() -> io::Result<()> {
 
 fn enter_user_namespace() -> io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    // A thread that was joined may be on its way out still, and a process of two threads may not.
+    // A joined thread may not have exited completely, and unshare needs a single thread: EINVAL is retried.
     let mut tries = 0;
     while let Err(errno) = unshare(CloneFlags::CLONE_NEWUSER) {
         tries += 1;
@@ -172,13 +169,14 @@ fn enter_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
 }
 
-/// Moves the calling thread into a new network namespace and makes that ready.
+/// Moves the calling thread into a new network namespace and configures it.
 fn make(outside: &BTreeMap<String, String>) -> io::Result<OwnNetwork> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     raise_loopback()?;
     for (name, value) in outside {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        // Many are of the whole machine, and so the same; of the others, what cannot be written is told below.
+        // Many settings apply to the whole machine and so are the same. Those that cannot be written are in
+        // `differing`.
         if let Err(error) = fs::write(path, value) {
             tracing::debug!(%error, name, "stays as it is");
         }
@@ -204,7 +202,7 @@ fn raise_loopback() -> io::Result<()> {
     routes::request(RTM_NEWLINK, 0, &message)
 }
 
-/// Why there is none, as far as it can be told, with what would help.
+/// Why no namespace could be made, as far as can be told, with what would help.
 fn reason(error: &io::Error) -> String {
     if rustix::process::geteuid().is_root() {
         return format!(
@@ -246,7 +244,7 @@ mod tests {
             network.inside(|| (TcpListener::bind("127.0.0.1:0").unwrap(), network_settings())).unwrap();
         let address = listener.local_addr().unwrap();
         assert!(TcpStream::connect(address).is_err());
-        // A process that is started there is there too.
+        // A process that is started inside is inside too.
         let reached = network.inside(|| {
             let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", address.port());
             TcpStream::connect(address).is_ok()

@@ -9,14 +9,15 @@ use crate::driving::Slicing;
 use crate::error::BenchError;
 use crate::workload::Capabilities;
 
-/// Shortest trial that still shows a rate, and the longest that is worth it.
+/// Shortest trial that still shows a rate, and the longest that is worthwhile, in seconds.
 const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
-/// Longest time of an arm in a round: its slices see the same moments as the others', so that more rounds, which sample
-/// the luck of connections and servers, are worth more than longer ones.
+/// Longest time of an arm in a round, in seconds. Its slices see the same moments as the others', so more
+/// rounds, which sample more connections and servers, are worth more than longer ones.
 const IN_A_ROUND: f64 = 0.2;
-/// Time around a trial: connecting, meters, restarts.
+/// Time around a trial for connecting, meters, restarts, in seconds.
 const AROUND_TRIAL: f64 = 0.03;
-/// Part of the budget that the fewest blocks may use, so that repeats and more blocks find room.
+/// Fraction of the budget that the minimum of blocks may use, so that there is time for repeats and more
+/// blocks.
 const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";
@@ -24,7 +25,7 @@ pub const FLOOR: &str = "noop";
 /// The arms of commands given by name.
 ///
 /// # Errors
-/// When a name stands twice.
+/// When two arms have the same name, or one has the floor's.
 pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchError> {
     let mut arms: Vec<Arm> = Vec::new();
     for (name, script) in commands {
@@ -50,7 +51,8 @@ pub fn command_arms(commands: &[(String, String)]) -> Result<Vec<Arm>, BenchErro
     Ok(arms)
 }
 
-/// The arm that does nothing: the harness's own cost. Its point is like no other, so nothing is compared with it.
+/// The arm of the no-op workload, which measures the cost of the harness. No other arm has its point, so
+/// nothing is compared with it.
 #[must_use]
 pub fn floor_arm() -> Arm {
     Arm {
@@ -64,39 +66,36 @@ pub fn floor_arm() -> Arm {
     }
 }
 
-/// What the user said about how much to measure.
+/// The user's options on how much to measure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
-    /// Time in all.
+    /// Total time.
     pub budget: Option<Duration>,
-    /// Wanted half-width of the interval.
+    /// Half-width of the interval to reach.
     pub precision: Option<f64>,
     /// Differences inside ±margin do not matter.
     pub margin: Option<f64>,
-    /// Fewest blocks.
     pub min_blocks: Option<u32>,
-    /// Most blocks.
     pub max_blocks: Option<u32>,
-    /// Length of a trial.
     pub trial_time: Option<Duration>,
-    /// Leave the control out.
+    /// Leaves the control out.
     pub no_control: bool,
-    /// What ends a point early.
+    /// Rule that ends a point early.
     pub stopping: Stopping,
-    /// What is asked; empty for the first metric at every point.
+    /// Questions to decide; empty for the first metric at every point.
     pub asked: Vec<Question>,
-    /// Open questions of other measurements that are one answer with these.
+    /// Open questions of other measurements that belong to the same family of errors.
     pub others: u32,
-    /// Slices or trials.
+    /// Slices or separate trials.
     pub slicing: Slicing,
-    /// How often a trial is measured again at most because the machine was not ours.
+    /// Most repeats of a polluted trial.
     pub repeats: Option<u32>,
 }
 
 /// Decides how much to measure.
 ///
 /// # Errors
-/// When the wishes contradict each other.
+/// When the options contradict each other.
 pub fn plan(
     wishes: &Wishes,
     axes: &Capabilities,
@@ -155,7 +154,7 @@ pub fn plan(
     })
 }
 
-/// The trial length at which the fewest blocks fit well into the budget.
+/// Trial length with which the minimum of blocks fits well into the budget.
 fn trial_length(budget: f64, least_trials: f64, is_asked: bool) -> Result<f64, BenchError> {
     let fits = budget * BUDGET_FOR_LEAST / least_trials - AROUND_TRIAL;
     let shortest = *TRIAL.start();

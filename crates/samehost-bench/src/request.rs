@@ -1,4 +1,4 @@
-//! What to measure, what that gave, and who is told meanwhile.
+//! What to measure, the result, and the interface to the caller during a measurement.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,56 +18,52 @@ use crate::workload::Parameters;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// This program, which serves the built-in servers.
+    /// Path of this program, which runs the built-in servers.
     pub program: PathBuf,
-    /// The command line, secrets removed, for the report.
+    /// Command line, redacted, for the report.
     pub command: Vec<String>,
-    /// Transports; empty for the workload's first two.
+    /// Empty for the workload's first two.
     pub transports: Vec<Transport>,
-    /// Connections; empty for the workload's default.
+    /// Empty for the workload's default.
     pub connections: Vec<u32>,
-    /// Open-loop rates; empty for a closed loop.
+    /// Rates of an open loop; empty for a closed loop.
     pub rates: Vec<RateSpec>,
-    /// How due requests are spread.
     pub spacing: Spacing,
-    /// Sizes; empty for the workload's default.
+    /// Empty for the workload's default.
     pub sizes: Vec<u64>,
-    /// Placements; empty for the usual one.
+    /// Empty for the usual placement.
     pub placements: Vec<Placement>,
     /// Whether idle CPUs are kept from sleeping.
     pub awake: bool,
-    /// Congestion controls; empty for what the machine has by default.
+    /// Congestion controls; empty for the machine's default.
     pub congestion: Vec<String>,
-    /// Whether routes of a private network set them even where each socket could be set: to see what a route does.
+    /// Whether routes of a private network set them even if each socket could be set: shows the effect of a
+    /// route.
     pub congestion_by_routes: bool,
-    /// Bytes of socket buffers; empty for what the kernel gives.
+    /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,
     /// Whether each arm has a private server of its own.
     pub own_servers: bool,
-    /// How many private servers are used in turn at most, where a start takes seconds; none for the usual number.
+    /// The most private servers used in turn if a start takes seconds; `None` for the usual number.
     pub most_servers: Option<u32>,
-    /// Client threads.
     pub threads: u32,
-    /// How much to measure.
     pub wishes: Wishes,
-    /// Seed of order and schedules.
+    /// Seed of orders and schedules.
     pub seed: u64,
-    /// Addresses of servers that already run, by transport.
+    /// Addresses of servers that are already running, by transport.
     pub servers: BTreeMap<Transport, String>,
-    /// Values of the workload's parameters.
     pub parameters: Parameters,
     /// Commands by arm name.
     pub commands: Vec<(String, String)>,
-    /// How to find callers in a profile of where the CPU time goes; none for no profile.
+    /// How a CPU profile finds call stacks; `None` for no profile.
     pub profile: Option<CallGraph>,
-    /// An earlier part of this measurement: its trials count, and measuring goes on after them.
+    /// Earlier part of this measurement: its trials count, and measuring continues after them.
     pub earlier: Option<Arc<Report>>,
-    /// Set by a signal.
+    /// Set by a signal handler.
     pub interrupted: Arc<AtomicBool>,
 }
 
 impl Request {
-    /// A request with every default.
     #[must_use]
     pub fn new(program: PathBuf, command: Vec<String>, interrupted: Arc<AtomicBool>) -> Self {
         Request {
@@ -98,24 +94,24 @@ impl Request {
     }
 }
 
-/// What a measurement gave: always a report once something was measured, and the failure that ended it early.
+/// Result of a measurement: always a report once something was measured, and the error that ended it early.
 #[derive(Debug)]
 pub struct Benched {
-    /// The report, analysed.
+    /// Report with its analysis.
     pub report: Report,
-    /// What ended it early.
+    /// The error that ended it early.
     pub failure: Option<BenchError>,
 }
 
-/// An observer that also keeps the trials as they come.
+/// An observer that also receives the report's head and profiles, and asks the user for consent.
 pub trait Recorder: Observer + Send {
-    /// Everything about the report that is known before the first trial. May fill in when it began.
+    /// Receives the report's head before the first trial. May fill in the start time.
     fn head(&mut self, _report: &mut Report) {}
-    /// What measuring does to servers that already run, for so many seconds at most. Nothing was written yet, and with an
-    /// error nothing is.
+    /// Asks for consent to the impact on servers that are already running, for at most so many seconds.
+    /// Nothing has been written so far; after an error nothing is.
     ///
     /// # Errors
-    /// When that is not to be done.
+    /// When the user declines.
     fn consent(&mut self, _impacts: &[Impact], _seconds: f64) -> Result<(), BenchError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Which trial comes when: pure. Every arm once per block, in random order, balanced by reversing each order two
+//! Order of trials (pure): every arm once per block, in random order, balanced by reversing each order two
 //! blocks later.
 
 use rand::SeedableRng;
@@ -6,10 +6,10 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use samehost_model::{Arm, Slot};
 
-/// The arms of one point, by their index in the list of arms; the first is the baseline.
+/// Arms of one point, as indices into the list of arms; the first is the baseline.
 pub type Group = Vec<usize>;
 
-/// Groups arms by their point, in order of first appearance. The floor's arm stands for itself.
+/// Groups arms by point, in order of first appearance. The floor's arm is a group of its own.
 #[must_use]
 pub fn groups(arms: &[Arm]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -22,15 +22,15 @@ pub fn groups(arms: &[Arm]) -> Vec<Group> {
     groups
 }
 
-/// The trials of one block, in order.
+/// The slots of one block, in order.
 ///
-/// Points come in random order; the arms of a point stand next to each other, because what is compared should
-/// be measured close in time. Of four blocks the last two reverse the orders of the first two (X, Y, X′, Y′), so
-/// that every arm stands, on average, at the same place: a linear drift cancels. Reversing in the very next block
+/// Points come in random order. The arms of a point are adjacent, because what is compared should be measured
+/// close in time. Of four blocks the last two reverse the orders of the first two (X, Y, X′, Y′), so that
+/// every arm has the same position on average and a linear drift cancels. Reversing in the very next block
 /// would put the same arm on both sides of the border, and what lasts longer than a trial into both blocks.
 ///
-/// All `groups` have their place in every block's order, and those that are not `active` are then left out: a point
-/// that is done in the middle of a cycle does not change the order of the others.
+/// Every block's order includes all `groups`; those that are not `active` are then left out. A point that is
+/// finished in the middle of a cycle thus does not change the order of the others.
 #[must_use]
 pub fn block(
     arms: &[Arm],
@@ -90,7 +90,7 @@ mod tests {
             .collect()
     }
 
-    /// A block's order in a line: arms by first letter, a control in upper case, points in brackets.
+    /// A block's order as text: arms by first letter, a control in upper case, points in brackets.
     fn line(planned: &[Slot]) -> String {
         planned
             .iter()

@@ -1,5 +1,5 @@
-//! The stage of a measurement: the running fixture, and what each trial needs from it. It makes single trials and
-//! knows nothing of blocks or comparisons.
+//! The running servers, and what each trial needs from them. Makes single trials and rounds; blocks are up to
+//! `measure`. Start reading at `Stage::trial`.
 
 mod profiled;
 mod rounds;
@@ -37,29 +37,29 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest wait for the machine to calm down before a trial is repeated.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Networks of our own that a measurement has.
+/// Network namespaces of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nets {
-    /// For what stands behind a Unix socket.
+    /// For servers behind a Unix socket.
     pub(crate) behind: Option<Arc<OwnNetwork>>,
-    /// Whose routes set the congestion control.
+    /// For routes that set the congestion control.
     pub(crate) routed: Option<Arc<OwnNetwork>>,
 }
 
-/// The running fixture and what trials need from it.
+/// The running servers and what trials need from them.
 pub(crate) struct Stage<'a> {
     pub(crate) workload: &'static dyn Workload,
     start: StartOptions,
     pub(crate) request: &'a Request,
-    /// The servers in use.
+    /// Servers in use.
     running: Serving,
-    /// The number of its start.
+    /// Number of their start.
     start_in_use: u32,
-    /// Starts of an earlier part of this measurement.
+    /// Number of starts in an earlier part of this measurement.
     starts_before: u32,
-    /// The other servers of a rotation, by the number of their start.
+    /// Other servers of the rotation, by number of start.
     idle: BTreeMap<u32, Serving>,
-    /// Time that starting those took: set-up, and none of the budget's.
+    /// Time that starting servers took, which does not count for the budget.
     starting: Duration,
     surroundings: Surroundings,
     driving: Driving,
@@ -67,7 +67,7 @@ pub(crate) struct Stage<'a> {
     trial_time: Duration,
     begun: Instant,
     trials: u64,
-    /// The network whose routes set the congestion control.
+    /// Network namespace whose routes set the congestion control.
     routed: Option<Arc<OwnNetwork>>,
 }
 
@@ -131,8 +131,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Has connections that are made from now on use what an arm's point asks for, where routes set it. A connection keeps
-    /// what it was made with.
+    /// Sets the congestion control of the arm's point for new connections if routes do that. A connection
+    /// keeps the one it was opened with.
     fn set_congestion(&self, arm: &Arm) -> Result<(), BenchError> {
         match (&self.routed, congestion(&arm.point, &self.start.parameters)) {
             (Some(own), Some(name)) => own.set_congestion(name),
@@ -144,7 +144,7 @@ impl<'a> Stage<'a> {
         self.running.server()
     }
 
-    /// Does as planned from now on.
+    /// Applies the plan: trial time, slices, CPUs.
     pub(crate) fn follow(&mut self, plan: &Plan) {
         if let Some(seconds) = plan.trial_s {
             self.trial_time = Duration::from_secs_f64(seconds);
@@ -152,7 +152,7 @@ impl<'a> Stage<'a> {
         self.driven.clone_from(&plan.driven);
     }
 
-    /// Where each arm's server is, for the report's head.
+    /// Fills in the endpoint of each arm, for the report's head.
     pub(crate) fn find_endpoints(&self, arms: &mut [Arm]) {
         for arm in arms {
             arm.endpoint = self.running.of(arm).endpoint(arm.transport);
@@ -188,14 +188,14 @@ impl<'a> Stage<'a> {
         Ok(trial)
     }
 
-    /// Whose CPU time counts as the server's of the job at hand.
+    /// Sets the processes whose CPU time counts as the server's and the proxy's.
     fn look_around(&mut self, arm: &Arm) {
         let running = self.running.of(arm);
         self.surroundings.server_pids = running.server().pids;
         self.surroundings.proxy_pids = running.proxy_pids();
     }
 
-    /// The error, with what the server wrote last where it went away.
+    /// Adds the end of the server's stderr to the error if the server went away.
     fn with_last_words(&self, error: BenchError) -> BenchError {
         match error {
             BenchError::ServerLost { endpoint, reason, .. } => {
@@ -205,10 +205,10 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The open loop of the arm's next trial, where it has one.
+    /// Open loop of the arm's next trial; `None` for a closed loop.
     fn open_loop(&mut self, arm: &Arm) -> Option<OpenLoop> {
         self.trials += 1;
-        // Each trial has a schedule of its own, which both the seed and the trial's number decide.
+        // Each trial has its own schedule, from the seed and the trial's number.
         arm.point.rate_per_s.map(|rate_per_s| OpenLoop {
             rate_per_s,
             spacing: self.request.spacing,
@@ -233,7 +233,7 @@ impl<'a> Stage<'a> {
         let before = request.earlier.as_ref().map(|earlier| earlier.trials.clone()).unwrap_or_default();
         self.starts_before =
             before.iter().filter_map(|trial| trial.server_start).max().map_or(0, |last| last + 1);
-        // Each trial's order and schedule are its own, those of an earlier part's included.
+        // Continues the numbering of an earlier part, so that no schedule repeats.
         self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
         let measured = measure(aim, before, &mut self, observer);
@@ -261,7 +261,7 @@ impl<'a> Stage<'a> {
 
 impl Measurer for Stage<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
-        // A server that runs already is nobody's to start afresh.
+        // A server that was already running is not restarted.
         let usual = self.workload.starts(&self.request.parameters).at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
         let due = starts.of_block(block);
@@ -326,16 +326,16 @@ impl Measurer for Stage<'_> {
     }
 }
 
-/// How long before a due moment the generator polls instead of sleeping. Waking from sleep takes some tens of
-/// microseconds on a virtual machine; but polling takes a CPU from the server, so at most a tenth of the time is
-/// spent on it, and none where there is one CPU. At high rates the CPUs are awake anyway.
+/// How long before a due time the generator polls instead of sleeping. Waking from sleep takes some tens of
+/// microseconds on a virtual machine. Polling takes a CPU from the server, so it takes at most a tenth of the
+/// time, and none with a single CPU. At high rates the CPUs are awake anyway.
 fn spin(allowed: &[usize], rate_per_s: f64) -> Duration {
     let longest = Duration::from_micros(50);
     let tenth = Duration::from_secs_f64(0.1 / rate_per_s.max(1.0));
     if allowed.len() > 1 { longest.min(tenth) } else { Duration::ZERO }
 }
 
-/// Asks for as many file descriptors as the connections need.
+/// Raises the limit of open files to what the connections need.
 fn raise_file_limit(connections: u32) -> Result<(), BenchError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = u64::from(connections) + 128;

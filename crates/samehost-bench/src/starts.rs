@@ -1,23 +1,24 @@
-//! How often a private server is started afresh while measuring.
+//! How often a private server is restarted during a measurement.
 
-/// A server that runs already is never started afresh.
+/// Rule for restarts. A server that was already running is never restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
-    /// Before every block: where a start takes some tens of milliseconds. Luck is then a part of what blocks differ by.
+    /// Before every block: if a start takes some tens of milliseconds. Differences between processes (memory
+    /// layout) are then part of the differences between blocks.
     EachBlock,
-    /// So many servers, each started before its first block and then used in turn: where a start takes seconds. The idle
-    /// ones take memory; the interval knows which block ran on which.
+    /// So many servers, each started before its first block and then used in turn: if a start takes seconds.
+    /// Idle servers take memory; the interval accounts for which block ran on which server.
     InTurn(u32),
     /// Never: the interval is about one process, and the report says so.
     Once,
 }
 
-/// Servers in turn of a database: what differs from server to server is known from so few, and with four in place of six a ratio's
-/// interval is half as wide again.
+/// Number of database servers used in turn. It is few to estimate the differences between servers from; with
+/// four instead of six a ratio's interval is half as wide again.
 pub(crate) const DATABASES: u32 = 6;
 
 impl Starts {
-    /// The same with no more servers in turn than that.
+    /// Limits the number of servers in turn.
     #[must_use]
     pub fn at_most(self, most: Option<u32>) -> Self {
         match (self, most) {
@@ -26,7 +27,7 @@ impl Starts {
         }
     }
 
-    /// Which start of the server a block is measured on.
+    /// Number of the start that a block is measured on.
     #[must_use]
     pub fn of_block(self, block: u32) -> u32 {
         match self {

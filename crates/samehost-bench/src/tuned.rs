@@ -1,5 +1,5 @@
-//! Congestion control and socket buffers as axes of a measurement, and by what means they are set: on each socket where
-//! both ends are ours, else by the routes of a network of our own. Never by a setting of the machine.
+//! Congestion control and socket buffers as axes of a measurement. They are set on each socket if both ends
+//! are ours, else by routes in a network namespace of our own; never by a setting of the machine.
 
 use std::time::Duration;
 
@@ -15,30 +15,30 @@ use crate::network::{Instead, Network};
 use crate::request::Request;
 use crate::workload::{Parameters, StartOptions, Workload};
 
-/// What a person can do where there is no network of our own.
+/// Advice for a user without a network namespace.
 pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
 
-/// The axis of congestion controls, among a point's parameters.
+/// Name of the axis of congestion controls, among a point's parameters.
 pub const CONGESTION: &str = "congestion";
-/// The axis of socket buffers, likewise.
+/// Name of the axis of socket buffers, likewise.
 pub const SOCKET_BUFFER: &str = "socket-buffer";
 
-/// How often a server's end is looked at that is not set yet, and how long between looks.
+/// How often, and at what interval, the server's end is checked until it is set.
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// By what means the congestion control is set.
+/// How the congestion control is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// Not at all: what the machine has by default.
+    /// Not at all: the machine's default.
     Default,
     /// On each socket, at both ends.
     EachSocket,
-    /// By the routes of a network of our own.
+    /// By routes of a network namespace of our own.
     Routes,
 }
 
-/// By what means a request's congestion control is set here.
+/// How a request's congestion control is set on this machine.
 pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
     if request.congestion.is_empty() {
         return Means::Default;
@@ -48,7 +48,7 @@ pub(crate) fn means(workload: &dyn Workload, request: &Request) -> Means {
     if each && request.congestion.iter().all(may_set) { Means::EachSocket } else { Means::Routes }
 }
 
-/// The error that there is no network of our own, in the words of what it was for.
+/// The error that a namespace is denied, worded for what it was needed for.
 pub(crate) fn denied(network: Network, error: BenchError) -> BenchError {
     match error {
         BenchError::NoOwnNetwork { reason, .. } if network == Network::OwnRoutes => {
@@ -62,10 +62,7 @@ pub(crate) fn denied(network: Network, error: BenchError) -> BenchError {
     }
 }
 
-/// Refuses what cannot be set, before anything is started.
-///
-/// # Errors
-/// With what to change.
+/// Refuses what cannot be set, before anything is started. The error contains what to change.
 pub(crate) fn check(workload: &dyn Workload, request: &Request) -> Result<(), BenchError> {
     let name = workload.name();
     let usage = |text: String| Err(BenchError::Usage(text));
@@ -110,7 +107,7 @@ fn try_on_a_socket(name: &str) -> Result<(), TuningError> {
     Tuning { congestion: Some(name.to_owned()), buffer_bytes: None }.apply(&socket)
 }
 
-/// Adds what was asked for to the parameters and, where it has several values, to the axes.
+/// Adds the values asked for to the parameters, and to the axes if there are several.
 pub(crate) fn add(request: &Request, parameters: &mut Parameters, swept: &mut Vec<Swept>) {
     let buffers = request.socket_buffers.iter().map(|bytes| size(*bytes)).collect();
     for (name, values) in [(CONGESTION, request.congestion.clone()), (SOCKET_BUFFER, buffers)] {
@@ -125,7 +122,7 @@ pub(crate) fn add(request: &Request, parameters: &mut Parameters, swept: &mut Ve
     }
 }
 
-/// `64k`, `1m`, or bytes: as `--socket-buffer` takes it.
+/// Formats a size as `--socket-buffer` takes it: `64k`, `1m`, or bytes.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
@@ -134,12 +131,12 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The congestion control of a point's connections, where one was asked for.
+/// Congestion control asked for at a point.
 pub(crate) fn congestion<'a>(point: &'a Point, parameters: &'a Parameters) -> Option<&'a str> {
     point.parameters.get(CONGESTION).or_else(|| parameters.get(CONGESTION)).map(String::as_str)
 }
 
-/// How a point's sockets are set where both ends are ours; what the routes set is left to them.
+/// Socket options of a point if both ends are ours. What routes set is left out.
 pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
     let buffer = point.parameters.get(SOCKET_BUFFER).or_else(|| start.parameters.get(SOCKET_BUFFER));
     let congestion = congestion(point, &start.parameters).filter(|_| !start.routed);
@@ -149,12 +146,13 @@ pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
     }
 }
 
-/// Waits until the server has set its end of a connection: a Unix one has the usual buffers when it is accepted.
+/// Waits until the server has set its end of a connection: an accepted Unix socket has the default buffers at
+/// first.
 pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
     let Some(wanted) = tuning.buffer_bytes else { return };
     for _ in 0..LOOKS {
         let server = both_ends(stream).and_then(|both| both.server);
-        // The kernel takes twice as much.
+        // The kernel doubles the value that is set.
         if server.and_then(|end| end.send_buffer_bytes).is_some_and(|bytes| bytes >= 2 * wanted) {
             return;
         }
@@ -162,7 +160,7 @@ pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
     }
 }
 
-/// Every way in which a measurement's sockets are set.
+/// All combinations of socket options in a measurement.
 pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     let mut all = Vec::new();
     for congestion in values(&start.parameters, CONGESTION) {
@@ -175,10 +173,10 @@ pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     distinct(all)
 }
 
-/// What most distributions have by default.
+/// Default of most distributions.
 pub(crate) const USUAL: &str = "cubic";
 
-/// The warning that TCP was another than on most machines, where nobody asked for it.
+/// Warns that TCP ran with another congestion control than on most machines although none was asked for.
 pub(crate) fn unusual(report: &Report) -> Option<Warning> {
     let asked = |arm: &Arm| arm.point.parameters.contains_key(CONGESTION);
     if report.head.workload.parameters.contains_key(CONGESTION) || report.head.arms.iter().any(asked) {
@@ -198,12 +196,12 @@ pub(crate) fn unusual(report: &Report) -> Option<Warning> {
     })
 }
 
-/// The values of an axis; one that is none where nobody asked.
+/// Values of an axis; a single `None` if it was not asked for.
 fn values<'a>(parameters: &'a Parameters, name: &str) -> Vec<Option<&'a str>> {
     parameters.get(name).map_or_else(|| vec![None], |list| list.split(',').map(Some).collect())
 }
 
-/// The first congestion control of a measurement.
+/// First congestion control of a measurement.
 pub(crate) fn first_congestion(parameters: &Parameters) -> Option<&str> {
     values(parameters, CONGESTION).first().copied().flatten()
 }
@@ -260,7 +258,7 @@ mod tests {
         assert_eq!(first_congestion(&parameters), Some("cubic"));
     }
 
-    /// Only one that everybody may use is set on every kernel's sockets.
+    /// Only congestion controls that every user may set are set on the sockets.
     #[test]
     fn raw_is_set_socket_by_socket_and_a_server_by_routes() {
         let asked = request(&["reno"]);
@@ -269,7 +267,7 @@ mod tests {
         assert_eq!(means(workload("redis").unwrap(), &request(&[])), Means::Default);
     }
 
-    /// Client and server of a connection made in a network of our own, as each says.
+    /// Congestion control of client and server of a connection made in the network namespace.
     fn in_own(own: &crate::network::OwnNetwork, address: &str) -> Vec<String> {
         own.inside(|| {
             let listener =

@@ -1,10 +1,10 @@
-//! The flow from plan to trials, with a measurer of the tests' own.
+//! Tests of the flow from plan to trials, with a scripted measurer.
 
 use super::*;
 use samehost_model::{Point, Question, Transport};
 use std::collections::VecDeque;
 
-/// A measurer whose clock is a counter and whose machine misbehaves on command.
+/// A measurer whose clock is a counter and whose steal is scripted.
 #[derive(Default)]
 struct Scripted {
     trials: Vec<(String, bool)>,
@@ -12,7 +12,7 @@ struct Scripted {
     noise: f64,
     fail_at: Option<usize>,
     in_rounds: bool,
-    /// How many were measured at once, each time.
+    /// Number of slots of each call.
     rounds: Vec<usize>,
 }
 
@@ -32,7 +32,7 @@ impl Scripted {
         };
         trial.machine.span_ms = 1000.0;
         trial.machine.steal_percent = stolen;
-        // Steal meets all arms of a round alike; a stranger takes of the caches, too.
+        // Steal affects all arms of a round alike; a foreign process also takes cache from them.
         trial.machine.foreign_percent = if self.in_rounds { stolen } else { 0.0 };
         Ok(trial)
     }
@@ -145,9 +145,9 @@ fn only_what_is_asked_is_waited_for() {
     assert!((5..10).contains(&alone), "{alone}");
     let among_many = blocks(vec![question("throughput", Some(1))], 5000);
     assert!(among_many > alone, "of many questions each needs more: {among_many} blocks, not {alone}");
-    // These trials tell no latency, so that nothing decides it.
+    // These trials have no latency, so nothing decides it.
     assert_eq!(blocks(vec![question("latency_mean", None)], 0), 40);
-    // Nobody asks about this point, which is measured no longer than it takes to find out.
+    // No question is about this point, so one block is enough.
     assert_eq!(blocks(vec![question("throughput", Some(8))], 0), 1);
 }
 

@@ -1,5 +1,5 @@
-//! The routes of a network of our own, by rtnetlink(7): the loopback's addresses with a congestion control. It changes
-//! the network of the calling thread, so that only [`super::OwnNetwork`] may call it, from inside of its own.
+//! Routes of a network namespace by rtnetlink(7): the loopback's addresses with a congestion control. Changes
+//! the namespace of the calling thread, so only [`super::OwnNetwork`] may call it, from inside its own.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,12 +27,12 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTAX_CC_ALGO: u16 = 16;
-/// The loopback is every network's first interface.
+/// The loopback is the first interface of every network namespace.
 const LOOPBACK: u32 = 1;
-/// What the kernel gives an IPv6 route that has no priority (`IP6_RT_PRIO_USER`).
+/// Priority that the kernel gives an IPv6 route without one (`IP6_RT_PRIO_USER`).
 const USUAL_PRIORITY: u32 = 1024;
 
-/// Asks rtnetlink for something; `body` is everything behind the header.
+/// Sends a request to rtnetlink; `body` is everything after the header.
 pub(super) fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     // Protocol 0 of netlink is rtnetlink.
     let socket: OwnedFd =
@@ -46,7 +46,7 @@ pub(super) fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     rustix::net::sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = [0; 1024];
     let (_, length) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    // nlmsgerr: the negated number of the error, or 0.
+    // nlmsgerr: the negated errno, or 0.
     match answer[..length.min(answer.len())].get(16..20).map(|word| [word[0], word[1], word[2], word[3]]) {
         Some([0, 0, 0, 0]) => Ok(()),
         Some(word) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(word))),
@@ -54,7 +54,7 @@ pub(super) fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Has connections over the loopback that are made from now on use this congestion control, at both ends.
+/// Sets the congestion control of new connections over the loopback, at both ends.
 pub(super) fn set_congestion(name: &str) -> io::Result<()> {
     for prefix in [8, 32] {
         let network = if prefix == 8 { [127, 0, 0, 0] } else { [127, 0, 0, 1] };
@@ -75,8 +75,8 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// The kernel's own route to `::1` cannot be replaced, as its priority 0 means "none" in a request: ours stands behind it
-/// until that one is taken away, so that there is always one.
+/// Replaces the route to `::1`. The kernel's own cannot be replaced, as its priority 0 means "none" in a
+/// request. So ours is added with a lower preference, and then the kernel's is deleted: there is always one.
 fn set_ipv6(name: &str) -> io::Result<()> {
     request(RTM_NEWROUTE, IN_PLACE, &ipv6(RTPROT_STATIC, Some(name)))?;
     match request(RTM_DELROUTE, 0, &ipv6(RTPROT_KERNEL, None)) {

@@ -1,4 +1,4 @@
-//! Profiled trials: after all that is measured, so that profiling disturbs no figure.
+//! Profiled trials. They come after all measured trials, so that profiling disturbs no result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::profile::{FREQUENCY_HZ, Folding, Profiler};
 use crate::request::Recorder;
 use crate::schedule::groups;
 
-/// A profiled trial is no shorter: a second has a thousand samples of a busy CPU.
+/// Minimum length of a profiled trial: a second has a thousand samples of a busy CPU.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// What an arm's profiled trials gave.
+/// Result of an arm's profiled trials.
 struct Profiling {
     folding: Folding,
     trials: Vec<Trial>,
 }
 
 impl Stage<'_> {
-    /// Profiles every arm, and puts that into the report. Returns what ended it early.
+    /// Profiles every arm and adds the profiles to the report. Returns the error that ended it early.
     pub(super) fn profile(
         &mut self,
         profiler: &Profiler,
@@ -61,7 +61,8 @@ impl Stage<'_> {
         None
     }
 
-    /// Every arm of a point twice, the second time in reverse order, so that a drift meets all alike.
+    /// Profiles every arm of a point twice, the second time in reverse order, so that drift affects all
+    /// alike.
     fn profile_point(
         &mut self,
         profiler: &Profiler,
@@ -124,8 +125,8 @@ impl Profiling {
         }
     }
 
-    /// A role's CPU time per operation, by the processes' clocks: they read the window alone, and perf's samples, which
-    /// begin earlier and end later, only say what it was used for.
+    /// CPU time of a role per operation, in microseconds, by the processes' clocks. They cover the window
+    /// alone; perf's samples start earlier and end later, so they only show how the time divides.
     fn metered(&self, role: Role) -> Option<f64> {
         let (mut time, mut operations) = (0.0, 0.0);
         for trial in &self.trials {
@@ -141,7 +142,7 @@ impl Profiling {
     }
 }
 
-/// CPU time per operation by the number of samples.
+/// CPU time per operation in microseconds, from the number of samples.
 fn counted(samples: u64, operations: u64) -> f64 {
     if operations == 0 { 0.0 } else { samples as f64 * 1e6 / f64::from(FREQUENCY_HZ) / operations as f64 }
 }

@@ -11,9 +11,9 @@ use crate::error::BenchError;
 use crate::measure::ArmSlot;
 
 impl Stage<'_> {
-    /// Length of this arm's slices, where the arms of its point take turns.
+    /// Length of this arm's slices; `None` if its point is measured in separate trials.
     pub(super) fn slice(&self, arm: &Arm) -> Option<Duration> {
-        // The harness's own arm has the point of no other, and several that are compared have one in common.
+        // The floor's arm shares its point with no other arm, so that it has no entry.
         let driven = self.driven.iter().find(|driven| {
             driven.connections == arm.point.connections && driven.placement == arm.point.placement
         })?;

@@ -5,15 +5,14 @@ use samehost_model::{Arm, ServerInfo};
 use crate::error::BenchError;
 use crate::workload::{Instance, StartOptions, Workload};
 
-/// The servers of one start.
 pub(super) struct Serving {
     servers: Vec<Box<dyn Instance>>,
-    /// The arms that have a server of their own, by name, in the order of the servers; none where all have one in common.
+    /// Names of the arms with a server of their own, in the order of the servers; empty if all share one.
     names: Vec<String>,
 }
 
 impl Serving {
-    /// Starts one server, or one for each of the arms of these names.
+    /// Starts one server, or one for each of these arms.
     pub(super) fn start(
         workload: &dyn Workload,
         start: &StartOptions,
@@ -23,7 +22,7 @@ impl Serving {
         Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
     }
 
-    /// Starts as many for the same arms.
+    /// Starts new servers for the same arms.
     pub(super) fn again(&self, workload: &dyn Workload, start: &StartOptions) -> Result<Self, BenchError> {
         Serving::start(workload, start, self.names.clone())
     }
@@ -32,25 +31,23 @@ impl Serving {
         self.names.iter().position(|name| *name == arm.name).unwrap_or(0)
     }
 
-    /// The server of an arm.
     pub(super) fn of(&self, arm: &Arm) -> &dyn Instance {
         &*self.servers[self.place(arm)]
     }
 
-    /// The same, for a job.
     pub(super) fn of_mut(&mut self, arm: &Arm) -> &mut dyn Instance {
         let place = self.place(arm);
         &mut *self.servers[place]
     }
 
-    /// What it is, with the processes of all.
+    /// The first server's info, with the processes of all.
     pub(super) fn server(&self) -> ServerInfo {
         let mut info = self.servers[0].server();
         info.pids.extend(self.servers[1..].iter().flat_map(|server| server.server().pids));
         info
     }
 
-    /// The last words of each that has any.
+    /// The end of each server's stderr, joined.
     pub(super) fn said(&self) -> String {
         let said: Vec<String> = self.servers.iter().map(|server| server.said()).collect();
         said.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
