@@ -1,5 +1,5 @@
-//! From trials to comparisons, controls, evidence and warnings. It can be run again on a stored report and
-//! gives the same.
+//! Computes comparisons, controls, evidence and warnings from trials. Deterministic: analysing a stored
+//! report again gives the same result.
 
 use samehost_model::human::{format_percent, shape};
 use samehost_model::{
@@ -18,17 +18,16 @@ use crate::pairing::{Pairs, Side, block_seconds, group, pair, pair_arms};
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
 
-/// What a report's trials amount to.
+/// Result of analysing a report's trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysed {
-    /// For the report's `analysis`.
     pub analysis: Analysis,
-    /// About the whole; errors first.
+    /// Warnings about the whole report; errors first.
     pub warnings: Vec<Warning>,
 }
 
 impl Analysed {
-    /// Puts the analysis into its report, in place of an earlier one. The measuring side's warnings stay, behind the new ones.
+    /// Replaces the report's analysis. Warnings from the measurement are kept, after the new ones.
     pub fn apply(self, report: &mut Report) {
         let Analysed { analysis, mut warnings } = self;
         for earlier in std::mem::take(&mut report.warnings) {
@@ -42,7 +41,7 @@ impl Analysed {
     }
 }
 
-/// Analyses a report's trials; an earlier analysis in it is not looked at.
+/// Analyses a report's trials; ignores an earlier analysis in the report.
 #[must_use]
 pub fn analyse(report: &Report) -> Analysed {
     let issues = find_issues(report);
@@ -73,8 +72,8 @@ pub fn analyse(report: &Report) -> Analysed {
     Analysed { analysis, warnings }
 }
 
-/// Two arms of any points, compared as arms of one point are: paired by block, barred by the issues about either. Nothing
-/// is adjusted: ask for it only where the question was asked before the measurement.
+/// Compares two arms of any points like arms of one point: paired by block, and without a verdict if an issue
+/// invalidates either. P-values are not adjusted, so use it only for questions chosen before the measurement.
 #[must_use]
 pub fn compare_arms(
     report: &Report,
@@ -86,19 +85,19 @@ pub fn compare_arms(
     Some(tried.conclude(report, &find_issues(report)))
 }
 
-/// One comparison before its verdict.
+/// A comparison before its verdict.
 struct Tried<'a> {
     metric: &'a MetricInfo,
     baseline: &'a Arm,
     candidate: &'a Arm,
     pairs: Pairs,
     estimate: Estimate,
-    /// The p-values, adjusted once that was done.
+    /// P-values, later replaced by adjusted ones.
     adjusted: Ps,
 }
 
 impl<'a> Tried<'a> {
-    /// Absent where no block has both.
+    /// `None` if no block has both arms.
     fn of(
         report: &Report,
         metric: &'a MetricInfo,
@@ -118,7 +117,7 @@ impl<'a> Tried<'a> {
         Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted })
     }
 
-    /// What forbids a verdict.
+    /// Issues that invalidate a verdict.
     fn invalidates(&self, issues: &[Issue]) -> Vec<Warning> {
         let either = |issue: &&Issue| {
             issue.invalidates(&self.baseline.id, self.metric)
@@ -168,7 +167,7 @@ impl<'a> Tried<'a> {
         comparison
     }
 
-    /// What to keep in mind about a comparison, whatever its verdict.
+    /// Remarks about a comparison, whatever its verdict.
     fn notes(&self, issues: &[Issue]) -> Vec<Warning> {
         let mut notes = Vec::new();
         let subject = &self.metric.name;
@@ -196,7 +195,7 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// Adjusts p-values for all that the report asks: the first metric is its answer.
+/// Adjusts p-values over all questions of the report, with the first metric as the primary one.
 fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
     let questions: Vec<(bool, Ps)> =
         tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
@@ -224,7 +223,7 @@ pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
     }
 }
 
-/// The baseline against itself, for each point and metric that has control trials.
+/// Compares the baseline with its control, for each point and metric that has control trials.
 #[must_use]
 pub fn compare_controls(report: &Report) -> Vec<Control> {
     let mut controls = Vec::new();
@@ -250,7 +249,7 @@ pub(crate) fn noise_floor(controls: &[Control], point: &Point, metric: &MetricIn
     controls.iter().find(|c| c.point == *point && c.metric == metric.name)?.noise_floor
 }
 
-/// Says for the whole report that the wanted precision of the first metric was missed.
+/// Warning that the requested precision of the first metric was missed.
 fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warning> {
     let metric = &report.head.workload.metrics.first()?.name;
     let widths: Vec<f64> = comparisons
@@ -273,8 +272,8 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
     })
 }
 
-/// What the kernel and the server said of each arm's transport. Words that differ only in numbers, such as a
-/// peer's pid, are one finding.
+/// Evidence of each arm's transport from the kernel and the server. Messages that differ only in numbers,
+/// such as a peer's pid, are merged.
 fn gather_evidence(report: &Report) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
     for arm in &report.head.arms {
@@ -301,8 +300,8 @@ fn gather_evidence(report: &Report) -> Vec<Evidence> {
     evidence
 }
 
-/// Whether two connections send by the same congestion control. Their buffers are the first one's to tell: TCP's
-/// differ by a little from one to the next.
+/// Whether two connections use the same congestion control. Buffer sizes are not compared, because TCP's
+/// differ slightly between connections; the first connection's are reported.
 fn is_alike(one: Option<&ConnectionSettings>, other: Option<&ConnectionSettings>) -> bool {
     one.map(ConnectionSettings::congestion) == other.map(ConnectionSettings::congestion)
 }

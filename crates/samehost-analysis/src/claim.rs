@@ -1,11 +1,11 @@
-//! A claim about a report that CI can fail on: `unix/tcp throughput >= 1.05`, `unix/tcp latency_p50 is faster`.
+//! Claims about a report on which CI can fail: `unix/tcp throughput >= 1.05`, `unix/tcp latency_p50 is faster`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use samehost_model::{Comparison, Grade, Report, Verdict};
 
-/// How a ratio is held against a number.
+/// How a ratio is compared with a number, or the expected verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Test {
     AtLeast(f64),
@@ -25,30 +25,27 @@ pub struct Claim {
     text: String,
 }
 
-/// A text that is no claim.
+/// Syntax error in a claim.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "`{0}` is not a claim; write 'CANDIDATE/BASELINE METRIC >= NUMBER' (or <=, >, <), such as 'unix/tcp throughput >= 1.05', or 'CANDIDATE/BASELINE METRIC is faster' (or slower, equivalent, inconclusive)"
 )]
 pub struct ClaimError(String);
 
-/// Why a claim does not hold.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum Refuted {
-    /// No comparison in the report is about it.
+    /// The report has no comparison for the claim.
     #[error("`{claim}` cannot be checked: the report compares {known}")]
     NotMeasured {
-        /// The claim.
         claim: String,
-        /// What the report compares.
+        /// Comparisons that the report has.
         known: String,
     },
-    /// The figures contradict it.
+    /// The measurement contradicts the claim.
     #[error("`{claim}` does not hold: {found}")]
     Contradicted {
-        /// The claim.
         claim: String,
-        /// What was measured.
+        /// Measured values.
         found: String,
     },
 }
@@ -114,14 +111,11 @@ impl Claim {
     }
 }
 
-/// Whether a claim holds at every point of a report.
+/// Checks a claim at every point of a report.
 ///
-/// A number is held against the estimate, not against the interval, so that a claim near the truth fails now and
-/// then: leave it room. A comparison whose verdict was barred (errors, a client that was the limit) proves
-/// nothing and refutes every claim but `is inconclusive`.
-///
-/// # Errors
-/// With what was found instead.
+/// A number is compared with the estimate, not with the interval, so a claim close to the true value fails
+/// occasionally: leave some room. An invalidated comparison (errors, client bound) refutes every claim except
+/// `is inconclusive`.
 pub fn check(claim: &Claim, report: &Report) -> Result<(), Refuted> {
     let about: Vec<&Comparison> =
         report.analysis.comparisons.iter().filter(|comparison| claim.is_about(comparison, report)).collect();

@@ -1,8 +1,8 @@
-//! Two stored reports: did anything change?
+//! Compares two stored reports.
 //!
-//! There are no pairs between two reports, so this is a two-sample analysis, and what differs between two
-//! measurements (a reboot, a neighbour, a warm disk) is not in the noise of either. The ratio of two arms
-//! inside each report is safer ground, which is why its change is given besides.
+//! Trials of two reports cannot be paired, so this is a two-sample analysis. Differences between the two
+//! measurements (a reboot, a neighbour, a warm disk) are not part of either report's noise. The ratio of two
+//! arms within each report is more robust, so its change is given as well.
 
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Verdict, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
@@ -13,7 +13,6 @@ use crate::issues::find_issues;
 use crate::judge::{Terms, judge, warn_of_few_blocks};
 use crate::pairing::{Side, group, pair, values};
 
-/// Why two reports cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// No arm has the same id in both.
@@ -34,26 +33,22 @@ pub enum CompareError {
         /// Metrics of the second.
         new: String,
     },
-    /// Common arms and metrics, but nowhere a value in both.
+    /// Common arms and metrics, but no common values.
     #[error("no common arm has a usable value in both reports: were their trials finished?")]
     NoValue,
 }
 
-/// What changed from one report to another.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Changes {
     /// Second report ÷ first, by arm and metric; `baseline` and `candidate` are the same arm's id.
     pub arms: Vec<Comparison>,
-    /// The change of candidate ÷ baseline itself; the ids read `unix ÷ tcp` and the values are ratios.
+    /// Change of the ratio candidate ÷ baseline. Ids have the form `unix ÷ tcp`, and the values are ratios.
     pub ratios: Vec<Comparison>,
-    /// What else differs between the reports.
+    /// Other differences between the reports.
     pub warnings: Vec<Warning>,
 }
 
-/// Compares two reports of the same workload: second ÷ first.
-///
-/// # Errors
-/// When they have nothing in common.
+/// Compares two reports of the same workload: second ÷ first. Fails if they have nothing in common.
 pub fn compare(old: &Report, new: &Report) -> Result<Changes, CompareError> {
     let arms: Vec<&Arm> = new.head.arms.iter().filter(|arm| old.arm(&arm.id).is_some()).collect();
     if arms.is_empty() {
@@ -87,7 +82,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Both reports, with what is looked up in each again and again.
+/// Both reports, with derived data that is used repeatedly.
 struct Sides<'a> {
     old: &'a Report,
     new: &'a Report,
@@ -95,19 +90,19 @@ struct Sides<'a> {
     issues: Vec<Issue>,
 }
 
-/// One comparison before its verdict.
+/// A comparison before its verdict.
 struct Tried<'a> {
     metric: &'a MetricInfo,
     point: &'a Point,
     label: String,
-    /// The arms whose issues concern it.
+    /// Arms whose issues affect it.
     ids: Vec<&'a str>,
     estimate: Estimate,
     old_value: f64,
     new_value: f64,
-    /// What a change must exceed: the margin, or what the machine does by itself where that is more.
+    /// What a change must exceed: the margin, or the machine's own variation if that is larger.
     limit: f64,
-    /// By how much the interval was widened because successive trials resemble each other.
+    /// Factor by which the interval was widened for autocorrelation of trials.
     widening: f64,
 }
 
@@ -165,7 +160,7 @@ impl<'a> Sides<'a> {
         cases
     }
 
-    /// Absent where either report has no value.
+    /// `None` if either report has no value.
     fn tried(
         &self,
         label: &str,
@@ -177,8 +172,8 @@ impl<'a> Sides<'a> {
     ) -> Option<Tried<'a>> {
         let (before, after) = (take(self.old), take(self.new));
         let plan = &self.new.head.plan;
-        // An arm's trials share the machine's drift, which nothing pairs away here: its interval is widened, and what the
-        // arm moved by inside a report is noise too, on top of the floor.
+        // Drift affects all trials of an arm and does not cancel without pairing. The interval is widened for
+        // it, and the arm's movement within a report is added to the noise floor.
         let is_paired = ids.len() > 1;
         let widening = if is_paired { 1.0 } else { serial::widening(&before, &after) };
         let movement =
@@ -262,7 +257,7 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// What must be alike for two reports to be compared: its name, and this report's.
+/// Conditions that should be equal in both reports: name, and value in this report.
 fn circumstances(report: &Report) -> [(&'static str, String); 11] {
     let host = &report.head.host;
     let parameters = report.head.workload.parameters.iter().map(|(key, value)| format!("{key}={value}"));
@@ -282,7 +277,7 @@ fn circumstances(report: &Report) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Slices or trials, where the report says it.
+/// Slices or trials, if the report contains it.
 fn driven(report: &Report) -> String {
     let slice = |driven: &samehost_model::Driven| match driven.slice_s {
         Some(slice) => format!("slices of {:.1} ms", 1e3 * slice),
@@ -296,7 +291,7 @@ fn driven(report: &Report) -> String {
     all.join(", ")
 }
 
-/// What the reports were not measured alike in, a warning each.
+/// A warning for each condition that differs.
 fn differences(old: &Report, new: &Report) -> Vec<Warning> {
     let pairs = circumstances(old).into_iter().zip(circumstances(new));
     let mut warnings: Vec<Warning> = pairs

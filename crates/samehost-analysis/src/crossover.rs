@@ -1,18 +1,18 @@
-//! Where a sweep turns: from which size, or value of a workload's parameter, on the answer is another one.
+//! Crossovers: the message size, or value of a workload's parameter, at which the verdict changes.
 
 use samehost_model::{Comparison, Point, Report, Verdict};
 
-/// What grows along a sweep.
+/// The swept quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// The size of a message, in bytes.
+    /// Message size in bytes.
     Size,
-    /// A workload's parameter of this name, a whole number.
+    /// A workload's integer parameter of this name.
     Parameter(String),
 }
 
 impl Along {
-    /// Its value at a point; absent where it has none, or no number.
+    /// Value at a point; `None` if it is missing or not an integer.
     fn value(&self, point: &Point) -> Option<u64> {
         match self {
             Along::Size => point.size_bytes,
@@ -20,7 +20,7 @@ impl Along {
         }
     }
 
-    /// The point without it.
+    /// The point without this quantity.
     fn removed(&self, point: &Point) -> Point {
         let mut point = point.clone();
         match self {
@@ -33,30 +33,29 @@ impl Along {
     }
 }
 
-/// Two neighbouring decided values with different verdicts. Inconclusive values between them widen the bracket.
+/// Two adjacent decided values with different verdicts. Inconclusive values between them widen the bracket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crossover {
-    /// The metric.
     pub metric: String,
-    /// The baseline's name, as tables call it.
+    /// Display name of the baseline.
     pub baseline: String,
-    /// The candidate's name.
+    /// Display name of the candidate.
     pub candidate: String,
-    /// What grows.
+    /// The swept quantity.
     pub along: Along,
-    /// The point without it.
+    /// The point without the swept quantity.
     pub point: Point,
-    /// The last value with the verdict `before`.
+    /// Last value with the verdict `before`.
     pub from: u64,
-    /// The first value with the verdict `after`.
+    /// First value with the verdict `after`.
     pub to: u64,
-    /// The verdict up to `from`.
+    /// Verdict up to `from`.
     pub before: Verdict,
-    /// The verdict from `to` on.
+    /// Verdict from `to` on.
     pub after: Verdict,
 }
 
-/// One sweep: the same two arms at points that differ in one thing only.
+/// One sweep: the same two arms at points that differ only in the swept quantity.
 struct Sweep<'a> {
     baseline: &'a str,
     candidate: &'a str,
@@ -64,8 +63,8 @@ struct Sweep<'a> {
     values: Vec<(u64, Verdict)>,
 }
 
-/// Finds where the verdict of `metric` changes along each sweep of sizes, and of each of the workload's own
-/// parameters, in an analysed report.
+/// Finds the crossovers of `metric` in an analysed report, along each sweep of sizes and of the workload's
+/// own parameters.
 #[must_use]
 pub fn find_crossovers(report: &Report, metric: &str) -> Vec<Crossover> {
     let mut names: Vec<&String> =

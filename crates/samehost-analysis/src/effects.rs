@@ -1,9 +1,9 @@
-//! Main effects and interactions over a matrix whose axes have two levels: what a factor does over all the others.
+//! Main effects and interactions of a factorial experiment with two levels per factor.
 //!
 //! For each block, with y = ln(metric) of each of the 2^k arms and a factor's level s = ±1, the effect of a set of m
-//! factors is Σ (Π s) y ÷ 2^(k−m): for one factor the mean of y at its second level less that at its first; for two
-//! the difference of one factor's difference at the other's levels (Yates' contrasts; Box, Hunter and Hunter,
-//! "Statistics for Experimenters", chapter 5). The blocks' values then go the way of any log ratio.
+//! factors is Σ (Π s) y ÷ 2^(k−m): for one factor the mean of y at its second level minus that at its first; for two
+//! factors the difference between one factor's differences at the other's levels (Yates' contrasts; Box, Hunter and
+//! Hunter, "Statistics for Experimenters", chapter 5). The blocks' values are then estimated like any log ratio.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use samehost_stats::estimate;
 
 use crate::pairing::{Side, values};
 
-/// More factors than this are no longer read by anybody.
+/// Maximum number of factors; tables with more are unreadable.
 const MOST_FACTORS: usize = 4;
 
-/// Arms that differ in nothing but the factors, those of each factor's first level at an even index: bit i of an
-/// index is the level of factor i.
+/// Arms that differ only in the factors. Bit i of an index is the level of factor i, so arms with the first
+/// level of factor 0 have even indexes.
 struct Cells<'a> {
     point: Point,
     arms: Vec<&'a Arm>,
 }
 
-/// Every effect; none where the matrix has no parameter with two levels besides its two transports.
+/// All effects; empty unless, besides two transports, a parameter has two levels.
 pub(crate) fn effects(report: &Report) -> Vec<Effect> {
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
     let factors = factors(&arms);
@@ -57,7 +57,7 @@ pub(crate) fn effects(report: &Report) -> Vec<Effect> {
     effects
 }
 
-/// The transport and the parameters, as far as each has exactly two levels.
+/// Factors: the transport and the parameters that have exactly two levels.
 fn factors(arms: &[&Arm]) -> Vec<Factor> {
     let of = |name: &str, levels: Vec<String>| {
         let mut distinct: Vec<String> = Vec::new();
@@ -79,11 +79,11 @@ fn factors(arms: &[&Arm]) -> Vec<Factor> {
     });
     let transport = of("transport", arms.iter().map(|arm| arm.name.clone()).collect());
     let own: Vec<Factor> = own.collect();
-    // Without a parameter it would be the comparison itself.
+    // Without a parameter the effect would equal the comparison of the transports.
     if own.is_empty() { Vec::new() } else { transport.into_iter().chain(own).collect() }
 }
 
-/// The arms in sets that differ in nothing but the factors; a set that is not whole is left out.
+/// Arms in sets that differ only in the factors; incomplete sets are omitted.
 fn cells<'a>(arms: &[&'a Arm], factors: &[Factor]) -> Vec<Cells<'a>> {
     let mut all: Vec<(Point, BTreeMap<usize, &Arm>)> = Vec::new();
     for arm in arms {
@@ -105,7 +105,7 @@ fn cells<'a>(arms: &[&'a Arm], factors: &[Factor]) -> Vec<Cells<'a>> {
     whole.map(|(point, cells)| Cells { point, arms: cells.into_values().collect() }).collect()
 }
 
-/// ln(metric) of every cell, for each block that has them all.
+/// ln(metric) of all cells, for each block that is complete.
 fn blocks(report: &Report, metric: &MetricInfo, cells: &Cells<'_>) -> Vec<Vec<f64>> {
     let by_cell: Vec<BTreeMap<u32, f64>> =
         cells.arms.iter().map(|arm| values(&report.trials, metric, Side::Arm(&arm.id))).collect();

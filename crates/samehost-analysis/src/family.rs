@@ -1,4 +1,4 @@
-//! Many questions, one promise: at most one report in twenty calls any difference that is not there.
+//! Multiple testing: at most 5 % of reports claim any difference that does not exist.
 
 use samehost_model::{Comparison, MetricInfo, Report};
 use samehost_stats::holm;
@@ -6,33 +6,34 @@ use samehost_stats::holm;
 use crate::judge::{Terms, blocks_to_decide, judge_again};
 use crate::pairing::{block_seconds, group};
 
-/// What of the 5 % the report's answer has, its first metric; the other metrics have the rest.
+/// Share of the 5 % for the report's first metric; the other metrics have the rest.
 pub(crate) const OF_THE_ANSWER: f64 = 0.8;
 
-/// One question's p-values: that there is no difference, and that it is inside the margin.
+/// P-values of one question: of "no difference", and of "inside the margin".
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Ps {
     pub(crate) same: Option<f64>,
     pub(crate) inside: Option<f64>,
 }
 
-/// Holm's adjustment of the p-values that are there.
+/// Holm's adjustment of the p-values that exist.
 fn holm_of(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
     let known: Vec<f64> = p_values.iter().copied().flatten().collect();
     let mut adjusted = holm::adjust(&known).into_iter();
     p_values.iter().map(|p| p.and_then(|_| adjusted.next())).collect()
 }
 
-/// All questions as one family.
+/// Adjusts all questions as one family.
 pub(crate) fn together(questions: &[Ps]) -> Vec<Ps> {
     let same = holm_of(&questions.iter().map(|q| q.same).collect::<Vec<_>>());
     let inside = holm_of(&questions.iter().map(|q| q.inside).collect::<Vec<_>>());
     same.into_iter().zip(inside).map(|(same, inside)| Ps { same, inside }).collect()
 }
 
-/// The answer's questions are a family at 4 %, all others one at 1 %; where every question of the answer is decided, its
-/// 4 % go to the others (gate-keeping: Bretz et al. 2009), and where there are no others the answer has all 5 %.
-/// `can_be_answered` is false for what a issue bars. The p-values are scaled so that 5 % is the threshold of all.
+/// Adjusts the first metric's questions as a family at 4 %, and all others as one at 1 %. If all of the first
+/// metric's questions are decided, their 4 % pass to the others (gatekeeping: Bretz et al. 2009). Without
+/// others the first metric has all 5 %. `can_be_answered` is false for questions that an issue invalidates.
+/// P-values are scaled so that 5 % is the threshold for all.
 pub(crate) fn gate(questions: &[(bool, Ps)], alpha: f64, can_be_answered: &[bool]) -> Vec<Ps> {
     let pick = |of_the_answer: bool| -> (Vec<usize>, Vec<Ps>) {
         let these = questions.iter().enumerate().filter(|(_, (is_answer, _))| *is_answer == of_the_answer);
@@ -72,7 +73,7 @@ fn scaled(p: Option<f64>, weight: f64) -> Option<f64> {
     p.map(|p| (p / weight).min(1.0))
 }
 
-/// By what at most the adjustment of a report multiplies a p-value of this metric.
+/// Maximum factor by which the adjustment of a report multiplies a p-value of this metric.
 pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
     let rows: usize = group(&report.head.arms).iter().map(|group| group.candidates.len()).sum();
     let metrics = &report.head.workload.metrics;
@@ -85,9 +86,9 @@ pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
     }
 }
 
-/// Judges rows of several reports as one answer, such as the rows of the checkup: Holm's adjustment runs over what the
-/// reader is shown, and not over what else each report holds. A row is a report's place and its comparison's; `ahead` rows
-/// more are asked and not measured yet.
+/// Adjusts rows of several reports as one family, such as the rows of the checkup: Holm's adjustment is over
+/// the rows shown, not over each report's other comparisons. A row is the index of a report and of its
+/// comparison; `ahead` further rows will be measured later.
 pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u32) {
     let mut questions: Vec<Ps> = rows
         .iter()
@@ -109,16 +110,16 @@ pub fn judge_rows(reports: &mut [&mut Report], rows: &[(usize, usize)], ahead: u
     }
 }
 
-/// Seconds of measuring that would decide a comparison, if its estimate stays: those of its blocks, by what is counted of
-/// one. Absent where no reasonable number of blocks would.
+/// Seconds of measuring that would decide a comparison if its estimate stays the same: blocks needed ×
+/// counted time of a block. `None` if no reasonable number of blocks would.
 #[must_use]
 pub fn seconds_to_decide(report: &Report, comparison: &Comparison) -> Option<f64> {
     let terms = Terms::of(&report.head.plan, None);
     Some(blocks_to_decide(comparison, &terms)? * block_seconds(report, &comparison.point)?)
 }
 
-/// The same comparison judged by its own p-values, for a question that is asked of each of several and needs all of them
-/// to agree: an intersection–union test, which is at its level without an adjustment (Berger 1982).
+/// The comparison judged by unadjusted p-values, for a claim that requires several comparisons to agree. This
+/// is an intersection–union test, which keeps its level without adjustment (Berger 1982).
 #[must_use]
 pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
     let mut alone = comparison.clone();
@@ -152,13 +153,13 @@ mod tests {
 
     #[test]
     fn the_answer_has_four_fifths_and_passes_them_on() {
-        // One metric only: plain Holm.
+        // Only one metric: plain Holm.
         close(&gated(&[(true, 0.01), (true, 0.04)], &[true; 2]), &[0.02, 0.04]);
-        // Undecided answer: 4 % for it, 1 % for the two others.
+        // Undecided first metric: 4 % for it, 1 % for the two others.
         close(&gated(&[(true, 0.2), (false, 0.001), (false, 0.5)], &[true; 3]), &[0.25, 0.01, 1.0]);
-        // Decided answer: the others have all 5 %.
+        // Decided first metric: the others have all 5 %.
         close(&gated(&[(true, 0.02), (false, 0.001), (false, 0.5)], &[true; 3]), &[0.025, 0.002, 0.5]);
-        // What is barred is not decided, however small its p.
+        // An invalidated question is undecided, however small its p-value.
         close(
             &gated(&[(true, 0.02), (false, 0.001), (false, 0.5)], &[false, true, true]),
             &[0.025, 0.01, 1.0],

@@ -1,4 +1,4 @@
-//! From a histogram of nanoseconds to the percentiles of a trial, and back from a stored report.
+//! Percentiles of a trial from a histogram of nanoseconds, and decoding of stored histograms.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,26 +6,25 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use samehost_model::{Latency, Trial};
 
-/// Operations that must lie beyond a percentile for it to be reported.
+/// Minimum number of operations beyond a percentile for it to be reported.
 const BEYOND: f64 = 10.0;
 
 /// Why a stored histogram cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
-    /// The text is not base64.
     #[error("the histogram is not base64: {0}; was the report edited?")]
     Base64(#[from] base64::DecodeError),
-    /// The bytes are no HdrHistogram of version 2 with DEFLATE.
+    /// Not an HdrHistogram of version 2 with DEFLATE.
     #[error("the histogram is not in HdrHistogram's V2 format with DEFLATE: {0}")]
     Format(String),
-    /// Two histograms do not fit together.
+    /// The histograms have incompatible ranges.
     #[error("histograms cannot be merged: {0}")]
     Merge(String),
 }
 
 /// Whether `count` operations leave at least ten beyond `quantile` on its thinner side.
 fn is_supported(count: u64, quantile: f64) -> bool {
-    // The small allowance is for 1 − 0.99, which is not exactly 0.01.
+    // The tolerance is for 1 − 0.99, which is not exactly 0.01.
     count as f64 * quantile.min(1.0 - quantile) >= BEYOND - 1e-6
 }
 
@@ -33,22 +32,23 @@ fn microseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1000.0
 }
 
-/// A percentile in microseconds. It lies between two ranks (Hyndman and Fan 1996, their type 8), so that it means the same
-/// of 1,000 and of 2,000 operations: the rank rounded up put the p99 of the fewer a percent higher.
+/// A percentile in microseconds, interpolated between two ranks (Hyndman and Fan 1996, type 8), so that it
+/// does not depend on the number of operations: rounding the rank up made the p99 of 1,000 operations 1 %
+/// higher than that of 2,000.
 fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
     if !is_supported(histogram.len(), quantile) {
         return None;
     }
     let count = histogram.len() as f64;
-    // Half a rank lower, for the quantile is rounded up to a rank.
+    // Half a rank lower, because `value_at_quantile` rounds up to a rank.
     let at = |rank: f64| histogram.value_at_quantile((rank.min(count) - 0.5) / count) as f64;
     let position = ((count + 1.0 / 3.0) * quantile + 1.0 / 3.0).clamp(1.0, count);
     let (below, above) = (at(position.floor()), at(position.floor() + 1.0));
     Some((below + position.fract() * (above - below)) / 1000.0)
 }
 
-/// Summarises a histogram of nanoseconds in microseconds. A percentile is present only where at least ten
-/// operations lie beyond it, the mean and the largest wherever there is one.
+/// Summarises a histogram of nanoseconds in microseconds. A percentile requires ten operations beyond it;
+/// mean and maximum require one operation.
 #[must_use]
 pub fn summarise(histogram: &Histogram<u64>) -> Latency {
     if histogram.is_empty() {
@@ -66,7 +66,7 @@ pub fn summarise(histogram: &Histogram<u64>) -> Latency {
     }
 }
 
-/// Base64 of the V2 format with DEFLATE. Absent only where the histogram is too large for that format.
+/// Base64 of the V2 format with DEFLATE; `None` only if the histogram is too large for that format.
 #[must_use]
 pub fn encode(histogram: &Histogram<u64>) -> Option<String> {
     let mut bytes = Vec::new();
@@ -74,10 +74,7 @@ pub fn encode(histogram: &Histogram<u64>) -> Option<String> {
     Some(STANDARD.encode(bytes))
 }
 
-/// The histogram in a report's string.
-///
-/// # Errors
-/// When the text is not what [`encode`] makes.
+/// Decodes the output of [`encode`].
 pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
     let bytes = STANDARD.decode(text.trim())?;
     Deserializer::new()
@@ -85,11 +82,8 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
         .map_err(|error| HistogramError::Format(error.to_string()))
 }
 
-/// The latencies of all these trials together; absent where none has a histogram. For pictures only: the
-/// statistics never pool requests of different trials.
-///
-/// # Errors
-/// When a stored histogram cannot be read.
+/// Merged latencies of all these trials; `None` if none has a histogram. Only for plots: the statistics never
+/// pool requests of different trials.
 pub fn merge(samples: &[&Trial]) -> Result<Option<Histogram<u64>>, HistogramError> {
     let mut merged: Option<Histogram<u64>> = None;
     for text in samples.iter().filter_map(|s| s.latency_us.as_ref()?.histogram.as_deref()) {
@@ -109,19 +103,16 @@ pub fn merge(samples: &[&Trial]) -> Result<Option<Histogram<u64>>, HistogramErro
 /// One point of a shift plot (Doksum 1974): the same quantile of both arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// The quantile, from 0 to 1.
+    /// Quantile from 0 to 1.
     pub quantile: f64,
-    /// The baseline's latency there, in microseconds.
+    /// Baseline's latency in microseconds.
     pub baseline_us: f64,
-    /// The candidate's.
+    /// Candidate's latency in microseconds.
     pub candidate_us: f64,
 }
 
-/// The quantiles of two arms' merged latencies, where both have ten operations beyond them; empty where an
-/// arm has no histogram.
-///
-/// # Errors
-/// When a stored histogram cannot be read.
+/// Quantiles of two arms' merged latencies, if both have ten operations beyond them; empty if an arm has no
+/// histogram.
 pub fn quantiles_for_shift(
     baseline: &[&Trial],
     candidate: &[&Trial],
@@ -201,7 +192,8 @@ mod tests {
         use rand::{RngExt as _, SeedableRng as _};
         use rand_xoshiro::Xoshiro256PlusPlus;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(16);
-        // Exponential: of the rank rounded up, the mean logarithm of p99 is off by 1 % between 1,000 and 4,000.
+        // Exponential distribution: with the rank rounded up, the mean ln(p99) differs by 1 % between 1,000
+        // and 4,000.
         let mut mean_log_p99 = |count: usize| {
             let repeats = 2000;
             let one = |random: &mut Xoshiro256PlusPlus| {

@@ -3,29 +3,26 @@
 use samehost_model::{Arm, Code, Family, MetricInfo, Placement, Report, Trial, Warning};
 use samehost_stats::median;
 
-/// Which verdicts a issue bars.
+/// Verdicts that an issue invalidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidates {
-    /// None: it is only said.
+    /// None; it is only reported.
     Nothing,
-    /// Those about work per time.
+    /// Verdicts about work per time.
     WorkRate,
-    /// Those about time: rates and latencies, but not CPU time per operation.
+    /// Verdicts about time: rates and latencies, but not CPU time per operation.
     Time,
-    /// Those about CPU time per operation.
+    /// Verdicts about CPU time per operation.
     CpuTime,
-    /// All.
     Everything,
 }
 
-/// A warning about an arm, or the whole report, and the verdicts it bars.
+/// A warning about an arm or the whole report, and the verdicts that it invalidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Issue {
-    /// Id of the arm; absent for all of them.
+    /// Id of the arm; `None` for all arms.
     pub arm: Option<String>,
-    /// What is odd.
     pub warning: Warning,
-    /// Which verdicts it bars.
     pub invalidates: Invalidates,
 }
 
@@ -34,7 +31,7 @@ impl Issue {
         Issue { arm: Some(arm.id.clone()), warning: Warning::new(code, &arm.id, message), invalidates }
     }
 
-    /// Whether it bars the verdict about this metric of this arm.
+    /// Whether it invalidates the verdict about this metric of this arm.
     #[must_use]
     pub fn invalidates(&self, arm: &str, metric: &MetricInfo) -> bool {
         let concerns = self.arm.as_deref().is_none_or(|id| id == arm);
@@ -49,12 +46,12 @@ impl Issue {
     }
 }
 
-/// An arm with its trials, controls included: they are the same arm.
+/// An arm with its trials, including controls, which measure the same arm.
 pub(crate) struct ArmTrials<'a> {
     pub(crate) arm: &'a Arm,
-    /// Those that were not measured again.
+    /// Trials that were not set aside.
     pub(crate) kept: Vec<&'a Trial>,
-    /// Those of them that enter comparisons.
+    /// Kept trials that enter comparisons.
     pub(crate) counted: Vec<&'a Trial>,
 }
 
@@ -65,7 +62,7 @@ impl<'a> ArmTrials<'a> {
         ArmTrials { arm, kept, counted }
     }
 
-    /// The median over counted trials, of those that have the value.
+    /// Median over the counted trials that have the value.
     pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> =
             self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
@@ -73,7 +70,7 @@ impl<'a> ArmTrials<'a> {
     }
 }
 
-/// Whether client and server were put on one core on purpose.
+/// Whether client and server were deliberately placed on one core.
 pub(crate) fn shares_core(arm: &Arm) -> bool {
     arm.point.placement == Placement::SameCore
 }

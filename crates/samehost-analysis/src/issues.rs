@@ -1,6 +1,6 @@
-//! The issues of a report, per arm: one warning for all its trials, and which verdicts it invalidates.
+//! Issues of a report: for each arm one warning for all its trials, and the verdicts that it invalidates.
 //!
-//! A rule looks at errors, CPU and the machine. It never looks at which arm came out ahead.
+//! Rules consider errors, CPU and the machine. They must not depend on which arm is faster.
 
 pub(crate) mod machine;
 pub(crate) mod processor;
@@ -14,16 +14,16 @@ use crate::issue::{ArmTrials, Invalidates, Issue};
 use crate::pairing;
 use crate::reasons::reasons;
 
-/// More failed operations than this bar a verdict and are the headline instead.
+/// Error rate above which verdicts are invalid and errors become the headline.
 const ERROR_RATE: f64 = 0.001;
-/// More disturbed trials than this, although measured again, bar a verdict.
+/// Fraction of trials that are still disturbed after repeats, above which verdicts are invalid.
 const POLLUTED: f64 = 0.2;
-/// A generator that is later than this part of the baseline's latency measures itself.
+/// Lateness of the generator, as a fraction of the baseline's latency, above which it distorts the measurement.
 const LATE: f64 = 0.2;
-/// Trials' second half ÷ first half beyond 1 ± this is drift.
+/// Relative change from the first to the second half of trials that counts as drift.
 const DRIFT: f64 = 0.1;
 
-/// Every issue about a report's trials, errors first.
+/// All issues of a report's trials, errors first.
 #[must_use]
 pub fn find_issues(report: &Report) -> Vec<Issue> {
     let arms: Vec<ArmTrials<'_>> = report.head.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
@@ -43,7 +43,7 @@ pub fn find_issues(report: &Report) -> Vec<Issue> {
     issues
 }
 
-/// More than one failed operation in a thousand, over all counted trials.
+/// Error rate above one in a thousand, over all counted trials.
 fn find_errors(trials: &ArmTrials<'_>) -> Option<Issue> {
     let failed: u64 = trials.counted.iter().map(|s| s.error_count()).sum();
     let good: u64 = trials.counted.iter().map(|s| s.operations).sum();
@@ -70,7 +70,7 @@ fn find_errors(trials: &ArmTrials<'_>) -> Option<Issue> {
     Some(Issue::about(trials.arm, Code::Errors, Invalidates::Everything, message))
 }
 
-/// Void trials of the open loop; more than half bar everything.
+/// Void trials of the open loop; if more than half are void, all verdicts are invalid.
 fn find_generator(trials: &ArmTrials<'_>) -> Option<Issue> {
     let why: Vec<&str> = trials.kept.iter().filter_map(|s| s.invalid.as_deref()).collect();
     if why.is_empty() {
@@ -89,9 +89,9 @@ fn find_generator(trials: &ArmTrials<'_>) -> Option<Issue> {
     Some(Issue::about(trials.arm, Code::GeneratorLate, invalidates, message))
 }
 
-/// A generator that sent late, of itself: where that is more than a fifth of the baseline's latency, it bars what is said
-/// of the time of every arm of the point. One limit for all of them, for one that knew the arm's own latency would hit the
-/// faster.
+/// Lateness caused by the generator itself. Above a fifth of the baseline's latency it invalidates verdicts
+/// about time for every arm of the point. The limit is the same for all arms, because one relative to each
+/// arm's own latency would penalise the faster.
 fn find_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
     let mut issues = Vec::new();
     for group in pairing::group(&report.head.arms) {
@@ -132,14 +132,14 @@ fn find_pollution(trials: &ArmTrials<'_>) -> Option<Issue> {
         trials.arm.id,
         reasons(polluted.iter().flat_map(|s| s.polluted.iter().map(String::as_str)))
     );
-    // What a hypervisor takes of the CPUs is in no process's clock: CPU time per operation stands. A process beside ours
-    // also takes of the caches, and that is.
+    // CPU time taken by a hypervisor is not charged to processes, so CPU time per operation stays valid. A
+    // foreign process also evicts caches, which affects it.
     let has_neighbour = polluted.iter().any(|trial| trial.machine.foreign_percent > machine::FOREIGN_PERCENT);
     let invalidates = if has_neighbour { Invalidates::Everything } else { Invalidates::Time };
     Some(Issue::about(trials.arm, Code::Remeasured, invalidates, message))
 }
 
-/// Trials set aside and measured again: counted, for the record.
+/// Number of trials that were set aside and repeated.
 fn find_repeats(report: &Report) -> Option<Issue> {
     let aside: Vec<&Trial> = report.trials.iter().filter(|s| s.set_aside).collect();
     if aside.is_empty() {
@@ -158,7 +158,7 @@ fn find_repeats(report: &Report) -> Option<Issue> {
     })
 }
 
-/// An open loop whose server did less than what was asked.
+/// An open loop whose server completed fewer requests than were due.
 fn find_load(trials: &ArmTrials<'_>) -> Option<Issue> {
     let rate = trials.arm.point.rate_per_s?;
     let done = trials.median(|s| s.throughput_per_s)?;
@@ -183,7 +183,7 @@ fn halves(trial: &Trial) -> Option<f64> {
     (first > 0).then(|| second as f64 / first as f64)
 }
 
-/// Drift inside trials: warming up, or slowing down.
+/// Drift within trials: warm-up or slowing down.
 fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
     let ratio = trials.median(halves)?;
     if (ratio - 1.0).abs() <= DRIFT {
@@ -199,7 +199,7 @@ fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
 }
 
 /// Drift from block to block of each point's baseline: a trend significant at 1 % that changes the first
-/// metric by more than a tenth from end to end.
+/// metric by more than 10 % from end to end.
 fn find_drift_over_blocks(report: &Report) -> Vec<Issue> {
     let Some(metric) = report.head.workload.metrics.first() else { return Vec::new() };
     let find = |group: &pairing::Group<'_>| {
@@ -221,7 +221,7 @@ fn find_drift_over_blocks(report: &Report) -> Vec<Issue> {
     pairing::group(&report.head.arms).iter().filter_map(find).collect()
 }
 
-/// What the measuring side said of single trials, once per arm and code.
+/// Warnings of single trials, once per arm and code.
 fn gather_said(trials: &ArmTrials<'_>) -> Vec<Issue> {
     let mut codes: Vec<Code> = trials.counted.iter().flat_map(|s| &s.warnings).map(|w| w.code).collect();
     codes.sort_unstable();

@@ -1,31 +1,30 @@
-//! From numbers to words: a verdict is earned, and what is short of one is told with the strength of its evidence.
+//! Derives verdicts from estimates, and grades for comparisons without a verdict.
 
 use samehost_model::human::{change, count, format_percent, rough_time};
 use samehost_model::{Better, Code, Comparison, Grade, MetricInfo, Plan, Verdict, Warning};
 use samehost_stats::{SIGNED_RANK_FROM, normal};
 
-/// More blocks than this are not a piece of advice.
+/// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
-/// One-sided chance of error of "probably": 20 to 1.
+/// One-sided error probability of "probably": 20 to 1.
 const PROBABLY: f64 = 0.05;
-/// One-sided chance of error of "leans to": 4 to 1.
+/// One-sided error probability of "leans to": 4 to 1.
 const LEANING: f64 = 0.20;
 
-/// What numbers are held against.
+/// Thresholds for verdicts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// Differences inside ±margin do not matter in practice.
     pub margin: f64,
-    /// What a difference must exceed to be called one, at least the margin: p against it is the comparison's `p_margin`.
+    /// Limit that a difference must exceed, at least the margin; the comparison's `p_margin` tests against it.
     pub limit: f64,
-    /// Confidence of the intervals; 1 − confidence is what p-values are held against.
+    /// Confidence of the intervals; p-values are compared with 1 − confidence.
     pub confidence: f64,
-    /// Seconds that one more block takes, for advice; absent where unknown.
+    /// Seconds that one more block takes, for recommendations; `None` if unknown.
     pub block_s: Option<f64>,
 }
 
 impl Terms {
-    /// The terms of a plan.
     #[must_use]
     pub fn of(plan: &Plan, block_s: Option<f64>) -> Self {
         Terms { margin: plan.margin, limit: plan.margin, confidence: plan.confidence, block_s }
@@ -36,11 +35,11 @@ impl Terms {
     }
 }
 
-/// Judges one comparison by its own numbers; what it held as verdict, grade and reason before is replaced.
+/// Judges one comparison by its own numbers; replaces its earlier verdict, grade and reason.
 ///
-/// `faster` and `slower` need p against the limit, adjusted for the family, below 5 %. `equivalent` needs two one-sided
-/// tests inside the margin (Schuirmann 1987): the narrow interval inside it. Anything that bars a verdict comes first.
-/// A verdict that is inconclusive opens its warnings with the reason.
+/// `faster` and `slower` require the p-value against the limit, adjusted for the family, below 5 %.
+/// `equivalent` requires two one-sided tests (Schuirmann 1987): the narrow interval inside the margin.
+/// Invalidating issues take precedence. If the verdict is inconclusive, the first warning is the reason.
 pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, bars: &[Warning]) {
     take_reason_away(comparison);
     let is_barred = !bars.is_empty();
@@ -56,14 +55,14 @@ pub fn judge(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms, ba
     }
 }
 
-/// Judges a comparison again after its adjusted p-values changed. What was barred stays barred.
+/// Judges a comparison again after its adjusted p-values changed. An invalidated comparison stays so.
 pub fn judge_again(comparison: &mut Comparison, metric: &MetricInfo, terms: &Terms) {
     if comparison.grade != Some(Grade::Barred) {
         judge(comparison, metric, terms, &[]);
     }
 }
 
-/// An inconclusive comparison that was judged before opens with its reason.
+/// Removes the reason, which is the first warning of an inconclusive comparison.
 fn take_reason_away(comparison: &mut Comparison) {
     let was_judged = comparison.grade.is_some_and(|grade| grade != Grade::Barred);
     if was_judged && comparison.verdict == Verdict::Inconclusive && !comparison.warnings.is_empty() {
@@ -100,7 +99,7 @@ pub(crate) fn is_inside(comparison: &Comparison, margin: f64) -> bool {
     }
 }
 
-/// Said of few blocks, whatever the verdict; absent for enough.
+/// Warning about few blocks, whatever the verdict; `None` for enough blocks.
 pub(crate) fn warn_of_few_blocks(metric: &MetricInfo, blocks: u32) -> Option<Warning> {
     (2..SIGNED_RANK_FROM as u32).contains(&blocks).then(|| {
         let message =
@@ -142,8 +141,8 @@ fn explain(comparison: &Comparison, terms: &Terms) -> Warning {
     about(code, format!("{reason}; {}", advise(comparison, terms)))
 }
 
-/// How many more blocks would decide, if the estimate stays and the standard error shrinks with 1/√n: that there is a
-/// difference beyond the limit, or, where the estimate lies inside it, that there is none.
+/// Number of further blocks that would decide, if the estimate stays the same and the standard error shrinks
+/// with 1/√n: for a difference beyond the limit or, if the estimate is inside it, for equivalence.
 fn advise(comparison: &Comparison, terms: &Terms) -> String {
     let Some(more) = blocks_to_decide(comparison, terms) else {
         return "no reasonable number of blocks would decide it".to_owned();
@@ -157,14 +156,15 @@ fn advise(comparison: &Comparison, terms: &Terms) -> String {
     }
 }
 
-/// Blocks that are still needed, at least one; absent where there is no interval or no reasonable number would do.
+/// Number of further blocks needed, at least one; `None` without an interval or if no reasonable number would
+/// suffice.
 #[must_use]
 pub fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     let half_width = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
     let error = half_width / normal::quantile(0.5 * (1.0 + terms.confidence));
     let (distance, limit) = (comparison.ratio.ln().abs(), terms.limit.ln_1p());
     let (room, needed) = if distance > limit {
-        // By how much the family makes the p-value larger, it asks for more.
+        // The adjustment for the family requires a smaller p-value by this factor.
         let family = match (comparison.p_margin, comparison.p_margin_adjusted) {
             (Some(p), Some(adjusted)) if p > 0.0 => (adjusted / p).max(1.0),
             _ => 1.0,
@@ -178,7 +178,7 @@ pub fn blocks_to_decide(comparison: &Comparison, terms: &Terms) -> Option<f64> {
     (room > 0.0 && more <= REASONABLE_BLOCKS).then_some(more)
 }
 
-/// Says loudly that the wanted precision was missed; absent where it was reached or there is no interval.
+/// Warning that the requested precision was missed; `None` if it was reached or there is no interval.
 pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Option<Warning> {
     let reached = 0.5 * (comparison.ci_high? / comparison.ci_low?).ln();
     if reached <= precision.ln_1p() {

@@ -1,27 +1,26 @@
-//! Ladders: the same arms at one level of the matrix and several open-loop rates, and the rate from which on the
-//! latency of each takes off.
+//! Ladders: the same arms at one level of the matrix and several open-loop rates, and the rate at which the
+//! latency of each rises sharply.
 
 use samehost_model::{Arm, Point, Report, Trial};
 use samehost_stats::median;
 
-/// So many rates at one level are a ladder.
+/// Minimum number of rates at one level for a ladder.
 pub const LEAST_RATES: usize = 4;
-/// Latency has taken off where p99 is more than this many times its smallest value on the ladder. A server with
-/// room keeps its p99 within a small factor over many rates; near its limit the queue multiplies it.
+/// Latency has risen sharply when p99 exceeds its smallest value on the ladder by this factor. A server with
+/// spare capacity keeps its p99 within a small factor over many rates; near saturation the queue multiplies it.
 pub const TAKES_OFF: f64 = 5.0;
-/// Less than this part of the rate, beyond what chance explains, is a rate that was not reached.
+/// Fraction of the rate below which it was not reached, beyond random variation.
 const REACHED: f64 = 0.99;
-/// Standard errors that count as chance.
+/// Random variation in standard errors.
 const CHANCE: f64 = 3.0;
 
-/// What became of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepState {
-    /// All that was due was done.
+    /// All due requests were completed.
     Held,
-    /// Less was done than was due: the queue grew all the time, and latency with it.
+    /// Fewer requests were completed than were due: the queue grew continuously, and latency with it.
     Saturated,
-    /// Most of its trials are void, for the generator fell short, or none was good.
+    /// Most of its trials are void because the generator fell short, or no trial was good.
     Void,
 }
 
@@ -32,17 +31,16 @@ pub struct Step {
     pub arm: String,
     /// Requests due per second.
     pub rate_per_s: f64,
-    /// Requests done per second: median over trials.
+    /// Requests completed per second: median over trials.
     pub achieved_per_s: Option<f64>,
-    /// Mean latency from when a request was due, in microseconds: median over trials.
+    /// Mean latency from the time when a request was due, in microseconds: median over trials.
     pub mean_us: Option<f64>,
-    /// The same of the 99th percentile; of all trials together where each alone has too few requests for one.
+    /// The same for the 99th percentile; of all trials pooled if single trials have too few requests for it.
     pub p99_us: Option<f64>,
-    /// What became of it.
     pub state: StepState,
 }
 
-/// Where latency takes off.
+/// The knee: where latency rises sharply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
     /// From this step on.
@@ -61,26 +59,25 @@ pub enum Knee {
     Unknown,
 }
 
-/// The rates of one transport at one level.
+/// Rates of one transport at one level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// What tables call the arm.
+    /// Display name of the arm.
     pub name: String,
-    /// What tables call the baseline.
+    /// Display name of the baseline.
     pub baseline: String,
     /// The point without its rate.
     pub level: Point,
-    /// Operations per second of this transport in a closed loop; absent where it was not measured.
+    /// Operations per second of this transport in a closed loop; `None` if not measured.
     pub capacity_per_s: Option<f64>,
-    /// The same of the baseline, of which percentages are.
+    /// The same for the baseline; percentages refer to it.
     pub baseline_capacity_per_s: Option<f64>,
-    /// Its rates, the lowest first.
+    /// Steps, lowest rate first.
     pub steps: Vec<Step>,
-    /// Where latency takes off.
     pub knee: Knee,
 }
 
-/// Every ladder of a report, in the order of its arms.
+/// All ladders of a report, in the order of its arms.
 #[must_use]
 pub fn find_ladders(report: &Report) -> Vec<Ladder> {
     let mut ladders: Vec<Ladder> = Vec::new();
@@ -126,7 +123,7 @@ fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
         StepState::Held
     };
     let p99 = median(&values(|s| s.latency_us.as_ref()?.p99)).or_else(|| {
-        // A histogram that cannot be read is said where the latencies are drawn.
+        // An unreadable histogram is reported where latencies are drawn.
         let merged = crate::merge(&counted).ok().flatten()?;
         crate::summarise(&merged).p99
     });
@@ -140,8 +137,8 @@ fn step(report: &Report, arm: &Arm, rate_per_s: f64) -> Step {
     }
 }
 
-/// Whether trials did less than what was due. How many requests fall due in one trial is random, so their mean must
-/// lie below by more than three standard errors.
+/// Whether trials completed fewer requests than were due. The number of requests due in one trial is random,
+/// so the mean must be lower by more than three standard errors.
 #[must_use]
 pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
     let n = achieved_per_s.len() as f64;
@@ -154,9 +151,9 @@ pub fn falls_short(achieved_per_s: &[f64], rate_per_s: f64) -> bool {
     mean < REACHED * rate_per_s - CHANCE * error
 }
 
-/// The lowest rate from which on, at every higher one too, p99 is more than [`TAKES_OFF`] times its smallest value
-/// or the rate was not reached. Steps that are void or have no p99 tell nothing. The smallest value need not be the
-/// one of the lowest rate: an idle machine has to be woken for each request.
+/// The lowest rate from which on, at all higher rates too, p99 exceeds its smallest value by the factor
+/// [`TAKES_OFF`] or the rate was not reached. Void steps and steps without p99 are ignored. The smallest
+/// value need not be at the lowest rate, because an idle machine must wake up for each request.
 #[must_use]
 pub fn find_knee(steps: &[Step]) -> Knee {
     let held = |step: &Step| step.p99_us.filter(|_| step.state == StepState::Held);
@@ -205,18 +202,18 @@ mod tests {
             Knee::NotReached { lowest: 1 },
             "not more than five"
         );
-        // One disturbed step in the middle is no knee.
+        // A single disturbed step is not a knee.
         assert_eq!(knee(&[50.0, 600.0, 60.0, 70.0, 400.0], &[]), Knee::At { step: 4, lowest: 0 });
-        // A rate that was not reached is beyond the knee, however short its trials kept the queue.
+        // A rate that was not reached is beyond the knee, even if its trials were too short for a long queue.
         assert_eq!(knee(&[50.0, 60.0, 100.0], &[Held, Held, Saturated]), Knee::At { step: 2, lowest: 0 });
-        // Void steps and steps without a value tell nothing.
+        // Void steps and steps without a value are ignored.
         let states = [Held, Held, Held, Void, Held];
         assert_eq!(knee(&[50.0, 60.0, 300.0, 1.0, 900.0], &states), Knee::At { step: 2, lowest: 0 });
         assert_eq!(knee(&[50.0, 60.0, 0.0, 0.0], &[]), Knee::NotReached { lowest: 0 });
         assert_eq!(knee(&[50.0, 0.0], &[]), Knee::Unknown);
         assert_eq!(knee(&[], &[]), Knee::Unknown);
         assert_eq!(knee(&[900.0, 900.0], &[Saturated, Saturated]), Knee::Unknown);
-        // An idle machine is slow at first: that is no knee.
+        // An idle machine is slow at low rates; this is not a knee.
         assert_eq!(knee(&[300.0, 50.0, 60.0, 70.0], &[]), Knee::NotReached { lowest: 1 });
     }
 

@@ -1,7 +1,7 @@
-//! From trials to comparisons, issues, verdicts, effects, ladders, predictions and claims.
+//! Computes comparisons, issues, verdicts, effects, ladders, predictions and claims from trials.
 //!
-//! Nothing here opens a file, reads a clock or prints. The same trials give the same verdict today and in a year, so a stored
-//! report can be judged again. The numbers behind it are `samehost-stats`; docs/method.md explains every rule to a reader.
+//! Opens no file, reads no clock and prints nothing. The same trials always give the same verdict, so a stored
+//! report can be analysed again. The mathematics is in `samehost-stats`; docs/method.md explains every rule.
 
 mod analyse;
 mod claim;

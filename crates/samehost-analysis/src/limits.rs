@@ -1,11 +1,11 @@
-//! Who was the limit of an arm, where something stands between client and server.
+//! Bottleneck of an arm with a proxy between client and server.
 
 use samehost_model::{Limit, LimitedBy, Report, Transport};
 
 use crate::issue::ArmTrials;
 use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
 
-/// The limit of each arm that has a proxy and a closed loop.
+/// Bottleneck of each arm that has a proxy and a closed loop.
 pub(crate) fn limits(report: &Report) -> Vec<Limit> {
     let arms = report.head.arms.iter().filter(|arm| arm.transport != Transport::None);
     arms.filter_map(|arm| limit(report, &ArmTrials::of(arm, report))).collect()

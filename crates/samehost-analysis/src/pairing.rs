@@ -1,19 +1,19 @@
-//! Which trials are held against which: the same block, both good, neither a control unless asked for.
+//! Pairs trials for comparisons: the same block, both good, no controls unless requested.
 
 use std::collections::BTreeMap;
 
 use samehost_model::{Arm, MetricInfo, Point, Report, Transport, Trial};
 
-/// Arms of one point: the baseline and what is compared with it.
+/// Arms of one point: the baseline and its candidates.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// The point's first arm in the report's order.
     pub baseline: &'a Arm,
-    /// The others.
+    /// All other arms.
     pub candidates: Vec<&'a Arm>,
 }
 
-/// The arms grouped by point, in the report's order. The harness's own arm (no transport) is not compared.
+/// Groups arms by point, in the report's order. Omits the harness's own arm, which has no transport.
 #[must_use]
 pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -26,7 +26,6 @@ pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
     groups
 }
 
-/// One side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side<'a> {
     /// An arm's own trials.
@@ -45,8 +44,8 @@ fn last<'a>(trials: &'a [Trial], side: Side<'_>) -> BTreeMap<u32, &'a Trial> {
     good.map(|trial| (trial.block, trial)).collect()
 }
 
-/// A metric's value in each block: of the last good trial there, where it is a positive number. A block
-/// without one is left out, never filled in.
+/// A metric's value in each block: that of its last good trial, if it is positive. Blocks without one are
+/// omitted; values are never imputed.
 #[must_use]
 pub fn values(trials: &[Trial], metric: &MetricInfo, side: Side<'_>) -> BTreeMap<u32, f64> {
     last(trials, side)
@@ -59,30 +58,30 @@ pub fn values(trials: &[Trial], metric: &MetricInfo, side: Side<'_>) -> BTreeMap
 /// Values of two sides in the blocks that have both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pairs {
-    /// The denominator, a block each.
+    /// Denominator, one value per block.
     pub baseline: Vec<f64>,
-    /// The numerator, a block each.
+    /// Numerator, one value per block.
     pub candidate: Vec<f64>,
-    /// The start of the server that each block was measured on.
+    /// Server start on which each block was measured.
     pub starts: Vec<Option<u32>>,
 }
 
 impl Pairs {
-    /// ln(candidate ÷ baseline), a block each.
+    /// ln(candidate ÷ baseline), one value per block.
     #[must_use]
     pub fn log_ratios(&self) -> Vec<f64> {
         self.candidate.iter().zip(&self.baseline).map(|(c, b)| (c / b).ln()).collect()
     }
 }
 
-/// Pairs two sides block by block.
+/// Pairs two sides by block.
 #[must_use]
 pub fn pair(trials: &[Trial], metric: &MetricInfo, baseline: Side<'_>, candidate: Side<'_>) -> Pairs {
     pair_with(&values(trials, metric, baseline), trials, metric, candidate)
 }
 
-/// Pairs two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric
-/// mean of both: the control is measured anyway, and a quarter of the variance goes.
+/// Pairs two arms by block. If the baseline has a control in a block, uses the geometric mean of both: the
+/// control is measured anyway, and the variance of the ratio falls by a quarter.
 #[must_use]
 pub fn pair_arms(trials: &[Trial], metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
     let again = values(trials, metric, Side::Control(baseline));
@@ -113,7 +112,7 @@ fn pair_with(
     pairs
 }
 
-/// Seconds that one more block of this point takes: its arms, and the control where there is one.
+/// Seconds that one more block of this point takes: its arms, and the control if there is one.
 pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     let ids: Vec<&str> =
         report.head.arms.iter().filter(|arm| arm.point == *point).map(|arm| arm.id.as_str()).collect();

@@ -1,6 +1,6 @@
-//! What a part's gain predicts for its whole: a part of x % that takes y % less makes the whole x·y % shorter, were
-//! nothing else to change. Computed block by block, so that what disturbs one block disturbs both sides of the
-//! question alike.
+//! Predicts the gain of a whole from the gain of its part: if a part of share x takes y less, the whole
+//! becomes x·y shorter, provided that nothing else changes. Computed by block, because a disturbance of a
+//! block affects both values.
 
 use samehost_model::{Arm, Bounds, MetricInfo, Part, Prediction, Report};
 use samehost_stats::{Estimate, estimate};
@@ -36,7 +36,7 @@ fn predict_one(report: &Report, part: &Part, baseline: &Arm, candidate: &Arm) ->
         let share = before * scale / whole;
         let ratio = after / before;
         let prediction = 1.0 - share * (1.0 - ratio);
-        // A part that grows as the whole does not shrink it below nothing; what is left is no logarithm's business.
+        // Without change elsewhere the whole would take no time or less, which has no logarithm.
         if prediction <= 0.0 {
             continue;
         }
@@ -72,7 +72,7 @@ fn bounds(estimate: &Estimate) -> Bounds {
     }
 }
 
-/// Seconds of one unit of a metric; absent where it is no time.
+/// Seconds of one unit of a metric; `None` if it is not a time.
 fn seconds(metric: &MetricInfo) -> Option<f64> {
     match metric.unit.as_str() {
         "us" => Some(1e-6),

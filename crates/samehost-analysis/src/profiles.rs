@@ -1,19 +1,19 @@
-//! The functions whose own time per operation differs most between two profiled arms.
+//! Functions whose own CPU time per operation differs most between two profiled arms.
 //!
-//! A function's time is its part of its role's samples × the role's CPU time per operation, which was read from clocks.
-//! The error is that of counts that fall independently (Poisson): √n samples. Drift and other runs' differences come on
-//! top of it.
+//! A function's time is its share of its role's samples × the role's CPU time per operation, which is
+//! measured by clocks. The error is that of independent counts (Poisson): √n samples. It does not include
+//! drift and variation between runs.
 
 use samehost_model::{Arm, Profile, ProfileDifference, Report, Role};
 
 use crate::pairing::group;
 
-/// Differences told of each pair.
+/// Maximum number of functions for each pair of arms.
 const MOST: usize = 10;
-/// What does not stand for one function.
+/// Bucket for functions and stacks dropped by the size limit.
 const OTHER: &str = "[other]";
 
-/// The functions that differ most, for each point and candidate that were profiled.
+/// Functions that differ most, for each profiled point and candidate.
 #[must_use]
 pub fn profile_differences(report: &Report) -> Vec<ProfileDifference> {
     let profile = |arm: &Arm| report.profiles.iter().find(|profile| profile.arm == arm.id);
@@ -71,7 +71,7 @@ fn differences(
         .collect()
 }
 
-/// What one sample of a role stands for, in microseconds per operation.
+/// Microseconds per operation that one sample of a role represents.
 #[must_use]
 pub fn us_per_sample(profile: &Profile, role: Role) -> f64 {
     let share = profile.roles.iter().find(|share| share.role == role);

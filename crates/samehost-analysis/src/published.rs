@@ -1,5 +1,5 @@
-//! A published claim against this machine's interval: it holds, does not hold, or cannot be told. docs/reproduce.md
-//! explains the rule to a reader.
+//! Judges a published claim by this machine's interval: it holds, does not hold, or cannot be decided.
+//! docs/reproduce.md explains the rule.
 
 use samehost_model::human::{change, format_percent};
 use samehost_model::{Code, Comparison, EffectSize, Expected, Grade, Judgement, Verdict};
@@ -7,28 +7,26 @@ use samehost_stats::Estimate;
 
 use crate::judge::is_inside;
 
-/// A claim of no difference is about differences that a reader would notice, not about the tool's margin.
+/// Margin for claims of no difference: a difference that readers would notice, larger than the tool's own margin.
 pub const SAME: f64 = 0.05;
 
-/// What was found about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Whether it holds.
     pub judgement: Judgement,
-    /// The published size against the interval, where the claim has a size.
+    /// Published size compared with the interval, if the claim has a size.
     pub size: Option<EffectSize>,
-    /// What was found, or why it cannot be told.
+    /// Finding, or why it cannot be decided.
     pub why: String,
 }
 
-/// A side of no difference.
+/// Direction of a difference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Below,
     Above,
 }
 
-/// The side and the sizes that a claim about a ratio asks for; none for a claim of another kind.
+/// Direction and range of sizes of a claim about a ratio; `None` for other claims.
 fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
     match *expected {
         Expected::Ratio { low, high } if high <= 1.0 => Some((Side::Below, Some((low, high)))),
@@ -40,7 +38,7 @@ fn asked(expected: &Expected) -> Option<(Side, Option<(f64, f64)>)> {
     }
 }
 
-/// Whether the machine or the errors, and not the width of the interval, forbade a verdict.
+/// Whether an issue, rather than the width of the interval, prevented a verdict.
 fn is_barred(found: &Comparison) -> bool {
     if found.grade.is_some() {
         return found.grade() == Grade::Barred;
@@ -49,7 +47,7 @@ fn is_barred(found: &Comparison) -> bool {
     found.verdict == Verdict::Inconclusive && found.warnings.first().is_some_and(|w| !by_width(w.code))
 }
 
-/// Whether the whole interval lies on the other side.
+/// Whether the whole interval is on the opposite side of 1.
 fn is_other(side: Side, found: &Comparison) -> bool {
     match side {
         Side::Above => found.ci_high.is_some_and(|high| high < 1.0),
@@ -57,7 +55,7 @@ fn is_other(side: Side, found: &Comparison) -> bool {
     }
 }
 
-/// The published sizes against the interval. An effect is larger the further it is from 1.
+/// Compares the published sizes with the interval. An effect is larger the further it is from 1.
 fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<EffectSize> {
     let (from, to) = (found.ci_low?, found.ci_high?);
     let (smaller, larger) = match side {
@@ -71,7 +69,7 @@ fn size(side: Side, (low, high): (f64, f64), found: &Comparison) -> Option<Effec
     })
 }
 
-/// Why there is no verdict, without what follows as advice for a longer measurement.
+/// Why there is no verdict, without the recommendation for a longer measurement.
 fn reason(found: &Comparison) -> String {
     let reason = found.warnings.first().map(|warning| warning.message.split("; ").next().unwrap_or_default());
     reason.unwrap_or("the interval does not decide").to_owned()
@@ -79,10 +77,10 @@ fn reason(found: &Comparison) -> String {
 
 /// Judges a claim about a ratio by the comparison that answers it.
 ///
-/// The comparison's verdict decides the direction, so a claim of some size holds only where this machine's difference is
-/// beyond the margin; a claim of a direction alone holds where there is a difference, however small. What barred the verdict bars the judgement. A difference that is shown not to
-/// matter contradicts a claim of a difference. The size is said beside it, and never turns "holds" into "does not
-/// hold", but for a claim of at least so much.
+/// A claim with a size requires the verdict in its direction, so the difference must exceed the margin. A
+/// claim of a direction alone holds for any significant difference. An invalidated comparison decides
+/// nothing. Equivalence contradicts a claim of a difference. The size is reported separately and does not
+/// turn "holds" into "does not hold", except for claims of a minimum.
 #[must_use]
 pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     let plain = |judgement, why: String| Judged { judgement, size: None, why };
@@ -127,7 +125,7 @@ pub fn judge_ratio(expected: &Expected, found: &Comparison) -> Judged {
     }
 }
 
-/// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside it.
+/// A claim of no difference: two one-sided tests inside ±5 %, or the whole interval outside.
 fn same(found: &Comparison) -> (Judgement, String) {
     let within = format_percent(SAME);
     if is_barred(found) {
@@ -146,7 +144,8 @@ fn same(found: &Comparison) -> (Judgement, String) {
     }
 }
 
-/// A claim of at least so much: the whole interval must reach it, and contradicts where it ends before it.
+/// A claim of a minimum: holds if the whole interval reaches it, and is contradicted if the whole interval is
+/// below it.
 fn at_least(expected: &Expected, size: Option<EffectSize>, found: &Comparison) -> Option<Judged> {
     let Expected::AtLeast { ratio } = *expected else { return None };
     let (judgement, why) = if size == Some(EffectSize::Smaller) {
@@ -166,8 +165,8 @@ fn span(found: &Comparison) -> String {
     }
 }
 
-/// Judges a claim about a value that stands for itself, such as a share in percent: it holds where the whole interval is
-/// in the published range, and does not where the whole interval is outside.
+/// Judges a claim about a value that is not a ratio of arms, such as a share in percent: it holds if the
+/// whole interval is in the published range, and does not if the whole interval is outside.
 #[must_use]
 pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
     let Some(interval) = found.interval else {
@@ -234,7 +233,7 @@ mod tests {
             let more = found(Verdict::Faster, 0.5 * (low + high), low, high, None);
             assert_eq!(outcome(&HALF_MORE, &more), (Judgement::Holds, Some(size)), "{low}");
         }
-        // A latency of a third less: further below 1 is larger.
+        // A latency that is a third lower: further below 1 is larger.
         for (low, high, size) in [(0.6, 0.7, Inside), (0.8, 0.9, Smaller), (0.3, 0.5, Larger)] {
             let less = found(Verdict::Faster, 0.5 * (low + high), low, high, None);
             assert_eq!(outcome(&THIRD_LESS, &less), (Judgement::Holds, Some(size)), "{low}");
@@ -262,7 +261,7 @@ mod tests {
         let of = |verdict, low: f64, high: f64| {
             judge_ratio(&Expected::Same, &found(verdict, 0.5 * (low + high), low, high, None)).judgement
         };
-        // More than the tool's 2 %, less than 5 %: no article means that by a difference.
+        // More than the tool's 2 %, less than 5 %: too small to be a difference in the sense of an article.
         assert_eq!(of(Verdict::Faster, 1.025, 1.045), Judgement::Holds);
         assert_eq!(of(Verdict::Inconclusive, 0.97, 1.03), Judgement::Holds);
         assert_eq!(of(Verdict::Faster, 1.03, 1.07), Judgement::CannotTell);

@@ -1,9 +1,9 @@
-//! Reasons of several trials in one sentence.
+//! Merges the reasons of several trials into one sentence.
 
 use samehost_model::human::{count, shape};
 
-/// Words that differ only in their numbers are the same reason; the first is shown, with how often it came.
-/// At most three reasons, the most frequent first.
+/// Merges texts that differ only in numbers; shows the first of each with its count. At most three reasons,
+/// the most frequent first.
 pub(crate) fn reasons<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut found: Vec<(String, &str, u64)> = Vec::new();
     for text in texts {

@@ -21,21 +21,20 @@ pub fn is_settled(report: &Report, point: &Point) -> bool {
         .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
 }
 
-/// A question about a pair of arms.
+/// A comparison for which a verdict is required.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {
-    /// What is asked about.
     pub metric: &'a MetricInfo,
-    /// Id of the arm that the other is compared with.
+    /// Id of the baseline.
     pub baseline: &'a str,
-    /// Id of the other.
+    /// Id of the candidate.
     pub candidate: &'a str,
 }
 
-/// Which rows are decided, so that they need no more blocks: the odds against "inside the margin" pass Holm's adjustment
-/// over all rows, or the repeated interval lies inside the margin. The rows are the plan's questions and those of other
-/// measurements that it names, all 5 % for them; or the first metric's, which have a part of the 5 % at least. It may be
-/// asked after every block; it sees nothing else.
+/// Which rows are decided and need no more blocks: the e-value against "inside the margin" passes Holm's adjustment
+/// over all rows, or the repeated interval lies inside the margin. The family consists of the plan's questions and
+/// those of other measurements that it names, at 5 %; without questions, of the first metric's rows, with at least
+/// its share of the 5 %. Can be evaluated after every block, because it depends only on the trials so far.
 #[must_use]
 pub fn decided(trials: &[Trial], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let asked =

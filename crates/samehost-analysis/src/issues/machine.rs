@@ -1,21 +1,21 @@
-//! Doubts about the machine: steal, throttling, foreign processes. The machine is common to all arms, so each
-//! is said once for the report, with the arm that had most of it.
+//! Issues of the machine: steal, throttling, foreign processes. They affect all arms alike, so each is
+//! reported once, with the arm that had most of it.
 
 use samehost_model::{Code, Warning};
 
 use crate::issue::{ArmTrials, Invalidates, Issue};
 use crate::reasons::reasons;
 
-/// Median steal above this, in percent of all CPUs' time.
+/// Limit of the median steal, in percent of all CPUs' time.
 const STEAL_PERCENT: f64 = 2.0;
-/// Median foreign CPU time above this, in percent of one CPU.
+/// Limit of the median foreign CPU time, in percent of one CPU.
 pub(crate) const FOREIGN_PERCENT: f64 = 10.0;
 
-/// What others took of the machine is judged over so long at least, in milliseconds. The kernel counts in ticks of 10 ms or
-/// so: one that falls into a tenth of a second is 5 % of two CPUs, and says nothing.
+/// Minimum observation for steal and foreign CPU time, in milliseconds. The kernel counts in ticks of about
+/// 10 ms: one tick within 100 ms is 5 % of two CPUs, which is not significant.
 pub const LEAST_SPAN_MS: f64 = 1000.0;
 
-/// Softirqs that the kernel books to nobody, above this: CPU time per operation misses them.
+/// Limit of softirq time that is charged to no process, in percent; CPU time per operation misses it.
 const SOFTIRQ_PERCENT: f64 = 1.0;
 
 pub(crate) fn issue(arms: &[ArmTrials<'_>]) -> Vec<Issue> {
@@ -39,8 +39,8 @@ pub(crate) fn issue(arms: &[ArmTrials<'_>]) -> Vec<Issue> {
     [steal, find_throttling(arms), foreign, find_softirqs(arms)].into_iter().flatten().collect()
 }
 
-/// A kernel that books what softirqs take to no process. The receive path of TCP over loopback is one, and that of Unix
-/// sockets is not: CPU time is then too small over TCP only.
+/// A kernel that charges softirqs to no process. TCP's receive path over loopback is a softirq and that of
+/// Unix sockets is not, so CPU time is too small only over TCP.
 fn find_softirqs(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     let worst = worst(arms, |_| true, SOFTIRQ_PERCENT, |s| s.machine.softirq_percent.unwrap_or(0.0))?;
     let message = format!(
@@ -50,7 +50,8 @@ fn find_softirqs(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     Some(Issue { invalidates: Invalidates::CpuTime, ..said(Code::Softirq, &worst, message) })
 }
 
-/// A cgroup quota that ran out in any trial that counts. A median would hide what happens in bursts.
+/// A cgroup quota that was exhausted in any counted trial. A median would hide throttling, because it comes
+/// in bursts.
 fn find_throttling(arms: &[ArmTrials<'_>]) -> Option<Issue> {
     let trials: Vec<f64> =
         arms.iter().flat_map(|trials| &trials.counted).map(|s| s.machine.throttled_ms).collect();
@@ -80,11 +81,11 @@ struct Worst {
 
 fn are_long_enough(trials: &ArmTrials<'_>) -> bool {
     let span: f64 = trials.counted.iter().map(|trial| trial.machine.span_ms).sum();
-    // Reports of earlier versions do not tell.
+    // Reports of earlier versions do not contain the span.
     span == 0.0 || span >= LEAST_SPAN_MS
 }
 
-/// The arm whose median is the largest, where one of those that count lies beyond `limit`.
+/// The arm with the largest median, if an arm that counts is beyond `limit`.
 fn worst(
     arms: &[ArmTrials<'_>],
     counts: impl Fn(&ArmTrials<'_>) -> bool,

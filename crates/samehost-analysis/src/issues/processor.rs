@@ -1,24 +1,25 @@
-//! Doubts about the CPU: was the client the limit, did it wait for a CPU, was there only one?
+//! Issues of the CPU: a saturated client, waiting for a CPU, or only one CPU.
 
 use samehost_model::human::format_percent;
 use samehost_model::{Code, Report, Transport, Trial, Warning};
 
 use crate::issue::{ArmTrials, Invalidates, Issue, shares_core};
 
-/// Above this part of its time a client is called saturated.
+/// Utilisation above which a client is saturated.
 pub(crate) const SATURATED: f64 = 0.95;
-/// Above this part of a CPU a server's thread is: its counter covers the edges of the window as well.
+/// Utilisation above which a server thread is saturated. Lower, because its counter includes the edges of the
+/// window.
 pub(crate) const SERVER_SATURATED: f64 = 0.9;
-/// Waiting for a CPU longer than this part of the window bars verdicts about time.
+/// Fraction of the window spent waiting for a CPU, above which verdicts about time are invalid.
 const STARVED: f64 = 0.25;
-/// From this part of all CPUs on, client and server together leave the machine nothing.
+/// Fraction of all CPUs at which client and server together fill the machine.
 pub(crate) const MACHINE_FULL: f64 = 0.75;
-/// Waiting this long does so too, where using and waiting together fill the window.
+/// Lower limit for waiting, if running and waiting together fill the window.
 const STARVED_WHEN_FULL: f64 = 0.1;
 
 pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
     let mut issues: Vec<Issue> = find_single_cpu(report, arms).into_iter().collect();
-    // Bulk compares bandwidth instead: there the sender's time is the transport itself, a copy into the kernel.
+    // Bulk compares bandwidth instead. There the sender's CPU time is the transport itself, a copy into the kernel.
     let compares_rates = report.head.workload.metrics.iter().any(samehost_model::MetricInfo::is_rate_of_work);
     let mut filled = Vec::new();
     for trials in arms.iter().filter(|trials| trials.arm.transport != Transport::None) {
@@ -34,7 +35,7 @@ pub(crate) fn issue(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
     issues
 }
 
-/// One CPU for both, though nobody asked to share a core.
+/// A single CPU for client and server, although no shared core was requested.
 fn find_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Issue> {
     if report.head.host.cpus_allowed != 1 || arms.iter().all(|trials| shares_core(trials.arm)) {
         return None;
@@ -47,16 +48,16 @@ fn find_single_cpu(report: &Report, arms: &[ArmTrials<'_>]) -> Option<Issue> {
     })
 }
 
-/// Whether a server that used so many CPUs can have been at its limit. One thread is full at 1, and the
-/// machine is when the server uses all that the client leaves. In between lies a server with threads to
-/// spare: a rest to the next whole number tells nothing of them.
+/// Whether a server with this utilisation can have been saturated: one thread at about 1, or the machine when
+/// the server uses all that the client leaves. In between, the server has spare threads, and the fraction
+/// above a whole number says nothing about them.
 fn is_server_saturated(utilization: f64, cpus: u32) -> bool {
     let one_thread = (SERVER_SATURATED..=2.0 - SERVER_SATURATED).contains(&utilization);
     let machine = cpus > 1 && utilization >= SERVER_SATURATED * f64::from(cpus - 1);
     one_thread || machine
 }
 
-/// A closed loop whose client never rested: it shows the client's speed.
+/// A closed loop with a saturated client, which measures the client's speed.
 fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
@@ -66,7 +67,7 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
         return None;
     }
     let id = &trials.arm.id;
-    // What stands between the two works for the server's side.
+    // A proxy counts as part of the server's side.
     let server = trials.median(|s| Some(s.server_utilization? + s.proxy_utilization.unwrap_or(0.0)));
     let (invalidates, message) = match server {
         Some(server) if is_server_saturated(server, cpus) => (
@@ -94,15 +95,15 @@ fn find_client(cpus: u32, trials: &ArmTrials<'_>) -> Option<Issue> {
     Some(Issue::about(trials.arm, Code::ClientBound, invalidates, message))
 }
 
-/// CPUs that client and server used together, where a closed loop left the machine nothing. There they wait for each
-/// other's CPUs by nature: what they do together is the capacity that was asked about.
+/// CPUs used by client and server together, if a closed loop filled the machine. Waiting for each other's
+/// CPUs is inherent then: their joint throughput is the capacity to be measured.
 fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     if trials.arm.point.rate_per_s.is_some() {
         return None;
     }
     let threads =
         report.head.workload.parameters.get("threads").and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    // Callers have a thread for each connection, which the operations' CPU time knows.
+    // Callers have a thread for each connection; their CPU time is only in the CPU time per operation.
     let in_all = |s: &Trial| Some(s.client_cpu_us_per_op? * s.operations as f64 / (s.seconds * 1e6));
     let client = |s: &Trial| Some((s.client_utilization? * threads).max(in_all(s).unwrap_or(0.0)));
     let used =
@@ -110,7 +111,7 @@ fn machine_filled(report: &Report, trials: &ArmTrials<'_>) -> Option<f64> {
     (used >= MACHINE_FULL * f64::from(report.head.host.cpus_allowed)).then_some(used)
 }
 
-/// Says once where the machine was full.
+/// One warning for all points where the machine was full.
 fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
     let (least, most) = (
         filled.iter().map(|(_, used)| *used).reduce(f64::min)?,
@@ -133,7 +134,7 @@ fn say_filled(report: &Report, filled: &[(&str, f64)]) -> Option<Issue> {
     })
 }
 
-/// A client that was ready to run and waited for a CPU.
+/// A client that was runnable and waited for a CPU.
 fn find_waiting(trials: &ArmTrials<'_>) -> Option<Issue> {
     if shares_core(trials.arm) {
         return None;

@@ -1,6 +1,6 @@
-//! The measurement against itself. In each block the baseline runs once more: where these two are told apart, the
-//! harness or the machine makes differences, and no difference of this report is believed. It never widens an interval:
-//! what a quiet machine's noise does is in the interval of every comparison already.
+//! Self-check: the baseline runs twice in each block. If the two differ, the harness or the machine creates
+//! differences, and no difference of the report is valid. It never widens an interval, because every
+//! comparison's interval already contains the noise of a quiet machine.
 
 use samehost_model::human::{change, count};
 use samehost_model::{Code, MetricInfo, Report, Warning};
@@ -9,13 +9,13 @@ use samehost_stats::{starts, student};
 use crate::issue::{Invalidates, Issue};
 use crate::pairing::{Side, group, pair};
 
-/// A sound measurement fails its self-check with this chance.
+/// Probability that a sound measurement fails its self-check.
 const ALPHA: f64 = 0.01;
-/// With fewer blocks the check says nothing.
+/// Minimum number of blocks for a self-check.
 const LEAST_BLOCKS: usize = 5;
 
-/// The self-check of the report's first metric: one test over all points (the smallest p-value × their number), of a
-/// difference beyond the margin. Failing bars the whole report.
+/// Self-check of the report's first metric: one test over all points (the smallest p-value × their number)
+/// for a difference beyond the margin. A failure invalidates the whole report.
 pub(crate) fn issue(report: &Report) -> Option<Issue> {
     let metric = report.head.workload.metrics.first()?;
     let tried: Vec<(f64, f64, String)> = group(&report.head.arms)
@@ -39,7 +39,7 @@ pub(crate) fn issue(report: &Report) -> Option<Issue> {
     })
 }
 
-/// Second ÷ first of a baseline, and the p-value of "inside the margin".
+/// Control ÷ baseline, and the p-value of "inside the margin".
 fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64, f64)> {
     let ratios = pair(&report.trials, metric, Side::Arm(id), Side::Control(id)).log_ratios();
     if ratios.len() < LEAST_BLOCKS {
@@ -53,8 +53,8 @@ fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64
     Some((mean.exp(), if located.estimate > 0.0 { located.p } else { 1.0 }))
 }
 
-/// Says of a report whose blocks were all measured on one process of a server of ours that its luck is not in the
-/// intervals.
+/// Warning that all blocks used one process of a private server, so that the variation between starts is not
+/// in the intervals.
 pub(crate) fn find_one_process(report: &Report) -> Option<Issue> {
     let groups = group(&report.head.arms);
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
