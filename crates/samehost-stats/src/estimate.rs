@@ -1,4 +1,4 @@
-//! From log ratios to a ratio with its interval, and which method made it.
+//! Estimates a ratio with its interval from log ratios, and names the method used.
 
 use std::fmt;
 
@@ -10,33 +10,33 @@ use crate::student;
 use crate::student::Location;
 use crate::two_sample::RankSum;
 
-/// Fewer blocks than this are analysed by Student's t. The signed-rank p-value of n blocks is never below 2^(1−n), so
-/// that with few blocks no data whatever could pass Holm's adjustment; from 10 blocks on 25 comparisons can.
+/// Minimum blocks for signed ranks; fewer are analysed by Student's t. The signed-rank p-value of n blocks is at
+/// least 2^(1−n), so with few blocks no data could pass Holm's adjustment. 10 blocks suffice for 25 comparisons.
 pub const SIGNED_RANK_FROM: usize = 10;
 
-/// How an interval was made.
+/// Method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Exact Wilcoxon signed-rank interval of paired blocks.
     SignedRank,
-    /// The same, its null distribution taken as normal.
+    /// Wilcoxon signed-rank interval with a normal null distribution.
     SignedRankNormal,
     /// Student's t on the log ratios.
     StudentT,
-    /// Student's t that knows of several starts of the server.
+    /// Student's t with a variance component for starts of the server.
     StartsT,
-    /// The interval of a test that was looked at after every block.
+    /// Interval of a sequential test, evaluated after every block.
     SequentialT,
     /// Exact Mann–Whitney interval of two unpaired samples.
     MannWhitney,
-    /// The same, its null distribution taken as normal.
+    /// Mann–Whitney interval with a normal null distribution.
     MannWhitneyNormal,
     /// Welch's t on the logarithms of two unpaired samples.
     WelchT,
 }
 
 impl Method {
-    /// The name in JSON.
+    /// Name in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,22 +58,20 @@ impl fmt::Display for Method {
     }
 }
 
-/// A ratio with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Candidate ÷ baseline.
     pub ratio: f64,
-    /// Its interval, at the confidence asked for or a little more; absent with fewer than two values.
+    /// Interval with at least the requested confidence; `None` with fewer than two values.
     pub interval: Option<Interval>,
-    /// The interval at 1 − 2α (90 % for 95 %), which two one-sided tests look at.
+    /// Interval at 1 − 2α (90 % for 95 %), for two one-sided tests.
     pub narrow: Option<Interval>,
-    /// Two-sided p-value of "the ratio is 1", not yet adjusted.
+    /// Two-sided p-value of "the ratio is 1", unadjusted.
     pub p: Option<f64>,
-    /// Two-sided p-value of "the ratio is inside ±limit", for the limit asked for; absent where none was.
+    /// Two-sided p-value of "the ratio is inside ±limit"; `None` without a limit.
     pub p_inside: Option<f64>,
-    /// How the interval was made.
     pub method: Method,
-    /// Values it rests on: blocks, or the smaller of two samples.
+    /// Number of values: blocks, or the size of the smaller sample.
     pub n: u32,
 }
 
@@ -85,20 +83,20 @@ impl Estimate {
     }
 }
 
-/// The confidence of the interval that two one-sided tests at α = 1 − `confidence` look at (Schuirmann 1987).
+/// Confidence of the interval for two one-sided tests at α = 1 − `confidence` (Schuirmann 1987).
 fn narrow(confidence: f64) -> f64 {
     2.0 * confidence - 1.0
 }
 
-/// The ratio behind paired log ratios, one a block: Hodges–Lehmann with the exact signed-rank interval from
-/// [`SIGNED_RANK_FROM`] blocks on, the mean with Student's t below that or where no signed-rank interval has that `confidence`.
-/// Absent for no values.
+/// Ratio from paired log ratios, one per block: Hodges–Lehmann with the exact signed-rank interval from
+/// [`SIGNED_RANK_FROM`] blocks on; the mean with Student's t for fewer blocks, or if no signed-rank interval
+/// has that `confidence`. `None` without values.
 #[must_use]
 pub fn estimate(log_ratios: &[f64], confidence: f64) -> Option<Estimate> {
     estimate_from(log_ratios, confidence, SIGNED_RANK_FROM)
 }
 
-/// The same with signed ranks from so many blocks on.
+/// Like [`estimate`], with signed ranks from `signed_rank_from` blocks on.
 fn estimate_from(log_ratios: &[f64], confidence: f64, signed_rank_from: usize) -> Option<Estimate> {
     let n = log_ratios.len() as u32;
     if log_ratios.len() >= signed_rank_from {
@@ -127,15 +125,15 @@ fn estimate_from(log_ratios: &[f64], confidence: f64, signed_rank_from: usize) -
     })
 }
 
-/// What is asked of paired log ratios.
+/// Parameters of an estimate from paired log ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
     /// Confidence of the interval.
     pub confidence: f64,
-    /// What a difference must exceed, as a natural logarithm.
+    /// Limit that a difference must exceed, as a natural logarithm.
     pub limit: f64,
-    /// By what its adjustment may multiply a p-value. Signed ranks have a smallest p-value, so the more there is, the more
-    /// blocks they need; before that Student's t is asked.
+    /// Maximum factor by which the adjustment multiplies a p-value. Signed ranks have a smallest possible
+    /// p-value, so a larger factor requires more blocks; with fewer blocks Student's t is used.
     pub multiplicity: f64,
 }
 
@@ -146,9 +144,9 @@ impl Asked {
     }
 }
 
-/// The ratio behind paired log ratios whose blocks were measured on these starts of the server, with the p-value of "the
-/// ratio is inside ±limit": that of the values moved by the limit towards 0, from the side on which the estimate lies.
-/// Where several blocks share a start, the interval knows of the starts.
+/// Ratio from paired log ratios with the server starts of their blocks. Includes the p-value of "the ratio is
+/// inside ±limit": that of the values shifted by the limit towards 0, from the side of the estimate. If
+/// several blocks share a start, the interval includes the variance between starts.
 #[must_use]
 pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked) -> Option<Estimate> {
     let Asked { confidence, limit, .. } = *asked;
@@ -175,15 +173,15 @@ pub fn estimate_pairs(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked)
     Some(found.with_shifted(side, Some(plain(at(side * limit, confidence)))))
 }
 
-/// 1 where the ratio is above 1, −1 where it is below.
+/// 1 if the ratio is at least 1, else −1.
 #[must_use]
 pub fn side_of(estimate: &Estimate) -> f64 {
     if estimate.ratio < 1.0 { -1.0 } else { 1.0 }
 }
 
 impl Estimate {
-    /// With the p-value of "inside the limit", from the estimate of the values moved by the limit towards 0: 1 where that
-    /// no longer lies on its side.
+    /// Adds the p-value of "inside the limit", from the estimate of the values shifted by the limit towards
+    /// 0. It is 1 if the shifted estimate is on the other side.
     #[must_use]
     pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
         let p = |moved: Estimate| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) };
@@ -191,9 +189,8 @@ impl Estimate {
     }
 }
 
-/// The ratio second ÷ first of two unpaired samples of logarithms: Hodges–Lehmann's shift with Mann &
-/// Whitney's interval, or Welch's t where the samples are too small for that `confidence`. Absent where a
-/// side is empty.
+/// Ratio second ÷ first of two unpaired samples of logarithms: Hodges–Lehmann shift with the Mann–Whitney
+/// interval, or Welch's t if the samples are too small for that `confidence`. `None` if a sample is empty.
 #[must_use]
 pub fn estimate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let n = first.len().min(second.len()) as u32;
@@ -255,7 +252,7 @@ mod tests {
         let asked = |limit: f64| Asked { confidence: 0.95, limit, multiplicity: 1.0 };
         let of = |limit: f64| estimate_pairs(&values, &none(12), &asked(limit)).unwrap();
         assert_eq!(of(0.0).p_inside, of(0.0).p);
-        // The interval begins at 0.12 or so: a limit inside it cannot be told, one before it can.
+        // The interval starts at about 0.12: a limit inside it cannot be rejected, a smaller one can.
         assert!(of(0.05).p_inside.unwrap() < 0.001 && of(0.15).p_inside.unwrap() > 0.5);
         assert_eq!(of(0.3).p_inside, Some(1.0), "the estimate itself lies inside");
         let less: Vec<f64> = values.iter().map(|value| -value).collect();
@@ -270,7 +267,7 @@ mod tests {
         assert_eq!(estimate_pairs(&values[..1], &none(1), &asked(0.0)).unwrap().p_inside, None);
     }
 
-    /// Whatever number of questions is asked, data that are clear enough can answer each.
+    /// Clear data can decide every question, however many questions there are.
     #[test]
     fn no_number_of_questions_makes_an_answer_impossible() {
         for n in [5, 10, 12, 20] {

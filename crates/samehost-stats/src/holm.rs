@@ -1,7 +1,7 @@
-//! Many comparisons at once.
+//! Adjustment for multiple comparisons.
 
-/// Holm's step-down adjustment (Holm 1979): whatever the dependence between them, the chance that any true
-/// "no difference" falls below α stays below α. Returned in the order given.
+/// Holm's step-down adjustment (Holm 1979). Under any dependence, the probability that any true null
+/// hypothesis gets an adjusted p-value below α is at most α. Returned in the order of the input.
 #[must_use]
 pub fn adjust(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();

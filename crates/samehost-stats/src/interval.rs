@@ -1,11 +1,9 @@
-//! An interval, and medians: the two things every estimate is made of.
+//! Intervals, medians and ranks.
 
 /// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
 }
 
@@ -16,14 +14,14 @@ impl Interval {
         0.5 * (self.high - self.low)
     }
 
-    /// The same interval seen through exp: from logarithms to ratios.
+    /// Converts from logarithms to ratios.
     #[must_use]
     pub fn exp(self) -> Interval {
         Interval { low: self.low.exp(), high: self.high.exp() }
     }
 }
 
-/// The median; the mean of the middle two where the number is even. Absent for no values.
+/// Median; the mean of the middle two for an even number of values. `None` without values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -42,7 +40,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// Twice the midrank of each value, ranks from 1; doubled, the midranks of ties are whole numbers.
+/// Twice the midrank of each value, with ranks from 1. Doubling makes the midranks of ties integers.
 pub(crate) fn doubled_midranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -58,7 +56,7 @@ pub(crate) fn doubled_midranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Σ(t³ − t) over groups of ties, which the normal approximations subtract from the variance.
+/// Σ(t³ − t) over groups of ties, a correction for the variance of normal approximations.
 pub(crate) fn tie_correction(doubled_ranks: &[usize]) -> f64 {
     let mut sorted = doubled_ranks.to_vec();
     sorted.sort_unstable();

@@ -1,7 +1,7 @@
-//! Statistics for `samehost`: estimates with intervals, tests, and rules for stopping. Numbers in, numbers out.
+//! Statistics for `samehost`: estimates with intervals, tests, and stopping rules, all as functions of numbers.
 //!
-//! It knows no report, no metric and no sentence, opens no file, reads no clock and prints nothing. docs/method.md
-//! explains every rule to a reader.
+//! Has no notion of reports, metrics or texts. Opens no file, reads no clock and prints nothing.
+//! docs/method.md explains every rule.
 
 mod estimate;
 pub mod holm;

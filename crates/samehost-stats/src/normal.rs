@@ -1,4 +1,4 @@
-//! The standard normal distribution; used only where exact counting is out of reach.
+//! The standard normal distribution, for cases in which exact counting is not feasible.
 
 /// Natural logarithm of √(2π).
 const LN_SQRT_TWO_PI: f64 = 0.918_938_533_204_672_8;
@@ -8,7 +8,7 @@ fn density(x: f64) -> f64 {
 }
 
 /// P(Z > x). Below |x| = 3 by the Taylor series of Marsaglia (2004, "Evaluating the normal distribution"),
-/// beyond it by Laplace's continued fraction, which keeps small tails accurate.
+/// above by Laplace's continued fraction, which keeps small tails accurate.
 #[must_use]
 pub fn upper_tail(x: f64) -> f64 {
     if x < -3.0 {
@@ -27,8 +27,8 @@ pub fn upper_tail(x: f64) -> f64 {
     0.5 - sum * density(x)
 }
 
-/// The x with P(Z ≤ x) = `p`, for 0 < `p` < 1; infinite at 0 and 1. A rational start (Abramowitz & Stegun
-/// 26.2.23), then Halley's method on [`upper_tail`].
+/// Quantile: the x with P(Z ≤ x) = `p`, for 0 < `p` < 1; infinite at 0 and 1. A rational start value
+/// (Abramowitz & Stegun 26.2.23), then Halley's method on [`upper_tail`].
 #[must_use]
 pub fn quantile(p: f64) -> f64 {
     if p <= 0.0 || p.is_nan() {

@@ -1,19 +1,20 @@
-//! A test that may be looked at after every block and stopped whenever one likes: by a decision, a budget or a person.
+//! A sequential test that can be evaluated after every block and stopped at any time, by a decision, a budget
+//! or the user.
 //!
-//! The statistic is an e-value: fair odds against "no difference", the Bayes factor of "effect ÷ scatter is normal around
-//! 0 with standard deviation 1, or, with a chance of a quarter, with 5" against "no effect", with the right-Haar prior of
-//! the scatter (Pérez-Ortiz et al. 2024; Grünwald, de Heide & Koolen 2024). The wide one is for effects that everybody sees:
-//! with it a few blocks, or a few servers, can give large odds. Under "no difference" it exceeds 1 ÷ α at any time with a
-//! chance of at most α (Ville 1939), so 1 ÷ its largest value so far is a p-value at every moment.
+//! The statistic is an e-value, the Bayes factor against "no effect", with the right-Haar prior for the scatter
+//! (Pérez-Ortiz et al. 2024; Grünwald, de Heide & Koolen 2024). Under the alternative, effect ÷ scatter is
+//! normal around 0 with standard deviation 1, or 5 with probability ¼. The wide component is for obvious
+//! effects: with it, a few blocks or servers can give large odds. Under "no difference" the e-value ever exceeds
+//! 1 ÷ α with probability at most α (Ville 1939), so 1 ÷ its running maximum is an anytime-valid p-value.
 
 use crate::estimate::{Asked, Estimate, Method, estimate_pairs};
 use crate::interval::Interval;
 use crate::starts::Grouped;
 
-/// Fewer blocks decide nothing.
+/// Minimum blocks for a decision.
 pub const FIRST_LOOK: usize = 5;
 
-/// Mean, its standard error, and the degrees of freedom of that.
+/// Mean, its standard error, and the degrees of freedom.
 fn locate(values: &[f64], starts: &[Option<u32>]) -> (f64, f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -26,18 +27,18 @@ fn locate(values: &[f64], starts: &[Option<u32>]) -> (f64, f64, f64) {
     }
 }
 
-/// Variances of effect ÷ scatter that are thought possible: of small effects, and of large ones.
+/// Prior variances of effect ÷ scatter: for small effects, and for large ones.
 const VARIANCES: [f64; 2] = [1.0, 25.0];
 
-/// The chance that an effect is one of the small ones.
+/// Prior probability of the variance for small effects.
 const SMALL: f64 = 0.75;
 
-/// 1 + n · variance, n = ν + 1.
+/// 1 + n · variance, with n = ν + 1.
 fn spread(degrees: f64, variance: f64) -> f64 {
     1.0 + (degrees + 1.0) * variance
 }
 
-/// ln of the e-value of this t with these degrees of freedom: the mean over both variances.
+/// ln of the e-value of t with these degrees of freedom: the weighted mean over both variances.
 fn log_e(t: f64, degrees: f64) -> f64 {
     let [small, large] = VARIANCES.map(|variance| log_e_of(t, degrees, spread(degrees, variance)));
     let (small, large) = (small + SMALL.ln(), large + (1.0 - SMALL).ln());
@@ -54,14 +55,14 @@ fn log_e_of(t: f64, degrees: f64, r: f64) -> f64 {
     0.5 * ((degrees + 1.0) * gain - r.ln())
 }
 
-/// ln of the odds that so many blocks give at most.
+/// ln of the maximum odds that this number of blocks can give.
 fn most_odds(blocks: usize) -> f64 {
     (blocks as f64 - 1.0) * 2.0_f64.ln()
 }
 
-/// The largest e-value so far (its logarithm, at least 0) against "the mean lies inside ±`limit`", with blocks in the order
-/// of time. Only the side counts on which the mean lies at each look, and n blocks never give odds of more than 2^(n − 1):
-/// whatever the noise is like, all of them point one way by luck that often.
+/// Logarithm (at least 0) of the running maximum of the e-value against "the mean lies inside ±`limit`", with
+/// blocks in order of time. At each look only the side of the mean counts. The odds of n blocks are limited
+/// to 2^(n − 1): whatever the distribution of the noise, all blocks agree by chance that often.
 #[must_use]
 pub fn log_evidence(values: &[f64], starts: &[Option<u32>], limit: f64) -> f64 {
     let mut largest = 0.0_f64;
@@ -76,13 +77,13 @@ pub fn log_evidence(values: &[f64], starts: &[Option<u32>], limit: f64) -> f64 {
     largest
 }
 
-/// What the odds against a value must stay below for it to be in the interval, × (1 − confidence): 9 for 95 %.
+/// Limit on the odds against a value inside the interval, × (1 − confidence): 9 for 95 %.
 const ODDS_OF_INTERVAL: f64 = 0.45;
 
-/// The values that the odds of this moment are not 9 to 1 against (for 95 %): the odds of small effects, or of large ones
-/// where the degrees of freedom are too few for those. By theory it holds the truth at all moments at once with at least
-/// 89 %; when measuring stopped on a decision, by simulation, with 98 % (docs/method.md). Absent while no value can be
-/// excluded.
+/// All values against which the current odds are below 9 to 1 (for 95 %). Uses the odds of small effects, or
+/// those of large ones if there are too few degrees of freedom. By theory, the interval contains the true
+/// value at all times simultaneously with at least 89 %; by simulation, when measuring stopped on a decision,
+/// with 98 % (docs/method.md). `None` while no value can be excluded.
 #[must_use]
 pub fn repeated_interval(values: &[f64], starts: &[Option<u32>], confidence: f64) -> Option<Interval> {
     if values.len() < 2 {
@@ -100,8 +101,9 @@ pub fn repeated_interval(values: &[f64], starts: &[Option<u32>], confidence: f64
     })
 }
 
-/// The ratio behind paired log ratios that were looked at after every block, as [`estimate_pairs`] gives it for a number
-/// of blocks fixed beforehand. Its p-values hold whenever measuring stopped. Before [`FIRST_LOOK`] nothing was looked at.
+/// Ratio from paired log ratios that were evaluated after every block; the counterpart of [`estimate_pairs`]
+/// for a number of blocks that was not fixed beforehand. The p-values are valid under any stopping rule. With
+/// fewer than [`FIRST_LOOK`] blocks, equal to [`estimate_pairs`].
 #[must_use]
 pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &Asked) -> Option<Estimate> {
     if log_ratios.len() < FIRST_LOOK {
@@ -113,7 +115,7 @@ pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &A
     Some(Estimate {
         ratio: mean.exp(),
         interval,
-        // Two one-sided tests that may be made at every look: no narrower interval holds at each of them.
+        // Two one-sided tests are also evaluated at every look, and no narrower interval is valid at all of them.
         narrow: interval,
         p: Some((-log_evidence(log_ratios, starts, 0.0)).exp()),
         p_inside: Some((-log_evidence(log_ratios, starts, limit)).exp()),
@@ -122,11 +124,11 @@ pub fn estimate_sequential(log_ratios: &[f64], starts: &[Option<u32>], asked: &A
     })
 }
 
-/// Effect ÷ scatter of blocks that is to be decided by [`blocks_for_clear`] blocks.
+/// Effect ÷ scatter of blocks that [`blocks_for_clear`] blocks should decide.
 const CLEAR: f64 = 3.0;
 
-/// The blocks by which an effect of three times the scatter of blocks is decided, where so many rows are one answer at
-/// this level.
+/// Number of blocks that decides an effect of three times the scatter of blocks, with this many rows in the
+/// family and this level.
 #[must_use]
 pub fn blocks_for_clear(rows: u32, alpha: f64) -> u32 {
     let wanted = (f64::from(rows.max(1)) / alpha).ln();
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn three_servers_give_an_interval_and_odds() {
-        // Servers that differ by more than blocks do: two degrees of freedom.
+        // Servers that differ more than blocks do: two degrees of freedom.
         let values = [0.50, 0.60, 0.65, 0.60, 0.50, 0.65];
         let starts: Vec<Option<u32>> = [0, 1, 2, 0, 1, 2].map(Some).to_vec();
         let interval = repeated_interval(&values, &starts, 0.95).unwrap();
@@ -195,11 +197,11 @@ mod tests {
         let at = |n: usize| log_evidence(&clear[..n], &none[..n], 0.02);
         assert_eq!(at(4), 0.0);
         assert!(at(5) > 0.0 && at(8) > at(5) && at(20) > 20.0_f64.ln());
-        // What turns later does not take back what was decided at its time.
+        // Later blocks in the other direction do not revoke an earlier decision.
         let mut turned = clear.clone();
         turned.extend(clear.iter().map(|value| -value));
         assert!(log_evidence(&turned, &none, 0.02) >= at(20));
-        // Inside the limit nothing is evidence.
+        // Values inside the limit give no evidence.
         assert_eq!(log_evidence(&clear, &none[..20], 0.5), 0.0);
         let estimate = estimate_sequential(
             &clear,

@@ -1,17 +1,17 @@
-//! Trials that follow each other resemble each other. Pairing takes that away; where there are no pairs, as
-//! between two reports, the interval must be widened for it.
+//! Autocorrelation of successive trials. Pairing cancels it; without pairs, as between two reports, the
+//! interval must be widened.
 
 use crate::estimate::Estimate;
 use crate::interval::Interval;
 use crate::normal;
 use crate::two_sample::RankSum;
 
-/// No series is taken for more alike than this; the widening is then 4.4-fold.
+/// Upper limit of the autocorrelation; the widening is then 4.4-fold.
 const LARGEST: f64 = 0.9;
 
-/// Correlation of each value with the next, freed of the bias that short series have, and 0 where
-/// negative. r has n − 1 products over n squares, so that it is on average ρ − (1 + 4ρ) / n (Kendall 1954, with the
-/// missing product); solved for ρ that is (n·r + 1) / (n − 4). A drift counts as resemblance, as it should.
+/// Lag-1 autocorrelation, corrected for the bias of short series, and 0 if negative. r has n − 1 products
+/// over n squares, so that its mean is ρ − (1 + 4ρ) / n (Kendall 1954, with the missing product); solved for
+/// ρ this is (n·r + 1) / (n − 4). Drift counts as autocorrelation, as intended.
 #[must_use]
 pub fn autocorrelation(values: &[f64]) -> f64 {
     let n = values.len() as f64;
@@ -24,8 +24,8 @@ pub fn autocorrelation(values: &[f64]) -> f64 {
     if squares == 0.0 { 0.0 } else { ((n * products / squares + 1.0) / (n - 4.0)).clamp(0.0, LARGEST) }
 }
 
-/// Squared standard error of a mean, and the same for a series of this autocorrelation, whose n values are
-/// worth n (1 − ρ) / (1 + ρ) (Bayley & Hammersley 1946, for a first-order process).
+/// Squared standard error of a mean, without and with the autocorrelation of the series. With it, n values
+/// are worth n (1 − ρ) / (1 + ρ) (Bayley & Hammersley 1946, for a first-order process).
 fn squared_errors(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -34,7 +34,7 @@ fn squared_errors(values: &[f64]) -> (f64, f64) {
     (squared, squared * (1.0 + alike) / (1.0 - alike))
 }
 
-/// By how much the interval of a shift between two series must be widened; at least 1.
+/// Factor, at least 1, by which the interval of a shift between two series must be widened.
 #[must_use]
 pub fn widening(first: &[f64], second: &[f64]) -> f64 {
     if first.len() < 2 || second.len() < 2 {
@@ -45,9 +45,9 @@ pub fn widening(first: &[f64], second: &[f64]) -> f64 {
     if plain > 0.0 { ((true_1 + true_2) / plain).sqrt() } else { 1.0 }
 }
 
-/// How far a series moved inside itself: the shift from its first half to its second (Hodges & Lehmann 1963),
-/// as a relative difference ≥ 0 of values given as logarithms. What moved so far within one report may have
-/// moved so far between two.
+/// Movement of a series: the shift from its first half to its second (Hodges & Lehmann 1963), as a relative
+/// difference ≥ 0 of values given as logarithms. A movement of this size within one report can also occur
+/// between two.
 #[must_use]
 pub fn movement(logs: &[f64]) -> Option<f64> {
     let (first, second) = logs.split_at(logs.len() / 2);
@@ -55,9 +55,8 @@ pub fn movement(logs: &[f64]) -> Option<f64> {
 }
 
 impl Estimate {
-    /// The same estimate, its intervals `factor` times as wide on the log scale. Ranks cannot say how far
-    /// beyond a widened interval a shift lies, so its p-value is the normal one of that interval, though
-    /// never less than before.
+    /// Widens the intervals by `factor` on the log scale. Rank tests give no p-value for a widened interval,
+    /// so the p-value is the normal one for that interval, but at least the original.
     #[must_use]
     pub fn widened(self, factor: f64, confidence: f64) -> Estimate {
         if factor <= 1.0 {
@@ -88,7 +87,7 @@ mod tests {
         assert_eq!(autocorrelation(&alternating), 0.0);
         let line: Vec<f64> = (0..20).map(f64::from).collect();
         assert_eq!(autocorrelation(&line), LARGEST);
-        // 0 0 0 1 1 1 and its like: r = Σ products / Σ squares = 0.75 / 1.5 = 0.5, freed (6·0.5 + 1) / 2 > 0.9.
+        // 0 0 0 1 1 1 and similar: r = Σ products / Σ squares = 0.75 / 1.5 = 0.5, corrected (6·0.5 + 1) / 2 > 0.9.
         assert_eq!(autocorrelation(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]), LARGEST);
         assert_eq!(autocorrelation(&[1.0; 10]), 0.0);
         assert_eq!(autocorrelation(&[1.0, 2.0]), 0.0);

@@ -1,12 +1,12 @@
-//! The paired analysis: Hodges–Lehmann estimate and Wilcoxon's signed-rank interval and test.
+//! Paired analysis: Hodges–Lehmann estimate with Wilcoxon's signed-rank interval and test.
 //!
-//! It needs no normal distribution, only that the differences scatter evenly about their middle, which the
-//! difference of two trials of one block in random order does. One wild block cannot move it far.
+//! Does not require a normal distribution, only a symmetric one. The difference of two trials of one block in
+//! random order is symmetric. A single outlying block has little influence.
 
 use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
 use crate::normal;
 
-/// Up to this many values the null distribution is counted exactly; above, it is taken as normal.
+/// Maximum number of values with an exact null distribution; above, it is approximated as normal.
 pub const EXACT_UP_TO: usize = 200;
 
 /// Differences prepared for Wilcoxon's analysis (Wilcoxon 1945; Hollander & Wolfe, ch. 3).
@@ -18,7 +18,6 @@ pub struct SignedRank {
 }
 
 impl SignedRank {
-    /// Prepares `differences`.
     #[must_use]
     pub fn new(differences: &[f64]) -> Self {
         let n = differences.len();
@@ -30,21 +29,21 @@ impl SignedRank {
         SignedRank { differences: differences.to_vec(), walsh }
     }
 
-    /// Whether the null distribution is counted exactly.
+    /// Whether the null distribution is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.differences.len() <= EXACT_UP_TO
     }
 
-    /// Hodges & Lehmann's estimate (1963): the median of the Walsh averages. Absent for no values.
+    /// Hodges–Lehmann estimate (1963): the median of the Walsh averages. `None` without values.
     #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         median_of_sorted(&self.walsh)
     }
 
     /// Tukey's interval (Hollander & Wolfe, sect. 3.3): from the k-th smallest to the k-th largest Walsh
-    /// average, with the largest k for which the signed-rank distribution gives at least `confidence`.
-    /// Absent where even the whole range gives less: below 6 values at 95 %.
+    /// average, with the largest k for which the signed-rank distribution gives at least `confidence`. `None`
+    /// if even the full range gives less: below 6 values at 95 %.
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let k = rank_for(self.differences.len(), 0.5 * (1.0 - confidence))?;
@@ -52,9 +51,9 @@ impl SignedRank {
         Some(Interval { low: *self.walsh.get(k - 1)?, high: *self.walsh.get(last)? })
     }
 
-    /// Two-sided p-value of "the middle is 0": Wilcoxon (1945), zeros dropped, ties by midranks. Up to
-    /// [`EXACT_UP_TO`] values it is the exact permutation distribution of those midranks; above, normal with
-    /// corrections for ties and continuity. Absent for no values; 1 where all are zero.
+    /// Two-sided p-value of "the location is 0": Wilcoxon (1945), zeros dropped, ties by midranks. Up to
+    /// [`EXACT_UP_TO`] values by the exact permutation distribution of those midranks; above, normal with
+    /// corrections for ties and continuity. `None` without values; 1 if all are zero.
     #[must_use]
     pub fn p(&self) -> Option<f64> {
         if self.differences.is_empty() {
@@ -79,8 +78,8 @@ impl SignedRank {
     }
 }
 
-/// P(S = s) for every s, where S is the sum of a random half of `ranks`: each is in or out with probability
-/// one half. Dynamic programming; halving at each step keeps the numbers in range for any n.
+/// P(S = s) for every s, where S is the sum of a random subset of `ranks`: each is included with probability
+/// ½. Dynamic programming; halving at each step avoids overflow for any n.
 fn null_distribution(ranks: &[usize]) -> Vec<f64> {
     let mut probability = vec![0.0; ranks.iter().sum::<usize>() + 1];
     probability[0] = 1.0;

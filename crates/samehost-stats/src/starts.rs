@@ -1,9 +1,10 @@
-//! The variance between starts of a server: one process has more luck with its memory than another, and it may have it
-//! over one transport only. Blocks of one start share that luck, so they are not independent, and the interval must know.
+//! Variance between starts of a server. A process may be faster or slower because of its memory layout,
+//! possibly over one transport only. Blocks of one start share this, so they are not independent, and the
+//! interval must include it.
 
 use crate::student::{self, Location};
 
-/// Paired log ratios by the start of the server that they were measured on.
+/// Paired log ratios, grouped by server start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Grouped {
     mean: f64,
@@ -11,7 +12,7 @@ pub(crate) struct Grouped {
     degrees: f64,
 }
 
-/// How many starts the blocks were measured on; absent where that is not known of every block.
+/// Number of starts; `None` if the start of any block is unknown.
 #[must_use]
 pub fn count(starts: &[Option<u32>]) -> Option<u32> {
     let mut known: Vec<u32> = starts.iter().copied().collect::<Option<_>>()?;
@@ -21,14 +22,14 @@ pub fn count(starts: &[Option<u32>]) -> Option<u32> {
 }
 
 impl Grouped {
-    /// A one-way analysis of variance with starts as groups. The squared error of the mean is the larger of the mean
-    /// square between starts and that of all blocks taken together, ÷ n: a process's luck can widen the interval, and
-    /// that processes happen to be alike never makes it narrower. Its degrees of freedom lie between those of the starts,
-    /// g − 1, and those of the blocks, n − 1, by how much of the mean square between starts the blocks within them
-    /// explain: (g − 1) + (n − g) · min(1, within ÷ between)⁴. The power is cautious: without it
-    /// the intervals of starts that differ cover too rarely (docs/method.md).
+    /// One-way analysis of variance with starts as groups. The squared error of the mean is the larger of the
+    /// mean square between starts and that of all blocks, ÷ n: differences between processes can widen the
+    /// interval, and similar processes never narrow it. The degrees of freedom are between g − 1 for the
+    /// starts and n − 1 for the blocks, depending on how much of the mean square between starts is explained
+    /// by the blocks within them: (g − 1) + (n − g) · min(1, within ÷ between)⁴. The power is conservative:
+    /// without it, the intervals for different starts cover too rarely (docs/method.md).
     ///
-    /// Absent where blocks are not grouped: one start, a start for every block, or starts that are not known.
+    /// `None` if blocks are not grouped: one start, a start for every block, or unknown starts.
     pub(crate) fn of(values: &[f64], starts: &[Option<u32>]) -> Option<Self> {
         let groups = count(starts).filter(|_| starts.len() == values.len())? as usize;
         let n = values.len();
@@ -55,7 +56,7 @@ impl Grouped {
         })
     }
 
-    /// The mean with its interval and p-value, of values from which `shift` was taken.
+    /// Interval and p-value of the mean after subtracting `shift`.
     pub(crate) fn locate(self, shift: f64, confidence: f64) -> Location {
         student::locate(self.mean - shift, self.squared_error, self.degrees, confidence)
     }
@@ -65,7 +66,6 @@ impl Grouped {
         self.squared_error.sqrt()
     }
 
-    /// Its degrees of freedom.
     pub(crate) fn degrees(self) -> f64 {
         self.degrees
     }
@@ -82,7 +82,7 @@ mod tests {
         let grouped = Grouped::of(&[1.0, 3.0, 5.0, 7.0], &starts).unwrap();
         assert_eq!((grouped.mean, grouped.squared_error), (4.0, 4.0));
         assert!((grouped.degrees - 1.000_488_281_25).abs() < 1e-12, "1 + 2 · (2 ÷ 16)⁴");
-        // Starts that are alike: the error is that of four independent blocks, with three degrees.
+        // Similar starts: the error is that of four independent blocks, with three degrees.
         let alike = Grouped::of(&[1.0, 3.0, 3.0, 1.0], &starts).unwrap();
         assert!((alike.squared_error - 1.0 / 3.0).abs() < 1e-12 && alike.degrees == 3.0, "{alike:?}");
     }

@@ -1,15 +1,15 @@
-//! When to stop: at looks fixed in advance, on precision alone, never on significance.
+//! Stopping rules: looks fixed in advance, on precision alone, never on significance.
 
 use crate::estimate::SIGNED_RANK_FROM;
 use crate::signed_rank::SignedRank;
 use crate::student;
 
-/// Blocks after which every order has had its reverse (X, Y, X′, Y′).
+/// Number of blocks after which every order and its reverse have occurred (X, Y, X′, Y′).
 const CYCLE: u32 = 4;
 
-/// Numbers of blocks at which precision is looked at: from `min` in steps of √2, ending at `max`, all but the last
-/// whole cycles of reversed orders, so that a drift inside blocks has cancelled. A last step of less than a fifth is
-/// not worth a look of its own.
+/// Numbers of blocks at which precision is checked: from `min` in steps of √2 up to `max`. All but the last
+/// are complete cycles of reversed orders, so that a drift within blocks cancels. A last step of less than a
+/// fifth is merged into the one before.
 #[must_use]
 pub fn looks(min: u32, max: u32) -> Vec<u32> {
     let (min, max) = (min.max(1), max.max(1));
@@ -25,16 +25,16 @@ pub fn looks(min: u32, max: u32) -> Vec<u32> {
     looks
 }
 
-/// The fewest blocks with which anything can be found: the smallest n ≥ 10 whose smallest exact signed-rank
-/// p-value, 2^(1−n), stays below 5 % after Holm's adjustment over `comparisons`.
+/// Minimum blocks for any finding: the smallest n ≥ 10 whose smallest exact signed-rank p-value, 2^(1−n), is
+/// below 5 % after Holm's adjustment over `comparisons`.
 #[must_use]
 pub fn min_blocks_for(comparisons: u32) -> u32 {
     (10..100).find(|&n| 0.5_f64.powi(n - 1) * f64::from(comparisons) < 0.05).unwrap_or(100) as u32
 }
 
-/// The fewest blocks that a budget may end at: the smallest n ≥ 5 with 2^−n · `comparisons` < 5 %, and from
-/// [`SIGNED_RANK_FROM`] on what the signed rank needs. Below that all blocks may agree on a direction by luck,
-/// somewhere among the comparisons, and a verdict of Student's t would rest on its trust in normal noise alone.
+/// Minimum blocks at which a budget may end: the smallest n ≥ 5 with 2^−n · `comparisons` < 5 %, and from
+/// [`SIGNED_RANK_FROM`] on the minimum for signed ranks. With fewer, all blocks of some comparison may agree
+/// in direction by chance, and a verdict by Student's t would rest only on the assumption of normal noise.
 #[must_use]
 pub fn least_blocks_for(comparisons: u32) -> u32 {
     (5..SIGNED_RANK_FROM as i32)
@@ -42,7 +42,7 @@ pub fn least_blocks_for(comparisons: u32) -> u32 {
         .map_or_else(|| min_blocks_for(comparisons), |n| n as u32)
 }
 
-/// Half-width of the interval on the log scale; only as much work as stopping needs.
+/// Half-width of the interval on the log scale; computes only what stopping needs.
 fn half_width(log_ratios: &[f64], confidence: f64) -> Option<f64> {
     if log_ratios.len() >= SIGNED_RANK_FROM
         && let Some(interval) = SignedRank::new(log_ratios).interval(confidence)
@@ -52,19 +52,19 @@ fn half_width(log_ratios: &[f64], confidence: f64) -> Option<f64> {
     Some(student::locate_mean(log_ratios, confidence)?.interval.half_width())
 }
 
-/// Whether the interval of these log ratios is as narrow as wanted: half-width ≤ ln(1 + `target`).
+/// Whether the interval of these log ratios has the requested precision: half-width ≤ ln(1 + `target`).
 ///
-/// On its own this is no stopping rule: it stops where the noise happened to look small, and the intervals
-/// then cover too rarely. [`is_confirmed`] is.
+/// Not a stopping rule by itself: it stops where the noise happens to be small, and the intervals then cover
+/// too rarely. Use [`is_confirmed`].
 #[must_use]
 pub fn is_precise(log_ratios: &[f64], target: f64, confidence: f64) -> bool {
     half_width(log_ratios, confidence).is_some_and(|half_width| half_width <= target.ln_1p())
 }
 
-/// The stopping rule, to be asked at one of the `looks`: the interval is as narrow as wanted and was so at the
-/// look before, or it is twice as narrow as wanted, which luck alone does not bring.
+/// The stopping rule, for use at one of the `looks`: the interval has the requested precision now and at the
+/// previous look, or twice that precision, which is unlikely by chance.
 ///
-/// A single narrow interval may be luck; docs/method.md gives the coverage of both rules.
+/// A single narrow interval may be chance; docs/method.md gives the coverage of both rules.
 #[must_use]
 pub fn is_confirmed(log_ratios: &[f64], looks: &[u32], target: f64, confidence: f64) -> bool {
     let Some(now) = half_width(log_ratios, confidence) else { return false };
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// At the fewest blocks that a budget may end at, some data must be able to give a verdict in every family.
+    /// In every family, some data must be able to give a verdict at the minimum number of blocks.
     #[test]
     fn no_family_is_undecidable_at_its_least() {
         for comparisons in 1..=200 {
@@ -124,7 +124,7 @@ mod tests {
         let scatter =
             |n: u32, by: f64| -> Vec<f64> { (0..n).map(|i| if i % 2 == 0 { by } else { -by }).collect() };
         let looks = looks(10, 40);
-        // Half-width 0.019: precise at 12, confirmed only at 16; 0.0099 is confirmed at once.
+        // Half-width 0.019: precise at 12, confirmed only at 16; 0.0099 is confirmed immediately.
         assert!(is_precise(&scatter(12, 0.019), 0.02, 0.95));
         assert!(!is_confirmed(&scatter(12, 0.019), &looks, 0.02, 0.95));
         assert!(is_confirmed(&scatter(16, 0.019), &looks, 0.02, 0.95));

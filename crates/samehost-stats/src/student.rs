@@ -1,4 +1,4 @@
-//! Student's t, for fewer blocks than the signed-rank interval needs, and Welch's for two small samples.
+//! Student's t, for fewer blocks than the signed-rank interval needs, and Welch's t for two small samples.
 
 use crate::interval::Interval;
 
@@ -24,7 +24,7 @@ fn ln_gamma(x: f64) -> f64 {
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + series.ln()
 }
 
-/// The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz' method.
+/// Continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let guard = |value: f64| if value.abs() < TINY { TINY } else { value };
@@ -48,7 +48,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// The regularised incomplete beta function I_x(a, b), DLMF 8.17.
+/// Regularised incomplete beta function I_x(a, b), DLMF 8.17.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -89,18 +89,16 @@ pub fn critical(confidence: f64, degrees: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// A location with its interval and the p-value of "the location is 0".
+/// A location estimate with its interval and the p-value of "the location is 0".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
-    /// The estimate.
     pub estimate: f64,
-    /// Its interval.
     pub interval: Interval,
-    /// Two-sided p-value of 0.
+    /// Two-sided p-value of "the location is 0".
     pub p: f64,
 }
 
-/// Mean and squared standard error; absent for fewer than two values.
+/// Mean and squared standard error; `None` for fewer than two values.
 fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 2 {
         return None;
@@ -123,15 +121,15 @@ pub(crate) fn locate(estimate: f64, squared_error: f64, degrees: f64, confidence
     Location { estimate, interval, p }
 }
 
-/// The mean with Student's t interval (Student 1908); absent for fewer than two values.
+/// Mean with Student's t interval (Student 1908); `None` for fewer than two values.
 #[must_use]
 pub fn locate_mean(values: &[f64], confidence: f64) -> Option<Location> {
     let (mean, squared_error) = mean_and_error(values)?;
     Some(locate(mean, squared_error, values.len() as f64 - 1.0, confidence))
 }
 
-/// The difference of two means, second − first, with Welch's t interval (Welch 1947); absent where either
-/// sample has fewer than two values.
+/// Difference of two means, second − first, with Welch's t interval (Welch 1947); `None` if either sample has
+/// fewer than two values.
 #[must_use]
 pub fn locate_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Location> {
     let ((mean_1, error_1), (mean_2, error_2)) = (mean_and_error(first)?, mean_and_error(second)?);
@@ -165,7 +163,7 @@ mod tests {
 
     #[test]
     fn closed_forms() {
-        // One degree is Cauchy's distribution, two have an algebraic form.
+        // One degree of freedom is the Cauchy distribution; two have a closed form.
         for t in [0.1_f64, 1.0, 3.0, 50.0] {
             let cauchy = 1.0 - 2.0 / std::f64::consts::PI * t.atan();
             assert!((two_sided_p(t, 1.0) - cauchy).abs() < 1e-13);

@@ -1,10 +1,10 @@
-//! Drift over blocks: is there a trend, and how far does it reach?
+//! Drift over blocks: the p-value of a trend, and its size.
 
 use crate::interval::{doubled_midranks, median, tie_correction};
 use crate::normal;
 
 /// Two-sided p-value of "no trend" (Mann 1945, Kendall 1975): exact, by counting inversions, up to 50 untied
-/// values; else normal with corrections for ties and continuity. Absent for fewer than three values.
+/// values; else normal with corrections for ties and continuity. `None` for fewer than three values.
 #[must_use]
 pub fn p(values: &[f64]) -> Option<f64> {
     let n = values.len();
@@ -46,8 +46,8 @@ fn inversion_distribution(n: usize) -> Vec<f64> {
     probability
 }
 
-/// Last ÷ first value along the trend of logarithms: Theil & Sen's slope (Sen 1968) times the steps between
-/// the first and the last block. Absent for fewer than two blocks.
+/// Last ÷ first value along the trend of logarithms: Theil–Sen slope (Sen 1968) × the distance between the
+/// first and the last block. `None` for fewer than two blocks.
 #[must_use]
 pub fn end_to_end(blocks: &[(u32, f64)]) -> Option<f64> {
     let mut slopes = Vec::new();
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn exact_p_by_hand() {
-        // Of 24 orders of four values one rises throughout and one falls.
+        // Of 24 orders of four values, one is increasing and one decreasing.
         assert!((p(&[1.0, 2.0, 3.0, 4.0]).unwrap() - 2.0 / 24.0).abs() < 1e-15);
         // Three orders have exactly one inversion: (1 + 3) / 24, doubled.
         assert!((p(&[1.0, 3.0, 2.0, 4.0]).unwrap() - 8.0 / 24.0).abs() < 1e-15);

@@ -1,22 +1,21 @@
-//! Two samples without pairs, as in two reports: Hodges–Lehmann shift and Mann & Whitney's test.
+//! Two samples without pairs, as in two reports: Hodges–Lehmann shift and the Mann–Whitney test.
 
 use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
 use crate::normal;
 
-/// Up to this many values a side the null distribution is counted exactly; above, it is taken as normal.
+/// Maximum number of values per sample with an exact null distribution; above, it is approximated as normal.
 pub const EXACT_UP_TO: usize = 50;
 
-/// Two samples prepared for Mann & Whitney's analysis (1947; Wilcoxon 1945; Hollander & Wolfe, ch. 4).
+/// Two samples prepared for the Mann–Whitney analysis (1947; Wilcoxon 1945; Hollander & Wolfe, ch. 4).
 #[derive(Clone, Debug)]
 pub struct RankSum {
     first: Vec<f64>,
     second: Vec<f64>,
-    /// Every second − first, sorted.
+    /// All differences second − first, sorted.
     differences: Vec<f64>,
 }
 
 impl RankSum {
-    /// Prepares the shift from `first` to `second`.
     #[must_use]
     pub fn new(first: &[f64], second: &[f64]) -> Self {
         let mut differences: Vec<f64> =
@@ -25,21 +24,21 @@ impl RankSum {
         RankSum { first: first.to_vec(), second: second.to_vec(), differences }
     }
 
-    /// Whether the null distribution is counted exactly.
+    /// Whether the null distribution is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.first.len().max(self.second.len()) <= EXACT_UP_TO
     }
 
-    /// Hodges & Lehmann's shift (1963): the median of all differences. Absent where a side is empty.
+    /// Hodges–Lehmann shift (1963): the median of all differences. `None` if a sample is empty.
     #[must_use]
     pub fn estimate(&self) -> Option<f64> {
         median_of_sorted(&self.differences)
     }
 
     /// Moses' interval (Hollander & Wolfe, sect. 4.3): from the k-th smallest to the k-th largest difference,
-    /// with the largest k for which the distribution of U gives at least `confidence`. Absent where even
-    /// the whole range gives less: three against three at 95 %.
+    /// with the largest k for which the distribution of U gives at least `confidence`. `None` if even the
+    /// full range gives less: three against three at 95 %.
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let k = self.rank_for(0.5 * (1.0 - confidence))?;
@@ -71,9 +70,9 @@ impl RankSum {
         (within > 0).then_some(within)
     }
 
-    /// Two-sided p-value of "no shift". Up to [`EXACT_UP_TO`] values a side it is exact, with ties the exact
-    /// permutation distribution of the midranks; above, normal with corrections for ties and continuity.
-    /// Absent where a side is empty.
+    /// Two-sided p-value of "no shift". Up to [`EXACT_UP_TO`] values per sample it is exact, with ties by the
+    /// exact permutation distribution of the midranks; above, normal with corrections for ties and
+    /// continuity. `None` if a sample is empty.
     #[must_use]
     pub fn p(&self) -> Option<f64> {
         let (m, n) = (self.first.len(), self.second.len());
@@ -104,8 +103,8 @@ impl RankSum {
     }
 }
 
-/// How many of the arrangements of m and n untied values have U = u, for every u: the coefficients of the
-/// Gaussian binomial [m+n choose m] (Mann & Whitney 1947), in whole numbers, as exact as they come.
+/// Number of arrangements of m and n untied values with U = u, for every u: the coefficients of the Gaussian
+/// binomial [m+n choose m] (Mann & Whitney 1947), counted exactly in integers.
 fn u_counts(m: usize, n: usize) -> Vec<f64> {
     let top = m * n;
     let mut counts = vec![0_i128; top + 1];
@@ -189,7 +188,7 @@ mod tests {
         let tied = RankSum::new(&[1.0, 2.0], &[2.0, 3.0]);
         assert!((tied.p().unwrap() - 4.0 / 6.0).abs() < 1e-12);
         assert_eq!(RankSum::new(&[1.0; 4], &[1.0; 4]).p(), Some(1.0));
-        // Without ties both exact ways agree.
+        // Without ties both exact methods agree.
         let ranks: Vec<usize> = (1..=15).map(|rank| 2 * rank).collect();
         let counted: f64 = u_counts(5, 10)[..=15].iter().sum::<f64>() / 3003.0;
         assert!((permutation_tail(&ranks, 10, 110 + 30) - counted).abs() < 1e-12);
