@@ -207,6 +207,26 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
         Ok(_) => {}
     }
     let scan = collect(version)?;
+    let joined = held_connections(verification, &scan, pid);
+    let is_remote = |socket: &&samehost_model::scan::Socket| {
+        socket.kind.is_tcp()
+            && socket.state == SocketState::Established
+            && socket.pids.contains(&pid)
+            && !joined.contains(&socket.inode)
+    };
+    verification.remote = scan.sockets.iter().filter(is_remote).count() as u32;
+    let has = |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
+    verification.transport = match (has("unix"), has("tcp")) {
+        (true, true) => Some("mixed"),
+        (true, false) => Some("unix"),
+        (false, true) => Some("tcp"),
+        (false, false) => None,
+    };
+    Ok(())
+}
+
+/// Groups the process's connections to others of this machine. Returns the inodes of its own sockets of them.
+fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> Vec<u64> {
     let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
     let mut joined = Vec::new();
     for connection in &scan.connections {
@@ -233,32 +253,16 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
             }
         }
     }
-    verification.connections = groups
-        .into_iter()
-        .map(|((transport, role, service_address, service, other), count)| HeldConnection {
-            transport,
-            role,
-            service_address,
-            service,
-            other,
-            count,
-        })
-        .collect();
-    let is_remote = |socket: &&samehost_model::scan::Socket| {
-        socket.kind.is_tcp()
-            && socket.state == SocketState::Established
-            && socket.pids.contains(&pid)
-            && !joined.contains(&socket.inode)
+    let held = |((transport, role, service_address, service, other), count)| HeldConnection {
+        transport,
+        role,
+        service_address,
+        service,
+        other,
+        count,
     };
-    verification.remote = scan.sockets.iter().filter(is_remote).count() as u32;
-    let has = |transport: &str| verification.connections.iter().any(|one| one.transport == transport);
-    verification.transport = match (has("unix"), has("tcp")) {
-        (true, true) => Some("mixed"),
-        (true, false) => Some("unix"),
-        (false, true) => Some("tcp"),
-        (false, false) => None,
-    };
-    Ok(())
+    verification.connections = groups.into_iter().map(held).collect();
+    joined
 }
 
 /// Checks the transport and every proof that names one against the expected transport.

@@ -89,39 +89,7 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
     let mut scram = None;
     let (mut version, mut backend) = (String::new(), 0);
     for _ in 0..MOST_MESSAGES {
-        let message = next(&mut link, &question)?;
-        question = match message {
-            Message::AuthenticationCleartextPassword => {
-                if matches!(link.endpoint(), Endpoint::Tcp { .. }) {
-                    announce_plain_password(link.endpoint());
-                }
-                let password = password(account, &mut link)?;
-                bytes(|out| frontend::password_message(password, out)).map_err(unsaid)?
-            }
-            Message::AuthenticationMd5Password(body) => {
-                let hash = md5_hash(account.user.as_bytes(), password(account, &mut link)?, body.salt());
-                bytes(|out| frontend::password_message(hash.as_bytes(), out)).map_err(unsaid)?
-            }
-            Message::AuthenticationSasl(body) => {
-                let begun = begin_scram(&body, account, &mut link)?;
-                let first =
-                    bytes(|out| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out));
-                scram = Some(begun);
-                first.map_err(unsaid)?
-            }
-            Message::AuthenticationSaslContinue(body) => {
-                let Some(scram) = &mut scram else { return Err(strange(&link)) };
-                if rounds(body.data()).is_none_or(|rounds| rounds > MOST_ROUNDS) {
-                    return Err(strange(&link));
-                }
-                scram.update(body.data()).map_err(|error| unproven(&link, &error))?;
-                bytes(|out| frontend::sasl_response(scram.message(), out)).map_err(unsaid)?
-            }
-            Message::AuthenticationSaslFinal(body) => {
-                let Some(scram) = &mut scram else { return Err(strange(&link)) };
-                scram.finish(body.data()).map_err(|error| unproven(&link, &error))?;
-                Vec::new()
-            }
+        question = match next(&mut link, &question)? {
             Message::ParameterStatus(body) => {
                 if body.name().is_ok_and(|name| name == "server_version") {
                     version = body.value().unwrap_or_default().to_owned();
@@ -138,21 +106,60 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
                 let refusal = Refusal::read(body.fields());
                 return Err(refused(&link, format!("user {} the login", account.user), &refusal));
             }
-            Message::AuthenticationGss
-            | Message::AuthenticationSspi
-            | Message::AuthenticationKerberosV5
-            | Message::AuthenticationScmCredential => {
-                return Err(refused_by_us(
-                    link.endpoint(),
-                    "a password".into(),
-                    "it requires GSSAPI, SSPI or Kerberos",
-                    "samehost knows scram-sha-256, md5, password, peer and trust: let pg_hba.conf have a line with one of them",
-                ));
-            }
-            _ => return Err(strange(&link)),
+            message => authenticate(message, &mut link, account, &mut scram)?,
         };
     }
     Err(LoginError::strange(link.endpoint(), format!("more than {MOST_MESSAGES} messages for one login")))
+}
+
+/// What answers a message about authentication.
+fn authenticate(
+    message: Message,
+    link: &mut Link,
+    account: &Account<'_>,
+    scram: &mut Option<sasl::ScramSha256>,
+) -> Result<Vec<u8>, LoginError> {
+    match message {
+        Message::AuthenticationCleartextPassword => {
+            if matches!(link.endpoint(), Endpoint::Tcp { .. }) {
+                announce_plain_password(link.endpoint());
+            }
+            let password = password(account, link)?;
+            bytes(|out| frontend::password_message(password, out)).map_err(unsaid)
+        }
+        Message::AuthenticationMd5Password(body) => {
+            let hash = md5_hash(account.user.as_bytes(), password(account, link)?, body.salt());
+            bytes(|out| frontend::password_message(hash.as_bytes(), out)).map_err(unsaid)
+        }
+        Message::AuthenticationSasl(body) => {
+            let begun = scram.insert(begin_scram(&body, account, link)?);
+            bytes(|out| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, begun.message(), out))
+                .map_err(unsaid)
+        }
+        Message::AuthenticationSaslContinue(body) => {
+            let Some(scram) = scram else { return Err(strange(link)) };
+            if rounds(body.data()).is_none_or(|rounds| rounds > MOST_ROUNDS) {
+                return Err(strange(link));
+            }
+            scram.update(body.data()).map_err(|error| unproven(link, &error))?;
+            bytes(|out| frontend::sasl_response(scram.message(), out)).map_err(unsaid)
+        }
+        Message::AuthenticationSaslFinal(body) => {
+            let Some(scram) = scram else { return Err(strange(link)) };
+            scram.finish(body.data()).map_err(|error| unproven(link, &error))?;
+            Ok(Vec::new())
+        }
+        Message::AuthenticationGss
+        | Message::AuthenticationSspi
+        | Message::AuthenticationKerberosV5
+        | Message::AuthenticationScmCredential => Err(refused_by_us(
+            link.endpoint(),
+            "a password".into(),
+            "it requires GSSAPI, SSPI or Kerberos",
+            "samehost knows scram-sha-256, md5, password, peer and trust: let pg_hba.conf have a line with one of them",
+        )),
+        _ => Err(strange(link)),
+    }
 }
 
 /// The connection, with TLS where that is asked for.
