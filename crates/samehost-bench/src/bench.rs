@@ -1,22 +1,21 @@
 //! From a request to a report: checks, private servers, capacity, blocks, analysis. Start reading at
 //! [`bench`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Head, Outcome, Placement, Redactor, Report, Transport, WorkloadInfo};
+use samehost_model::{Arm, Head, Host, Outcome, Report, ServerInfo, WorkloadInfo};
 
-use crate::driving::Driving;
 use crate::error::BenchError;
-use crate::machine::{Awake, CpuPlan, allowed_cpus, host};
-use crate::matrix::{Matrix, capacities_of, distinct, sweep};
+use crate::machine::{Awake, allowed_cpus, host};
+use crate::matrix::capacities_of;
 use crate::network::{Network, OwnNetwork};
+use crate::planned::Planned;
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
 use crate::stage::{Nets, Stage};
 use crate::tuned::{self, Means};
-use crate::workload::{Capabilities, Look, OpenOrClosed, Parameters, Wanted, Workload};
+use crate::workload::{Look, OpenOrClosed, Wanted, Workload};
 
 /// Measures a workload, in a network namespace of our own if its private servers need one.
 ///
@@ -75,54 +74,37 @@ fn bench_here(
     observer: &mut dyn Recorder,
 ) -> Result<Benched, BenchError> {
     let host = host();
-    let proposed = workload.propose(&request.parameters, &request.connections)?;
-    let (mut parameters, mut swept) = sweep(workload, &proposed)?;
-    tuned::add(request, &mut parameters, &mut swept);
-    let axes = workload.axes(&parameters);
-    let servers = if request.servers.is_empty() {
-        BTreeMap::new()
-    } else {
-        workload.complete(&request.servers, &request.transports)?
-    };
-    let request = &Request { servers, parameters, ..request.clone() };
-    let mut matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
+    let first = Planned::new(workload, request)?;
+    let request = &first.request;
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
     let is_agreed = request.earlier.is_some();
     if !is_agreed && (!request.servers.is_empty() || workload.uses_what_runs(&request.parameters)) {
-        consented(workload, request, &matrix, &axes, observer)?;
+        consented(&first, observer)?;
     }
-    let driving = driving(workload, request, &matrix.transports);
-    let mut stage = Stage::new(workload, request, &matrix, driving.clone(), host.cpus, nets)?;
-    if !request.rates.is_empty() {
-        matrix.capacities = match &request.earlier {
-            Some(earlier) => capacities_of(&earlier.head.arms),
-            None => stage.measure_capacities(&matrix, observer)?,
-        };
-    }
-    let mut arms = if axes.commands {
-        points::command_arms(&request.commands)?
-    } else {
-        matrix.arms(workload, &request.parameters)?
+    let mut stage = Stage::new(&first, host.cpus, nets)?;
+    let mut planned = match &request.earlier {
+        _ if request.rates.is_empty() => first.clone(),
+        Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
+        None => first.with_capacities(stage.measure_capacities(&first.matrix, observer)?)?,
     };
-    let mut plan = points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
-    if let Some(earlier) = &request.earlier {
-        let is_there =
-            |arm: &Arm| earlier.head.arms.iter().any(|one| one.id == arm.id && one.point == arm.point);
-        if !arms.iter().all(is_there) {
-            return Err(BenchError::Usage("what was measured before had other arms".into()));
-        }
-        plan.trial_s = earlier.head.plan.trial_s;
-    }
-    // Kept until everything is measured.
+    // Until all is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
-    plan.awake = awake.as_ref().map(Awake::by);
-    stage.follow(&plan);
+    planned.plan.awake = awake.as_ref().map(Awake::by);
+    stage.follow(&planned.plan);
+    stage.find_endpoints(&mut planned.arms);
+    let report = Report::new(head(planned, host, stage.server()));
+    Ok(stage.measure(report, request, profiler.as_ref(), observer))
+}
+
+/// All that is known before the first trial.
+fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
+    let parameters = planned.shown_parameters();
+    let Planned { workload, request, capabilities, plan, mut arms, .. } = planned;
+    if capabilities.timed && workload.name() != FLOOR {
+        arms.push(points::floor_arm());
+    }
     let open_loop = if request.rates.is_empty() { OpenOrClosed::Closed } else { OpenOrClosed::Open };
-    let metrics = workload.metrics(&request.parameters, open_loop);
-    let floor = floor_arm(&axes, workload);
-    stage.find_endpoints(&mut arms);
-    arms.extend(floor);
-    let report = Report::new(Head {
+    Head {
         samehost_version: env!("CARGO_PKG_VERSION").into(),
         command: request.command.clone(),
         seed: request.seed,
@@ -131,43 +113,32 @@ fn bench_here(
         workload: WorkloadInfo {
             name: workload.name().into(),
             title: workload.title(&request.parameters),
-            parameters: shown_parameters(request, &matrix),
-            server: stage.server(),
-            metrics,
+            parameters,
+            server,
+            metrics: workload.metrics(&request.parameters, open_loop),
             parts: workload.parts(&request.parameters),
         },
         plan,
         arms,
         ..Head::default()
-    });
-    Ok(stage.measure(report, request, profiler.as_ref(), observer))
+    }
 }
 
-/// Finds out what the measurement does to servers that are already running, and asks for consent.
-fn consented(
-    workload: &dyn Workload,
-    request: &Request,
-    matrix: &Matrix,
-    axes: &Capabilities,
-    observer: &mut dyn Recorder,
-) -> Result<(), BenchError> {
-    // Rates relative to a capacity that is not measured yet yield no arms; the budget is the one asked for.
-    let arms =
-        if request.rates.is_empty() { matrix.arms(workload, &request.parameters)? } else { Vec::new() };
-    let driving = driving(workload, request, &matrix.transports);
-    let plan = points::plan(&request.wishes, axes, &arms, driving.driven(&arms)?)?;
-    let seconds = plan.budget_s.unwrap_or(60.0);
-    // A server may be reachable over more transports than are measured.
-    let mut servers = request.servers.clone();
+/// Looks at what measuring does to servers that already run, and has that agreed to.
+fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), BenchError> {
+    let seconds = planned.plan.budget_s.unwrap_or(60.0);
+    let matrix = &planned.matrix;
+    // A server may be known by more ways than are measured.
+    let mut servers = planned.request.servers.clone();
     servers.retain(|transport, _| matrix.transports.contains(transport));
     let look = Look {
-        parameters: &request.parameters,
+        parameters: &planned.request.parameters,
         servers: &servers,
-        connections: most_at_once(&driving, matrix),
+        connections: planned.most_at_once(),
         sizes: matrix.sizes.iter().flatten().sum(),
         seconds,
     };
-    let impacts = workload.impact(&look)?;
+    let impacts = planned.workload.impact(&look)?;
     if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
@@ -177,136 +148,6 @@ fn consented(
 /// When the workload has no such option, a point makes no sense, or the budget is too short.
 pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
     tuned::check(workload, request)?;
-    let (mut parameters, mut swept) = sweep(workload, &request.parameters)?;
-    tuned::add(request, &mut parameters, &mut swept);
-    let axes = workload.axes(&parameters);
-    let request = &Request { parameters, ..request.clone() };
-    let matrix = Matrix { swept, ..matrix(workload, request, &axes)? };
-    let arms = matrix.arms(workload, &request.parameters)?;
-    let driving = driving(workload, request, &matrix.transports);
-    points::plan(&request.wishes, &axes, &arms, driving.driven(&arms)?)?;
-    Ok(arms)
-}
-
-fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
-    let has_control = transports.len() > 1 && !request.wishes.no_control;
-    Driving {
-        most: workload.most_sliced(&request.parameters, &request.servers),
-        least: workload.least_slice(&request.parameters),
-        threads: request.threads,
-        slicing: request.wishes.slicing,
-        lanes: transports.len() as u32 + u32::from(has_control),
-        allowed: allowed_cpus(),
-        places_server: request.servers.is_empty(),
-    }
-}
-
-/// The most connections that a server has open at once.
-pub(crate) fn most_at_once(driving: &Driving, matrix: &Matrix) -> u32 {
-    let open_loop = !matrix.rates.is_empty();
-    let each = matrix.connections.iter().map(|connections| driving.at_once(*connections, open_loop));
-    each.max().unwrap_or(1)
-}
-
-fn floor_arm(axes: &Capabilities, workload: &dyn Workload) -> Option<Arm> {
-    (axes.timed && workload.name() != FLOOR).then(points::floor_arm)
-}
-
-/// Parameters that are the same at every point, for the report.
-fn shown_parameters(request: &Request, matrix: &Matrix) -> Parameters {
-    let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
-    let mut parameters: Parameters = request
-        .parameters
-        .iter()
-        .filter(|(name, value)| !value.is_empty() && !is_swept(name))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
-    for (name, script) in &request.commands {
-        parameters.insert(format!("arm {name}"), Redactor::default().command(script));
-    }
-    // Capacity of the baseline at each level: percentages refer to it. The capacity of every arm is in
-    // `arms`.
-    for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {
-        let name = format!("capacity_per_s{}", matrix.level_suffix(&capacity.level));
-        parameters.insert(name, format!("{:.0}", capacity.per_s));
-    }
-    if request.threads > 1 {
-        parameters.insert("threads".into(), request.threads.to_string());
-    }
-    parameters
-}
-
-/// Fills in defaults. Refuses options that the workload does not take.
-fn matrix(workload: &dyn Workload, request: &Request, axes: &Capabilities) -> Result<Matrix, BenchError> {
-    let name = workload.name();
-    let no = |option: &str| BenchError::Usage(format!("`bench {name}` takes no {option}"));
-    for transport in &request.transports {
-        if !axes.transports.contains(transport) {
-            return Err(BenchError::UnsupportedTransport {
-                workload: name,
-                transport: *transport,
-                known: axes.transports.to_vec(),
-            });
-        }
-    }
-    let connections = match (request.connections.as_slice(), axes.connections) {
-        ([], default) => samehost_model::parse_count_list(default.unwrap_or("1"))?,
-        (_, None) => return Err(no("--connections")),
-        (given, Some(_)) => given.to_vec(),
-    };
-    let own_sizes = axes.sizes.filter(|_| request.servers.is_empty() || workload.foreign_sizes());
-    let sizes = match (request.sizes.as_slice(), own_sizes) {
-        ([], None) => vec![None],
-        ([], Some(default)) => samehost_model::parse_size_list(default)?.into_iter().map(Some).collect(),
-        (_, None) if axes.sizes.is_some() => {
-            return Err(no("--size: the size of a reply is up to a server that already runs"));
-        }
-        (_, None) => return Err(no("--size")),
-        (given, Some(_)) => given.iter().copied().map(Some).collect(),
-    };
-    if !request.rates.is_empty() && !axes.rates {
-        return Err(no("--rate or --ladder"));
-    }
-    if !request.servers.is_empty() && !axes.foreign_servers {
-        return Err(no("--tcp or --unix: it starts its own server"));
-    }
-    if axes.commands && request.commands.len() < 2 {
-        return Err(BenchError::Usage(
-            "give at least two commands: --arm NAME='COMMAND' --arm NAME='COMMAND'".into(),
-        ));
-    }
-    if !axes.commands && !request.commands.is_empty() {
-        return Err(no("--arm; its arms are --transports"));
-    }
-    if request.own_servers && (!request.servers.is_empty() || axes.commands) {
-        return Err(BenchError::Usage(
-            "--own-servers gives each arm a private server; servers that run and commands are what they are"
-                .into(),
-        ));
-    }
-    if request.wishes.trial_time.is_some() && !axes.timed {
-        return Err(no("--trial-time: each trial is one whole operation"));
-    }
-    let transports = if !request.transports.is_empty() {
-        request.transports.clone()
-    } else if request.servers.is_empty() {
-        axes.transports.iter().copied().take(2).collect()
-    } else {
-        request.servers.keys().copied().collect()
-    };
-    let placements = request.placements.clone();
-    let driving = driving(workload, request, &transports);
-    let alone = if request.rates.is_empty() { driving.alone() } else { Placement::Free };
-    for placement in &placements {
-        CpuPlan::new(*placement, &allowed_cpus())?;
-    }
-    Ok(Matrix {
-        transports,
-        connections: distinct(connections),
-        rates: distinct(request.rates.clone()),
-        sizes: distinct(sizes),
-        placements: distinct(placements),
-        alone,
-        ..Matrix::default()
-    })
+    let planned = Planned::new(workload, request)?;
+    Ok(if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? }.arms)
 }

@@ -18,6 +18,7 @@ pub mod machine;
 mod matrix;
 pub mod measure;
 pub mod network;
+mod planned;
 mod points;
 pub mod private_servers;
 mod profile;

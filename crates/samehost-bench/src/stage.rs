@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
 
-use crate::bench::most_at_once;
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
-use crate::matrix::Matrix;
 use crate::measure::{Aim, ArmSlot, Measurer, measure};
 use crate::network::OwnNetwork;
+use crate::planned::Planned;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{Benched, Recorder, Request};
@@ -72,19 +71,8 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    pub(crate) fn new(
-        workload: &'static dyn Workload,
-        request: &'a Request,
-        matrix: &Matrix,
-        driving: Driving,
-        cpus: u32,
-        nets: Nets,
-    ) -> Result<Self, BenchError> {
-        for level in matrix.levels() {
-            for transport in &matrix.transports {
-                workload.check(&level, *transport, &request.parameters)?;
-            }
-        }
+    pub(crate) fn new(planned: &'a Planned, cpus: u32, nets: Nets) -> Result<Self, BenchError> {
+        let (workload, request, matrix) = (planned.workload, &planned.request, &planned.matrix);
         let mut transports = matrix.transports.clone();
         transports.sort_unstable();
         transports.dedup();
@@ -93,7 +81,7 @@ impl<'a> Stage<'a> {
             transports,
             parameters: request.parameters.clone(),
             connections_of_an_arm: matrix.connections.iter().copied().max().unwrap_or(1),
-            most_connections: most_at_once(&driving, matrix),
+            most_connections: planned.most_at_once(),
             servers: request.servers.clone(),
             commands: request.commands.clone(),
             behind: nets.behind,
@@ -122,7 +110,7 @@ impl<'a> Stage<'a> {
             idle: BTreeMap::new(),
             starting: Duration::ZERO,
             surroundings,
-            driving,
+            driving: planned.driving.clone(),
             driven: Vec::new(),
             trial_time: Duration::from_millis(300),
             begun: Instant::now(),

@@ -1,7 +1,8 @@
 //! One run of a command as an operation: wall time, CPU time, and a number from its output if asked for.
 
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -44,54 +45,22 @@ pub struct ProcessTally {
 /// When it cannot be started, fails, or does not print the number, and after a signal.
 pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally, BenchError> {
     let failed = |reason: String| BenchError::Command { arm: job.arm.clone(), reason };
+    let script = || Redactor::default().command(&job.script);
     let before = children();
     let begun = now();
-    // A process group of its own: Ctrl-C then reaches us first, and we end the whole group.
-    let child = std::os::unix::process::CommandExt::process_group(&mut Command::new("/bin/sh"), 0)
-        .args(["-c", &job.script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(format!("could not start /bin/sh: {error}")))?;
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let output = child.wait_with_output();
-        let _ = sender.send((now(), output));
-    });
-    let (ended, output) = loop {
-        match receiver.recv_timeout(Duration::from_millis(50)) {
-            Ok(ended) => break ended,
-            Err(_) if interrupted.load(Ordering::Relaxed) => {
-                if let Some(group) = group {
-                    let _ = kill_process_group(group, Signal::TERM);
-                }
-                return Err(BenchError::Interrupted);
-            }
-            Err(_) => {}
-        }
-    };
+    let child = start(&job.script).map_err(|error| failed(format!("could not start /bin/sh: {error}")))?;
+    let (ended, output) = wait_for(child, interrupted)?;
     let output = output.map_err(|error| failed(format!("could not be waited for: {error}")))?;
     let after = children();
     if !output.status.success() {
-        return Err(failed(format!(
-            "`{}` ended with {}{}",
-            Redactor::default().command(&job.script),
-            output.status,
-            words(&output)
-        )));
+        return Err(failed(format!("`{}` ended with {}{}", script(), output.status, words(&output))));
     }
-    let value = match &job.pattern {
-        None => None,
-        Some(pattern) => Some(number(pattern, &output).ok_or_else(|| {
-            failed(format!(
-                "no number matches `{pattern}` in the output of `{}`{}",
-                Redactor::default().command(&job.script),
-                words(&output)
-            ))
-        })?),
+    let none_matches = |pattern: &Regex| {
+        let (script, words) = (script(), words(&output));
+        failed(format!("no number matches `{pattern}` in the output of `{script}`{words}"))
     };
+    let find = |pattern| number(pattern, &output).ok_or_else(|| none_matches(pattern));
+    let value = job.pattern.as_ref().map(find).transpose()?;
     let seconds = |read: fn(&Usage) -> nix::sys::time::TimeVal| match (&before, &after) {
         (Some(before), Some(after)) => to_seconds(read(after)) - to_seconds(read(before)),
         _ => 0.0,
@@ -102,6 +71,39 @@ pub fn drive(job: &ProcessJob, interrupted: &AtomicBool) -> Result<ProcessTally,
         system_s: seconds(Usage::system_time),
         value,
     })
+}
+
+/// Starts a script in a process group of its own: Ctrl-C then reaches us first, and we end the whole group.
+fn start(script: &str) -> io::Result<Child> {
+    Command::new("/bin/sh")
+        .process_group(0)
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// When it ended, and what it wrote; a signal that we get ends the whole group.
+fn wait_for(child: Child, interrupted: &AtomicBool) -> Result<(Nanos, io::Result<Output>), BenchError> {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let output = child.wait_with_output();
+        let _ = sender.send((now(), output));
+    });
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(50)) {
+            Ok(ended) => return Ok(ended),
+            Err(_) if interrupted.load(Ordering::Relaxed) => {
+                if let Some(group) = group {
+                    let _ = kill_process_group(group, Signal::TERM);
+                }
+                return Err(BenchError::Interrupted);
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 fn children() -> Option<Usage> {

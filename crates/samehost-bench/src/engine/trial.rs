@@ -1,7 +1,7 @@
 //! Turns counts into a trial: divisions and percentiles. It measures nothing.
 
 use samehost_analysis::summarise;
-use samehost_model::{Code, MachineUse, Slices, Trial, Warning};
+use samehost_model::{Code, MachineUse, Trial, Warning};
 
 use super::OpenLoop;
 use super::arrivals::Spacing;
@@ -9,7 +9,6 @@ use super::bulk::BulkTally;
 use super::burst::BurstTally;
 use super::process::ProcessTally;
 use super::recorder::Tally;
-use super::slices::SliceCounter;
 use super::whole::WholeTally;
 use crate::machine::{ServerUse, ThreadUse, doubt_clock};
 
@@ -40,7 +39,8 @@ pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, meter
     trial
 }
 
-fn of_counted(tally: &Tally, seconds: f64) -> Trial {
+/// What was counted, without what it used.
+pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     Trial {
         seconds,
         operations: tally.operations,
@@ -54,41 +54,8 @@ fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     }
 }
 
-/// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
-/// operations: it counts for CPU time per operation, not for throughput or latency.
-#[must_use]
-pub fn of_slices(counter: &SliceCounter, client: ThreadUse, metered: Metered, border: f64) -> Trial {
-    let counted = counter.tally.operations as f64 / counter.driven.max(1) as f64;
-    let part = |amount: u64| (amount as f64 * counted) as u64;
-    let of =
-        |used: ServerUse| ServerUse { cpu_ns: part(used.cpu_ns), switches: used.switches.map(part), ..used };
-    let client = ThreadUse {
-        cpu_ns: part(client.cpu_ns),
-        wait_ns: part(client.wait_ns),
-        user_us: part(client.user_us),
-        system_us: part(client.system_us),
-        switches: part(client.switches),
-    };
-    let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
-    let seconds = (counter.measured as f64 / 1e9).max(1e-9);
-    let mut trial = of_counted(&counter.tally, seconds);
-    trial.tenths = Vec::new();
-    if counter.bytes > 0 {
-        trial.latency_us = None;
-        trial.bytes_per_s = Some(counter.bytes as f64 / seconds);
-    }
-    add_usage(&mut trial, client, 1, metered);
-    trial.slices = Some(Slices {
-        number: counter.slices,
-        length_ms: seconds * 1e3 / f64::from(counter.slices.max(1)),
-        border_percent: border * 100.0,
-        first_ratio: counter.first_ratio(),
-        scatter_percent: counter.scatter().map(|scatter| scatter * 100.0),
-    });
-    trial
-}
-
-fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
+/// Adds what client, server and machine used.
+pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
     let window_ns = trial.seconds * 1e9;
     let per_op = |amount: f64| (trial.operations > 0).then(|| amount / trial.operations as f64);
     trial.client_cpu_us_per_op = per_op(client.cpu_ns as f64 / 1e3);

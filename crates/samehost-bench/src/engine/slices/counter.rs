@@ -2,10 +2,14 @@
 //! The counted part starts and ends with a completed exchange, so that operations ÷ time is right however
 //! short a slice is.
 
+use samehost_model::{Slices, Trial};
+
 use crate::engine::bulk::BulkTally;
 use crate::engine::clock::{Nanos, now};
 use crate::engine::count::Count;
 use crate::engine::recorder::Tally;
+use crate::engine::trial::{Metered, add_usage, of_counted};
+use crate::machine::{ServerUse, ThreadUse};
 
 /// Phase of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +155,42 @@ impl SliceCounter {
         if self.in_slice > 0 {
             self.levels.add((length as f64 / self.in_slice as f64).ln());
         }
+    }
+
+    /// Trial of the slices of an arm in a round. What happened at the ends of slices took CPU time and completed
+    /// operations: it counts for CPU time per operation, not for throughput or latency.
+    pub(super) fn trial(&self, client: ThreadUse, metered: Metered, border: f64) -> Trial {
+        let counted = self.tally.operations as f64 / self.driven.max(1) as f64;
+        let part = |amount: u64| (amount as f64 * counted) as u64;
+        let of = |used: ServerUse| ServerUse {
+            cpu_ns: part(used.cpu_ns),
+            switches: used.switches.map(part),
+            ..used
+        };
+        let client = ThreadUse {
+            cpu_ns: part(client.cpu_ns),
+            wait_ns: part(client.wait_ns),
+            user_us: part(client.user_us),
+            system_us: part(client.system_us),
+            switches: part(client.switches),
+        };
+        let metered = Metered { server: metered.server.map(of), proxy: metered.proxy.map(of), ..metered };
+        let seconds = (self.measured as f64 / 1e9).max(1e-9);
+        let mut trial = of_counted(&self.tally, seconds);
+        trial.tenths = Vec::new();
+        if self.bytes > 0 {
+            trial.latency_us = None;
+            trial.bytes_per_s = Some(self.bytes as f64 / seconds);
+        }
+        add_usage(&mut trial, client, 1, metered);
+        trial.slices = Some(Slices {
+            number: self.slices,
+            length_ms: seconds * 1e3 / f64::from(self.slices.max(1)),
+            border_percent: border * 100.0,
+            first_ratio: self.first_ratio(),
+            scatter_percent: self.scatter().map(|scatter| scatter * 100.0),
+        });
+        trial
     }
 }
 

@@ -17,7 +17,6 @@ use std::time::Duration;
 use samehost_model::Trial;
 
 use self::books::{Books, Closed, Division, Kernel, Workers};
-pub(in crate::engine) use self::counter::SliceCounter;
 use self::lane::Lane;
 use self::turns::{Borders, play};
 use super::Surroundings;
@@ -25,7 +24,7 @@ use super::bulk::Writer;
 use super::clock::{Nanos, nanos, now, timespec};
 use super::seen::Seen;
 use super::session::{Connected, Connector, connect_all};
-use super::trial;
+use super::trial::Metered;
 use super::workers::{Crew, own_cpu_ns, precise_sleep};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, families};
@@ -197,8 +196,8 @@ fn in_turn(
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
-        let metered = trial::Metered { server, proxy, machine: machine.clone() };
-        trial::of_slices(lane.counter(), client, metered, border)
+        let metered = Metered { server, proxy, machine: machine.clone() };
+        lane.counter().trial(client, metered, border)
     });
     Ok(trials.collect())
 }

@@ -52,6 +52,69 @@ fn is_kept(parameters: &Parameters) -> bool {
     parameters["connect"] == "keep" && !is_burst(parameters)
 }
 
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "pattern",
+        help: "Requests one after the other on each connection, or all at once",
+        default: "cycle",
+        kind: ParameterKind::Choice(&["cycle", "burst"]),
+    },
+    Parameter {
+        name: "connect",
+        help: "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
+        default: "per-request",
+        kind: ParameterKind::Choice(&["per-request", "keep"]),
+    },
+    Parameter {
+        name: "via",
+        help: "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
+        default: "none",
+        kind: ParameterKind::Choice(&["none", "nginx"]),
+    },
+    Parameter {
+        name: "front",
+        help: "The transport in front of nginx, the same for all arms",
+        default: "tcp",
+        kind: ParameterKind::Choice(&["tcp", "unix"]),
+    },
+    Parameter {
+        name: "script",
+        help: "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
+        default: "",
+        kind: ParameterKind::Text,
+    },
+    Parameter {
+        name: "query",
+        help: "The query string for --script",
+        default: "",
+        kind: ParameterKind::Text,
+    },
+    Parameter {
+        name: "children",
+        help: "Worker processes of each pool of the private PHP-FPM; each serves one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
+        default: "auto",
+        kind: ParameterKind::Text,
+    },
+    Parameter {
+        name: "backlog",
+        help: "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
+        default: BACKLOG,
+        kind: ParameterKind::Counts,
+    },
+    Parameter {
+        name: "nap",
+        help: "burst: how long our script sleeps in each request",
+        default: "20ms",
+        kind: ParameterKind::Duration,
+    },
+    Parameter {
+        name: "patience",
+        help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
+        default: "10s",
+        kind: ParameterKind::Duration,
+    },
+];
+
 impl Workload for FastCgi {
     fn name(&self) -> &'static str {
         "fastcgi"
@@ -66,68 +129,7 @@ impl Workload for FastCgi {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "pattern",
-                help: "Requests one after the other on each connection, or all at once",
-                default: "cycle",
-                kind: ParameterKind::Choice(&["cycle", "burst"]),
-            },
-            Parameter {
-                name: "connect",
-                help: "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
-                default: "per-request",
-                kind: ParameterKind::Choice(&["per-request", "keep"]),
-            },
-            Parameter {
-                name: "via",
-                help: "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
-                default: "none",
-                kind: ParameterKind::Choice(&["none", "nginx"]),
-            },
-            Parameter {
-                name: "front",
-                help: "The transport in front of nginx, the same for all arms",
-                default: "tcp",
-                kind: ParameterKind::Choice(&["tcp", "unix"]),
-            },
-            Parameter {
-                name: "script",
-                help: "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "query",
-                help: "The query string for --script",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "children",
-                help: "Worker processes of each pool of the private PHP-FPM; each serves one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
-                default: "auto",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "backlog",
-                help: "listen.backlog of the private pools, a list or a range; a burst is also measured at the backlog that holds it",
-                default: BACKLOG,
-                kind: ParameterKind::Counts,
-            },
-            Parameter {
-                name: "nap",
-                help: "burst: how long our script sleeps in each request",
-                default: "20ms",
-                kind: ParameterKind::Duration,
-            },
-            Parameter {
-                name: "patience",
-                help: "burst: how long to wait for replies (a dropped SYN is sent again after a second, and then again and again)",
-                default: "10s",
-                kind: ParameterKind::Duration,
-            },
-        ]
+        PARAMETERS
     }
 
     fn axes(&self, parameters: &Parameters) -> Capabilities {

@@ -94,39 +94,43 @@ impl ReplyReader {
                         return Ok(Got::Part { consumed: at });
                     }
                 }
-                Place::ChunkSize => match httparse::parse_chunk_size(rest) {
-                    Ok(httparse::Status::Complete((length, size))) => {
-                        at += length;
-                        self.place = if size == 0 { Place::Trailer } else { Place::Chunk(size) };
-                    }
-                    Ok(httparse::Status::Partial) if rest.len() <= LONGEST_HEAD => {
-                        return Ok(Got::Part { consumed: at });
-                    }
-                    _ => return Err(Bad::new("malformed reply", "a chunk without a size")),
-                },
-                Place::ChunkEnd => match rest {
-                    [b'\r', b'\n', ..] => {
-                        at += 2;
-                        self.place = Place::ChunkSize;
-                    }
-                    [] | [b'\r'] => return Ok(Got::Part { consumed: at }),
-                    _ => return Err(Bad::new("malformed reply", "a chunk longer than its size")),
+                Place::ChunkSize | Place::ChunkEnd => match self.take_chunk_border(rest)? {
+                    Some(length) => at += length,
+                    None => return Ok(Got::Part { consumed: at }),
                 },
                 Place::Trailer => {
-                    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-                    match httparse::parse_headers(rest, &mut fields) {
-                        Ok(httparse::Status::Complete((length, _))) => return Ok(self.whole(at + length)),
-                        Ok(httparse::Status::Partial) if rest.len() <= LONGEST_HEAD => {
-                            return Ok(Got::Part { consumed: at });
-                        }
-                        _ => return Err(Bad::new("malformed reply", "a trailer that does not end")),
-                    }
+                    return Ok(match trailer(rest)? {
+                        Some(length) => self.whole(at + length),
+                        None => Got::Part { consumed: at },
+                    });
                 }
                 Place::UntilClose => {
                     body(self.head.status, rest)?;
                     return Ok(Got::Part { consumed: input.len() });
                 }
             }
+        }
+    }
+
+    /// The length of the size before a chunk or of the end of line behind one; none where more bytes are needed.
+    fn take_chunk_border(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
+        if self.place == Place::ChunkEnd {
+            return match input {
+                [b'\r', b'\n', ..] => {
+                    self.place = Place::ChunkSize;
+                    Ok(Some(2))
+                }
+                [] | [b'\r'] => Ok(None),
+                _ => Err(Bad::new("malformed reply", "a chunk longer than its size")),
+            };
+        }
+        match httparse::parse_chunk_size(input) {
+            Ok(httparse::Status::Complete((length, size))) => {
+                self.place = if size == 0 { Place::Trailer } else { Place::Chunk(size) };
+                Ok(Some(length))
+            }
+            Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
+            _ => Err(Bad::new("malformed reply", "a chunk without a size")),
         }
     }
 
@@ -173,6 +177,16 @@ impl ReplyReader {
         } else {
             Err(Bad::new("connection closed", "in the middle of a reply"))
         }
+    }
+}
+
+/// The length of the trailer that `input` begins with; none where more bytes are needed.
+fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    match httparse::parse_headers(input, &mut fields) {
+        Ok(httparse::Status::Complete((length, _))) => Ok(Some(length)),
+        Ok(httparse::Status::Partial) if input.len() <= LONGEST_HEAD => Ok(None),
+        _ => Err(Bad::new("malformed reply", "a trailer that does not end")),
     }
 }
 

@@ -104,6 +104,14 @@ impl Dialogue {
         }
     }
 
+    /// Asks for something that is answered with rows.
+    pub(super) fn rows_of(&mut self, what: &str, sql: &str) -> Result<Vec<Vec<Option<String>>>, BenchError> {
+        Ok(match self.must(what, sql)? {
+            Reply::Rows(rows) => rows,
+            _ => Vec::new(),
+        })
+    }
+
     fn refused(&mut self, what: &str, error: &SqlError) -> BenchError {
         BenchError::Refused {
             endpoint: self.0.link().endpoint().to_string(),

@@ -11,7 +11,7 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use super::caller::MySqlCaller;
-use super::dialogue::{BinaryLog, Dialogue, Reply};
+use super::dialogue::{BinaryLog, Dialogue};
 use super::dump::DumpSession;
 use super::session::{Ids, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
@@ -285,16 +285,4 @@ impl Connector for MySqlConnector {
     fn endpoint(&self) -> String {
         self.address.endpoint.to_string()
     }
-}
-
-/// Asks for something that is answered with rows.
-pub(super) fn rows_of(
-    dialogue: &mut Dialogue,
-    what: &str,
-    sql: &str,
-) -> Result<Vec<Vec<Option<String>>>, BenchError> {
-    Ok(match dialogue.must(what, sql)? {
-        Reply::Rows(rows) => rows,
-        _ => Vec::new(),
-    })
 }

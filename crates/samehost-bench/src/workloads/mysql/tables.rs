@@ -4,7 +4,6 @@ use samehost_system::interrupt;
 
 use super::address::Address;
 use super::dialogue::Dialogue;
-use super::running::rows_of;
 use super::session::{Ids, Known};
 use super::statement::{Command, Statement, Table};
 use crate::error::BenchError;
@@ -80,8 +79,7 @@ impl Tables {
         table.points = format!("{}.{}", quoted(database), quoted(&name));
         table.key = quoted(&key);
         table.columns = "*".into();
-        let rows =
-            rows_of(&mut dialogue, "counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
+        let rows = dialogue.rows_of("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
         let rows =
             rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
         let ids = Ids::Known(if statement == Statement::Dump {
@@ -156,7 +154,7 @@ fn keyed_table(
          ORDER BY t.TABLE_ROWS DESC LIMIT 1",
         literal(database)
     );
-    let row = rows_of(dialogue, "looking for a table", &sql)?.into_iter().next().unwrap_or_default();
+    let row = dialogue.rows_of("looking for a table", &sql)?.into_iter().next().unwrap_or_default();
     match row.as_slice() {
         [Some(name), Some(key)] => Ok((name.clone(), key.clone())),
         _ => Err(BenchError::Usage(format!(
@@ -170,7 +168,8 @@ fn keyed_table(
 fn known(dialogue: &mut Dialogue, table: &Table, text: bool) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
     let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
-    let ids: Vec<u32> = rows_of(dialogue, "reading ids", &sql)?
+    let ids: Vec<u32> = dialogue
+        .rows_of("reading ids", &sql)?
         .into_iter()
         .filter_map(|row| row.into_iter().next().flatten()?.parse().ok())
         .collect();

@@ -1,0 +1,234 @@
+//! A request with every default filled in: made once, before anything starts, and only read afterwards.
+
+use std::collections::BTreeMap;
+
+use samehost_model::{Arm, Placement, Plan, Redactor, Transport};
+
+use crate::driving::Driving;
+use crate::error::BenchError;
+use crate::machine::{CpuPlan, allowed_cpus};
+use crate::matrix::{Capacity, Matrix, distinct, sweep};
+use crate::points;
+use crate::request::Request;
+use crate::tuned;
+use crate::workload::{Capabilities, Parameters, Workload};
+
+/// What is measured, how, and for how long.
+#[derive(Clone)]
+pub(crate) struct Planned {
+    pub(crate) workload: &'static dyn Workload,
+    /// The request, its parameters and servers completed.
+    pub(crate) request: Request,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) matrix: Matrix,
+    pub(crate) driving: Driving,
+    /// The arms; none where there are rates and the capacities that they depend on are not known yet.
+    pub(crate) arms: Vec<Arm>,
+    pub(crate) plan: Plan,
+}
+
+impl Planned {
+    /// Fills in every default.
+    ///
+    /// # Errors
+    /// When an option is none of the workload's, a point makes no sense, or the budget is too short.
+    pub(crate) fn new(workload: &'static dyn Workload, request: &Request) -> Result<Self, BenchError> {
+        let proposed = workload.propose(&request.parameters, &request.connections)?;
+        let (mut parameters, mut swept) = sweep(workload, &proposed)?;
+        tuned::add(request, &mut parameters, &mut swept);
+        let capabilities = workload.axes(&parameters);
+        let servers = if request.servers.is_empty() {
+            BTreeMap::new()
+        } else {
+            workload.complete(&request.servers, &request.transports)?
+        };
+        let request = Request { servers, parameters, ..request.clone() };
+        refuse_unfit(workload, &request, &capabilities)?;
+        let transports = transports(&request, &capabilities);
+        let driving = driving(workload, &request, &transports);
+        let matrix = Matrix {
+            connections: connections(workload, &request, &capabilities)?,
+            sizes: sizes(workload, &request, &capabilities)?,
+            rates: distinct(request.rates.clone()),
+            placements: distinct(request.placements.clone()),
+            alone: if request.rates.is_empty() { driving.alone() } else { Placement::Free },
+            swept,
+            transports,
+            capacities: Vec::new(),
+        };
+        for level in matrix.levels() {
+            for transport in &matrix.transports {
+                workload.check(&level, *transport, &request.parameters)?;
+            }
+        }
+        let arms = if capabilities.commands {
+            points::command_arms(&request.commands)?
+        } else if request.rates.is_empty() {
+            matrix.arms(workload, &request.parameters)?
+        } else {
+            Vec::new()
+        };
+        let plan = plan(&request, &capabilities, &driving, &arms)?;
+        Ok(Planned { workload, request, capabilities, matrix, driving, arms, plan })
+    }
+
+    /// The same once the capacities are known that rates depend on.
+    pub(crate) fn with_capacities(&self, capacities: Vec<Capacity>) -> Result<Self, BenchError> {
+        let matrix = Matrix { capacities, ..self.matrix.clone() };
+        let arms = matrix.arms(self.workload, &self.request.parameters)?;
+        let plan = plan(&self.request, &self.capabilities, &self.driving, &arms)?;
+        Ok(Planned { matrix, arms, plan, ..self.clone() })
+    }
+
+    /// The most connections that a server has at once.
+    pub(crate) fn most_at_once(&self) -> u32 {
+        let open_loop = !self.matrix.rates.is_empty();
+        let each =
+            self.matrix.connections.iter().map(|connections| self.driving.at_once(*connections, open_loop));
+        each.max().unwrap_or(1)
+    }
+
+    /// What is the same at every point.
+    pub(crate) fn shown_parameters(&self) -> Parameters {
+        let (request, matrix) = (&self.request, &self.matrix);
+        let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
+        let mut parameters = request.parameters.clone();
+        parameters.retain(|name, value| !value.is_empty() && !is_swept(name));
+        for (name, script) in &request.commands {
+            parameters.insert(format!("arm {name}"), Redactor::default().command(script));
+        }
+        // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
+        for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {
+            let name = format!("capacity_per_s{}", matrix.level_suffix(&capacity.level));
+            parameters.insert(name, format!("{:.0}", capacity.per_s));
+        }
+        if request.threads > 1 {
+            parameters.insert("threads".into(), request.threads.to_string());
+        }
+        parameters
+    }
+}
+
+/// How much to measure; trials of an earlier part of the same measurement keep their length.
+fn plan(
+    request: &Request,
+    capabilities: &Capabilities,
+    driving: &Driving,
+    arms: &[Arm],
+) -> Result<Plan, BenchError> {
+    let mut plan = points::plan(&request.wishes, capabilities, arms, driving.driven(arms)?)?;
+    if let Some(earlier) = &request.earlier {
+        let known = &earlier.head.arms;
+        let is_there = |arm: &Arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point);
+        if !arms.iter().all(is_there) {
+            return Err(BenchError::Usage("what was measured before had other arms".into()));
+        }
+        plan.trial_s = earlier.head.plan.trial_s;
+    }
+    Ok(plan)
+}
+
+/// How a request's arms are driven.
+fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
+    let has_control = transports.len() > 1 && !request.wishes.no_control;
+    Driving {
+        most: workload.most_sliced(&request.parameters, &request.servers),
+        least: workload.least_slice(&request.parameters),
+        threads: request.threads,
+        slicing: request.wishes.slicing,
+        lanes: transports.len() as u32 + u32::from(has_control),
+        allowed: allowed_cpus(),
+        places_server: request.servers.is_empty(),
+    }
+}
+
+/// The error that a workload has no such option.
+fn no(workload: &dyn Workload, option: &str) -> BenchError {
+    BenchError::Usage(format!("`bench {}` takes no {option}", workload.name()))
+}
+
+/// Refuses options that the workload does not take.
+fn refuse_unfit(
+    workload: &dyn Workload,
+    request: &Request,
+    capabilities: &Capabilities,
+) -> Result<(), BenchError> {
+    let no = |option: &str| Err(no(workload, option));
+    for transport in &request.transports {
+        if !capabilities.transports.contains(transport) {
+            return Err(BenchError::UnsupportedTransport {
+                workload: workload.name(),
+                transport: *transport,
+                known: capabilities.transports.to_vec(),
+            });
+        }
+    }
+    connections(workload, request, capabilities)?;
+    sizes(workload, request, capabilities)?;
+    if !request.rates.is_empty() && !capabilities.rates {
+        return no("--rate or --ladder");
+    }
+    if !request.servers.is_empty() && !capabilities.foreign_servers {
+        return no("--tcp or --unix: it starts its own server");
+    }
+    if capabilities.commands && request.commands.len() < 2 {
+        return Err(BenchError::Usage(
+            "give at least two commands: --arm NAME='COMMAND' --arm NAME='COMMAND'".into(),
+        ));
+    }
+    if !capabilities.commands && !request.commands.is_empty() {
+        return no("--arm; its arms are --transports");
+    }
+    if request.own_servers && (!request.servers.is_empty() || capabilities.commands) {
+        return Err(BenchError::Usage(
+            "--own-servers gives each arm a private server; servers that run and commands are what they are"
+                .into(),
+        ));
+    }
+    if request.wishes.trial_time.is_some() && !capabilities.timed {
+        return no("--trial-time: each trial is one whole operation");
+    }
+    for placement in &request.placements {
+        CpuPlan::new(*placement, &allowed_cpus())?;
+    }
+    Ok(())
+}
+
+fn transports(request: &Request, capabilities: &Capabilities) -> Vec<Transport> {
+    if !request.transports.is_empty() {
+        request.transports.clone()
+    } else if request.servers.is_empty() {
+        capabilities.transports.iter().copied().take(2).collect()
+    } else {
+        request.servers.keys().copied().collect()
+    }
+}
+
+fn connections(
+    workload: &dyn Workload,
+    request: &Request,
+    capabilities: &Capabilities,
+) -> Result<Vec<u32>, BenchError> {
+    Ok(distinct(match (request.connections.as_slice(), capabilities.connections) {
+        ([], default) => samehost_model::parse_count_list(default.unwrap_or("1"))?,
+        (_, None) => return Err(no(workload, "--connections")),
+        (given, Some(_)) => given.to_vec(),
+    }))
+}
+
+fn sizes(
+    workload: &dyn Workload,
+    request: &Request,
+    capabilities: &Capabilities,
+) -> Result<Vec<Option<u64>>, BenchError> {
+    let own = capabilities.sizes.filter(|_| request.servers.is_empty() || workload.foreign_sizes());
+    Ok(distinct(match (request.sizes.as_slice(), own) {
+        ([], None) => vec![None],
+        ([], Some(default)) => samehost_model::parse_size_list(default)?.into_iter().map(Some).collect(),
+        (_, None) if capabilities.sizes.is_some() => {
+            return Err(no(workload, "--size: the size of a reply is up to a server that already runs"));
+        }
+        (_, None) => return Err(no(workload, "--size")),
+        (given, Some(_)) => given.iter().copied().map(Some).collect(),
+    }))
+}
