@@ -23,11 +23,6 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
             files += 1;
             complaints
                 .extend(faults(path, text).into_iter().map(|fault| format!("{}: {fault}", path.display())));
-            if !is_test(path) {
-                for (name, lines) in long_functions(text) {
-                    println!("warning: {}: {name} has {lines} lines", path.display());
-                }
-            }
             let lines = text.lines().count();
             if lines > LONG_FILE && !is_test(path) {
                 println!("warning: {}: {lines} lines, more than {LONG_FILE}", path.display());
@@ -50,6 +45,12 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if !text.starts_with("//!") && !text.starts_with("#!") {
         faults.push("begins without `//!`: say what it is and what it must not do".into());
+    }
+    if !is_test(path) {
+        let long = long_functions(text).into_iter();
+        faults.extend(
+            long.map(|(name, lines)| format!("{name} has {lines} lines, more than {LONGEST_FUNCTION}")),
+        );
     }
     if EMPTY_NAMES.contains(&name.as_ref()) {
         faults.push("its name says nothing; name it after the type or verb inside".into());
@@ -121,8 +122,9 @@ mod tests {
         assert_eq!(at("crates/a/src/utils.rs", "//! Things.\n"), 1);
         assert_eq!(at("crates/a/src/endpoint.rs", "fn f() {}\n"), 1);
         let long = format!("//! x\npub fn f(a: u8) -> u8 {{\n{}    a\n}}\n", "    let a = a;\n".repeat(58));
-        assert_eq!(long_functions(&long), [("f".to_owned(), 61)]);
-        assert_eq!(long_functions(&long.replacen("    let a = a;\n", "", 1)), []);
+        assert_eq!(at("crates/a/src/endpoint.rs", &long), 1);
+        assert_eq!(at("crates/a/src/endpoint.rs", &long.replacen("    let a = a;\n", "", 1)), 0);
+        assert_eq!(at("crates/a/tests/all.rs", &long), 0);
         let valkey = "//! x\nfn f() -> &str { \"valkey\" }\n";
         assert_eq!(at("crates/a/src/endpoint.rs", valkey), 1);
         assert_eq!(at("crates/a/src/endpoint.rs", &format!("//! x\n#[cfg(test)]\n{valkey}")), 0);
