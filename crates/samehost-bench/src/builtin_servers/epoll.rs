@@ -1,6 +1,6 @@
-//! A server with one thread for all connections, by epoll, as event-driven servers do it. Bytes that the other side
-//! does not take yet wait in the connection's buffer, and nothing more is read from it meanwhile. Replies go out at once,
-//! or all at the end of a round, as Redis sends them.
+//! Serves all connections in one thread with epoll, as event-driven servers do. Bytes that a peer does not
+//! take yet wait in the connection's buffer; until they are sent, nothing more is read from it. Replies are
+//! sent at once, or all at the end of a round as Redis does.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -20,20 +20,19 @@ struct Peer<R> {
     responder: R,
     unsent: Vec<u8>,
     waits_to_write: bool,
-    /// Nothing more is to be read; it ends when all is sent.
+    /// No more reads; the connection closes when everything is sent.
     ends: bool,
 }
 
 /// When a reply is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replies {
-    /// As soon as it is known.
+    /// As soon as it is computed.
     AtOnce,
-    /// When everyone that was ready has been read from (Redis: `handleClientsWithPendingWrites` before it sleeps).
+    /// When all ready connections have been read (Redis: `handleClientsWithPendingWrites` before it sleeps).
     AfterTheRound,
 }
 
-/// Serves until stopped.
 pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Result<(), BenchError> {
     let failed = |error: io::Error| BenchError::io("epoll", error);
     let listeners = &listening.listeners;
@@ -56,7 +55,8 @@ pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Re
             let token = event.data.u64() as usize;
             if let Some(listener) = listeners.get(token) {
                 let accepted = accept(listener, &epoll, &mut peers, &mut free, listeners.len());
-                // A Unix listener that was shut down answers EAGAIN where TCP answers EINVAL, and stays ready.
+                // A Unix listener that was shut down returns EAGAIN where TCP returns EINVAL, and stays
+                // ready.
                 if listening.is_stopped() {
                     return Ok(());
                 }
@@ -121,7 +121,7 @@ fn accept<R: Responder>(
     }
 }
 
-/// Writes what waits, then reads and responds; false when the connection has ended.
+/// Writes unsent bytes, then reads and responds; false when the connection has ended.
 fn step<R: Responder>(
     peer: &mut Peer<R>,
     epoll: &OwnedFd,
@@ -157,7 +157,7 @@ fn step<R: Responder>(
     Ok(true)
 }
 
-/// Reads once and keeps the reply, unless an earlier one still waits; false when the connection has ended.
+/// Reads once and stores the reply, unless an earlier one is unsent; false when the connection has ended.
 fn take<R: Responder>(peer: &mut Peer<R>, buffer: &mut [u8]) -> io::Result<bool> {
     if !peer.unsent.is_empty() || peer.ends {
         return Ok(true);
@@ -175,7 +175,7 @@ fn take<R: Responder>(peer: &mut Peer<R>, buffer: &mut [u8]) -> io::Result<bool>
     }
 }
 
-/// Sends what a round left; false when the connection has ended.
+/// Sends the replies of a round; false when the connection has ended.
 fn answer<R: Responder>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<bool> {
     send_unsent(peer)?;
     watch(peer, epoll, token)?;
@@ -192,7 +192,7 @@ fn send_unsent<R>(peer: &mut Peer<R>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits to write while something is unsent, else to read.
+/// Waits for EPOLLOUT while something is unsent, else for EPOLLIN.
 fn watch<R>(peer: &mut Peer<R>, epoll: &OwnedFd, token: epoll::EventData) -> io::Result<()> {
     let blocked = !peer.unsent.is_empty() || peer.stream.wants_write();
     if blocked != peer.waits_to_write {

@@ -1,44 +1,45 @@
-//! The built-in HTTP/1 server: it reads a request whole and answers with as many bytes as its path asks for. It
-//! costs next to nothing itself, so that what is seen is the hop.
+//! The built-in HTTP/1 server: reads a complete request and replies with as many bytes as its path asks for.
+//! It costs next to nothing itself, so that a measurement shows the transport.
 
 use super::responder::Responder;
 
 /// Bytes of the reply to `/`.
 const DEFAULT_REPLY: usize = 4096;
-/// Most bytes of a reply.
+/// Largest reply, in bytes.
 const MOST_REPLY: usize = 64 << 20;
-/// Most bytes of a request's head.
+/// Longest head of a request, in bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_FIELDS: usize = 64;
 
-/// The body of a reply of this size: letters, different along the way.
+/// Body of a reply of this size: letters that vary with the position.
 pub(crate) fn body(size: usize) -> Vec<u8> {
     (0..size).map(|i| b'a' + (i % 23) as u8).collect()
 }
 
-/// One connection.
+/// HTTP/1 on one connection.
 #[derive(Debug, Default)]
 pub(super) struct HttpResponder {
-    /// What came of the head at hand.
+    /// Received part of the current head.
     head: Vec<u8>,
-    /// Bytes of the request's body that are still to come, and whether the connection goes on after it.
+    /// Current request while bytes of its body are outstanding.
     awaited: Option<Request>,
     reply: Vec<u8>,
-    /// The last reply to a good request, ready to be sent again: status line, fields and body for this size.
+    /// The last reply to a valid request, ready to be sent again: size, whether it has a Connection field,
+    /// and all its bytes.
     ready: Option<(usize, bool, Vec<u8>)>,
-    /// The last head and what it asked.
+    /// The last head and its request.
     known: Option<(Vec<u8>, Request)>,
 }
 
-/// What a request's head says.
+/// What a request's head asks for.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    /// Bytes of the body that are still to come.
+    /// Outstanding bytes of the body.
     body: u64,
     keeps: bool,
-    /// Whether an HTTP/1.0 client must be told that the connection stays.
+    /// Whether an HTTP/1.0 client needs `Connection: keep-alive` in the reply.
     says_keep: bool,
-    /// Bytes of the reply, or the status that refuses it.
+    /// Size of the reply, or the status of a refusal.
     answer: Result<usize, &'static str>,
 }
 
@@ -83,7 +84,7 @@ impl Responder for HttpResponder {
 }
 
 impl HttpResponder {
-    /// The next request's head, once it is whole; what belongs to it is cut from `rest`.
+    /// Parses the next request's head once it is complete, and removes it from `rest`.
     fn take_head(&mut self, rest: &mut &[u8]) -> Result<Option<Request>, &'static str> {
         if let Some((known, request)) = &self.known
             && self.head.is_empty()

@@ -1,4 +1,4 @@
-//! Listening on several endpoints at once, and a thread for each connection.
+//! Listens on several endpoints at once, with a thread for each connection.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use samehost_transport::{Listener, Stream, TlsServer};
 use super::{ServeOptions, listen_options};
 use crate::error::BenchError;
 
-/// Stack of a connection's thread; their buffers are on the heap.
+/// Stack of a connection's thread; buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
 /// Listeners that accept as soon as they are served.
@@ -22,7 +22,7 @@ pub struct Listening {
     stopped: Arc<AtomicBool>,
 }
 
-/// Ends a server: its listeners accept no more, and their socket files go.
+/// Stops a server: its listeners accept no more, and their socket files are removed.
 #[derive(Debug)]
 pub struct Stopper {
     listeners: Vec<OwnedFd>,
@@ -30,11 +30,11 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Ends it.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         for listener in &self.listeners {
-            // A listener that was shut down answers accept(2) with EINVAL at once, on TCP and Unix sockets alike.
+            // After shutdown(2), accept(2) on a listener returns at once: EINVAL on TCP (see `epoll.rs` for
+            // Unix).
             if let Err(error) = rustix::net::shutdown(listener, rustix::net::Shutdown::Both) {
                 tracing::debug!(%error, "a listener was not shut down");
             }
@@ -43,7 +43,7 @@ impl Stopper {
 }
 
 impl Listening {
-    /// What ends the server from another thread.
+    /// Handle that stops the server from another thread.
     ///
     /// # Errors
     /// When no file descriptor is left.
@@ -54,12 +54,12 @@ impl Listening {
         Ok(Stopper { listeners, stopped: Arc::clone(&self.stopped) })
     }
 
-    /// Whether `stop` was called, so that failures to accept are the expected end.
+    /// Whether `stop` was called, so that failures to accept are expected.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Where they listen, with the real ports.
+    /// Endpoints with the actual ports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.listeners.iter().map(|listener| listener.endpoint().clone()).collect()
@@ -78,7 +78,7 @@ pub(super) fn listen(endpoints: &[Endpoint], options: &ServeOptions) -> Result<L
     Ok(Listening { listeners, stopped: Arc::default() })
 }
 
-/// Gives each connection a thread, until stopped.
+/// Serves each connection in a thread, until stopped.
 pub(super) fn serve(
     listening: &Listening,
     converse: impl Fn(&mut Stream) -> io::Result<()> + Copy + Send + Sync + 'static,
@@ -97,7 +97,7 @@ pub(super) fn serve(
     accept(listening, &take, accept_delay)
 }
 
-/// Accepts on all listeners until stopped, a thread for each, and hands every connection to `take`.
+/// Accepts on all listeners until stopped, with a thread for each, and passes every connection to `take`.
 pub(super) fn accept(
     listening: &Listening,
     take: &(dyn Fn(Stream) + Sync),
@@ -130,7 +130,7 @@ fn accept_loop(
         let stream = match listener.accept() {
             Ok(stream) => stream,
             Err(error) if is_passing(&error) => {
-                // Out of descriptors: wait for a connection to end rather than spin.
+                // Out of file descriptors: waits for a connection to end instead of spinning.
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
@@ -143,7 +143,7 @@ fn accept_loop(
     }
 }
 
-/// Errors of accept(2) that concern one connection or pass by themselves.
+/// Errors of accept(2) that concern one connection or are temporary.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);

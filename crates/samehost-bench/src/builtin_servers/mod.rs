@@ -1,5 +1,5 @@
-//! The built-in servers behind `samehost serve`: useful by themselves, and the other side of the workloads that
-//! need no foreign server.
+//! Built-in servers of `samehost serve`: useful by themselves, and the peers of workloads that need no
+//! foreign server.
 
 mod epoll;
 mod http;
@@ -23,31 +23,30 @@ pub(crate) use responder::MARK;
 use crate::engine::session::Wait;
 use crate::error::BenchError;
 
-/// Serves what is listened on until stopped.
+/// Serves the listeners until stopped.
 type Run = fn(&Listening, &ServeOptions) -> Result<(), BenchError>;
 
-/// Talks to one connection until it ends.
+/// Serves one connection until it ends.
 type Converse = fn(&mut Stream, Wait) -> std::io::Result<()>;
 
 /// Serves all connections in one thread.
 type ServeEpoll = fn(&Listening, epoll::Replies) -> Result<(), BenchError>;
 
-/// A built-in server.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
     /// Name under `samehost serve`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// Talks to one connection until it ends.
+    /// Serves one connection until it ends.
     converse: Converse,
-    /// Serves all connections in one thread instead, by epoll.
+    /// Serves all connections in one thread with epoll.
     epoll: Option<ServeEpoll>,
-    /// Serves all connections in its own way, in place of `converse`.
+    /// Serves all connections; replaces `converse`.
     run: Option<Run>,
 }
 
-/// Every built-in server.
+/// All built-in servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "echo",
@@ -79,7 +78,6 @@ pub const SERVERS: &[Server] = &[
     },
 ];
 
-/// The built-in server of this name.
 #[must_use]
 pub fn server(name: &str) -> Option<&'static Server> {
     SERVERS.iter().find(|server| server.name == name)
@@ -88,19 +86,19 @@ pub fn server(name: &str) -> Option<&'static Server> {
 /// How connections are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
-    /// A thread for each connection, which waits in poll.
+    /// A thread for each connection, which waits in poll(2).
     #[default]
     Threads,
-    /// A thread for each connection, which waits in read.
+    /// A thread for each connection, which waits in read(2).
     Blocking,
-    /// One thread for all connections, epoll.
+    /// One thread for all connections, with epoll.
     Epoll,
-    /// One thread for all connections, epoll, replies at the end of each round, as Redis does.
+    /// One thread for all connections, with epoll; replies at the end of each round, as Redis does.
     Rounds,
 }
 
 impl Model {
-    /// Every model with its name on the command line.
+    /// All models by their names on the command line.
     pub const ALL: &[(&str, Model)] = &[
         ("threads", Model::Threads),
         ("blocking", Model::Blocking),
@@ -113,7 +111,6 @@ impl Model {
         if self == Model::Blocking { Wait::Read } else { Wait::Poll }
     }
 
-    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         Model::ALL.iter().find(|(_, model)| *model == self).map_or("", |(name, _)| name)
@@ -135,27 +132,23 @@ impl std::str::FromStr for Model {
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// How connections are served.
     pub model: Model,
-    /// Connections that may wait to be accepted.
+    /// Backlog of each listener.
     pub backlog: i32,
-    /// Rights of socket files.
+    /// Permissions of socket files.
     pub mode: u32,
-    /// Pause after each accept, to play a busy server.
+    /// Pause after each accept, to imitate a busy server.
     pub accept_delay: Option<Duration>,
-    /// CPU time that echo spends on all that it reads; none for no work.
+    /// CPU time that echo spends on everything it reads; `None` for no work.
     pub work: Option<Duration>,
-    /// Part of that work that echo has besides with a message marked for it.
+    /// Additional work for a marked message, as a fraction of `work`.
     pub longer: Option<f64>,
-    /// How the sockets of its connections are set.
+    /// Socket options of connections.
     pub tuning: Tuning,
 }
 
 impl Server {
     /// Listens on all endpoints, or on none if one of them fails.
-    ///
-    /// # Errors
-    /// When one of them cannot be listened on.
     pub fn listen(&self, endpoints: &[Endpoint], options: &ServeOptions) -> Result<Listening, BenchError> {
         let is_async = |endpoint: &&Endpoint| {
             use Transport::{Abstract, Tcp, Tcp6, Unix};
@@ -170,10 +163,10 @@ impl Server {
         }
     }
 
-    /// Serves until stopped; the socket files go with `listening`.
+    /// Serves until stopped; dropping `listening` removes the socket files.
     ///
     /// # Errors
-    /// When accepting fails for good.
+    /// When accepting fails permanently.
     pub fn serve(&self, listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
         if let Some(work) = options.work {
             responder::set_work(work, options.longer.unwrap_or(0.0));
@@ -199,10 +192,7 @@ impl Server {
         }
     }
 
-    /// Serves the one connection that the parent handed over on standard input (and output, for pipes).
-    ///
-    /// # Errors
-    /// When the connection breaks.
+    /// Serves a single connection inherited on stdin (and stdout, for pipes).
     pub fn serve_inherited(&self, transport: Transport, model: Model) -> std::io::Result<()> {
         let input = rustix::io::dup(rustix::stdio::stdin())?;
         let mut stream = if transport == Transport::Pipe {

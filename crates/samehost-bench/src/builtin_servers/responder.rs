@@ -1,39 +1,40 @@
-//! What a server says to the bytes of one connection. No I/O: the same responder serves a connection in a thread of
-//! its own, or a thousand by epoll.
+//! Protocol of a server on one connection, without I/O: the same responder serves a connection in its own
+//! thread, or a thousand with epoll.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::work::{self, Memory};
 
-/// Steps of work with each message that this process has; unset for none.
+/// Steps of work per message in this process; unset for none.
 static STEPS: OnceLock<u64> = OnceLock::new();
 
-/// Steps more with each message that ends with [`MARK`].
+/// Additional steps for a message that ends with [`MARK`].
 static STEPS_MORE: OnceLock<u64> = OnceLock::new();
 
-/// What a message ends with that is to have more work: a known difference, for tests of the method.
+/// Last byte of a message that gets additional work: a known difference, for tests of the method.
 pub(crate) const MARK: u8 = 0xff;
 
-/// Sets, before any connection is served, how much work there is, and which part of it a marked message has besides.
+/// Sets the work per message, and the additional work of a marked message as a fraction of it. Called before
+/// any connection is served.
 pub(super) fn set_work(time: Duration, longer: f64) {
-    // Whoever served first has said it.
+    // The first call decides.
     let steps = *STEPS.get_or_init(|| work::steps(time, memory(longer > 0.0)));
     let _ = STEPS_MORE.set((steps as f64 * longer).round() as u64);
 }
 
-/// A known difference is to be the only one between two connections.
+/// With a known difference, connections share memory, so that they differ in nothing else.
 fn memory(is_known_difference: bool) -> Memory {
     if is_known_difference { Memory::shared() } else { Memory::default() }
 }
 
-/// One connection's server.
+/// Server side of one connection.
 pub(super) trait Responder: Default {
-    /// The reply to the bytes that came, perhaps none yet; and whether the connection goes on after it.
+    /// Returns the reply to the received bytes, possibly empty, and whether the connection goes on after it.
     fn respond<'a>(&'a mut self, input: &'a [u8]) -> (&'a [u8], bool);
 }
 
-/// Sends back what comes, after the work that it has with it.
+/// Sends everything back after doing the work.
 #[derive(Debug)]
 pub(super) struct Echo {
     memory: Memory,

@@ -1,4 +1,4 @@
-//! One connection: what the thread of each connection runs.
+//! What the thread of each connection runs.
 
 use std::io::{self, Read, Write};
 
@@ -8,12 +8,12 @@ use super::responder::Responder;
 use crate::engine::bulk::{HEADER, parse_header};
 use crate::engine::session::Wait;
 
-/// Bytes read at once by a responder.
+/// Bytes that a responder reads at once.
 const BUFFER: usize = 64 * 1024;
-/// The most that the sink reads at once, whatever the sender asks for.
+/// Most bytes that the sink reads at once, whatever the sender asks for.
 const MOST_READ: u64 = 64 * 1024 * 1024;
 
-/// Responds to what comes until either side ends.
+/// Responds until either side ends the connection.
 pub(super) fn converse<R: Responder>(stream: &mut Stream, waits: Wait) -> io::Result<()> {
     let (mut buffer, mut responder) = (vec![0; BUFFER], R::default());
     loop {
@@ -31,7 +31,8 @@ pub(super) fn converse<R: Responder>(stream: &mut Stream, waits: Wait) -> io::Re
     }
 }
 
-/// Takes rounds of bytes (see `engine::bulk`) and acknowledges each. It reads as fast as it can: there is nothing to wait for.
+/// Receives rounds of bytes (see `engine::bulk`) and acknowledges each. Reads as fast as it can and so never
+/// polls.
 pub(super) fn sink(stream: &mut Stream, _: Wait) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {

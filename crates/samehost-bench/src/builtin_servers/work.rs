@@ -1,18 +1,18 @@
-//! Work for a server that would have none: as many steps as take the given CPU time where nothing disturbs them. Steps are
-//! counted, not time: over a transport that leaves less of the processor's caches to a server the same work takes longer,
-//! as a real server's does, and that is part of what the transport costs.
+//! Simulated work of a server: as many steps as take the given CPU time on an undisturbed machine. It counts
+//! steps, not time: over a transport that leaves less of the CPU caches to the server the same work takes
+//! longer, as a real server's does, and that is part of the transport's cost.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Memory that the work goes about in, in words of 8 bytes: 256 KiB, more than a first-level cache holds.
+/// Size of the memory in words of 8 bytes: 256 KiB, more than a first-level cache.
 const WORDS: usize = 32 * 1024;
-/// Steps whose time is taken at once, to learn how long one takes.
+/// Steps timed at once to calibrate.
 const STEPS: u64 = 200_000;
-/// How often; the fastest is the undisturbed one.
+/// Number of calibrations; the fastest is the undisturbed one.
 const TRIES: u32 = 8;
 
-/// The steps that take this CPU time here.
+/// Number of steps that take this CPU time on this machine.
 pub(super) fn steps(work: Duration, mut memory: Memory) -> u64 {
     if work.is_zero() {
         return 0;
@@ -26,7 +26,7 @@ pub(super) fn steps(work: Duration, mut memory: Memory) -> u64 {
     (STEPS as f64 * work.as_secs_f64() / fastest).round() as u64
 }
 
-/// What the work of a connection goes about in.
+/// Memory that a connection's work reads and writes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     words: Vec<u64>,
@@ -35,13 +35,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Memory of all connections alike, which is read only: no connection is slower than another by the luck of where its
-    /// pages lie in a cache.
+    /// Read-only memory that all connections share: no connection is slower because of where its pages are in
+    /// a cache.
     pub(super) fn shared() -> Self {
         Memory { is_shared: true, ..Memory::default() }
     }
 
-    /// Does so many steps. Each takes a word whose place depends on the one before, so that none is done ahead.
+    /// Makes steps. Each reads a word whose position depends on the previous one, so that no step can be
+    /// executed ahead.
     pub(super) fn walk(&mut self, steps: u64) {
         if steps == 0 {
             return;
@@ -107,7 +108,7 @@ mod tests {
                 memory.walk(1);
                 places.insert(place(scattered(memory.at)));
             }
-            // Of places chosen at random, 1 in e^4 would be missed: 600.
+            // Of positions chosen at random, 1 in e^4 would be missed: 600.
             assert!(places.len() > WORDS - 1_000, "{} of {WORDS} places", places.len());
             assert_eq!(memory.words.is_empty(), memory.is_shared);
         }

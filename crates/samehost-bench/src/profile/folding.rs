@@ -1,35 +1,35 @@
-//! From the text of `perf script` to samples by role, function and stack: pure. Names come out of foreign binaries;
-//! whatever stands in them, they stay one frame of one line.
+//! Folds the text of `perf script` into samples by role, function and stack (pure). Names come from foreign
+//! binaries; whatever they contain, a name stays one frame on one line.
 
 use std::collections::{BTreeMap, HashMap};
 
 use samehost_model::{FunctionSamples, Role, StackSamples};
 
-/// Most stacks that are kept of an arm, and of all arms together: a report with many levels must stay small.
+/// Most stacks kept for an arm, and for all arms together: a report with many levels must stay small.
 const MOST_STACKS: usize = 400;
 const MOST_OF_ALL: usize = 4000;
-/// Most functions that are kept of an arm.
+/// Most functions kept for an arm.
 const MOST_FUNCTIONS: usize = 300;
-/// Longest name, in characters: C++ and Rust can fill pages with one.
+/// Longest name, in characters: C++ and Rust names can fill pages.
 const LONGEST_NAME: usize = 120;
-/// What does not stand for itself.
+/// Bucket for functions and stacks dropped by the size limit.
 const OTHER: &str = "[other]";
-/// The marks that a kernel's frame has in a stack.
+/// Suffix of kernel frames in a stack.
 const KERNEL: &str = "_[k]";
-/// Characters of a process' name that the kernel keeps (TASK_COMM_LEN).
+/// Characters of a process's name that the kernel keeps (TASK_COMM_LEN).
 const COMM: usize = 15;
 
-/// A function that ran.
+/// A function: role, name, whether it is in the kernel.
 type Function = (Role, String, bool);
 
-/// Samples as they add up.
+/// Sums of samples.
 #[derive(Debug)]
 pub(crate) struct Folding {
-    /// This process; what it starts is a client, or a server where it is this program.
+    /// Pid of this process. Its children are clients, or servers if they run this program.
     own: u32,
     program: String,
     roles: HashMap<u32, Role>,
-    /// The sample that is being read: its role and its frames, the innermost first.
+    /// The sample being read: its role and frames, the innermost first.
     sample: Option<(Role, Vec<(String, bool)>)>,
     pub(crate) samples: BTreeMap<Role, u64>,
     functions: BTreeMap<Function, u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Folding {
 }
 
 impl Folding {
-    /// Nothing yet. `program` is the name of this program.
+    /// Starts empty. `program` is the name of this program.
     pub(crate) fn new(own: u32, program: &str) -> Self {
         Folding {
             own,
@@ -50,12 +50,12 @@ impl Folding {
         }
     }
 
-    /// Says what these processes are; pids may be used again by the next trial's.
+    /// Sets the role of these processes; the next trial may reuse pids.
     pub(crate) fn processes(&mut self, role: Role, pids: &[u32]) {
         self.roles.extend(pids.iter().filter(|pid| **pid != self.own).map(|pid| (*pid, role)));
     }
 
-    /// Takes a line of `perf script -F pid,tid,event,ip,sym,dso --show-task-events`.
+    /// Parses a line of `perf script -F pid,tid,event,ip,sym,dso --show-task-events`.
     pub(crate) fn line(&mut self, line: &str) {
         let text = line.trim();
         if text.is_empty() {
@@ -71,12 +71,12 @@ impl Folding {
             frames.push(frame(address, rest));
         } else if let Some(pid) = text.split_whitespace().next().and_then(pid) {
             self.end();
-            // What nobody knows was started by one of those that were there at first.
+            // An unknown process descends from one that was there at the start.
             self.sample = Some((self.roles.get(&pid).copied().unwrap_or(Role::Client), Vec::new()));
         }
     }
 
-    /// A process was born or became another program.
+    /// A process was forked or executed another program.
     fn task(&mut self, event: &str) {
         if let Some(numbers) = event.strip_prefix("FORK(") {
             // FORK(child:thread):(parent:thread)
@@ -89,7 +89,7 @@ impl Folding {
                 self.roles.insert(child, role);
             }
         } else if let Some((comm, pid)) = event.strip_prefix("COMM exec: ").and_then(named)
-            // A server for this trial alone, such as that at the other end of a socket pair.
+            // A server for this trial alone, such as the one at the other end of a socket pair.
             && comm == self.program
             && pid != self.own
         {
@@ -97,7 +97,7 @@ impl Folding {
         }
     }
 
-    /// Ends the sample that is being read.
+    /// Ends the sample being read.
     pub(crate) fn end(&mut self) {
         let Some((role, frames)) = self.sample.take() else { return };
         let (function, kernel) = frames.first().cloned().unwrap_or_else(|| ("[unknown]".to_owned(), false));
@@ -137,7 +137,7 @@ impl Folding {
         all
     }
 
-    /// Stacks, most samples first; fewer where there are many arms.
+    /// Stacks, most samples first; fewer per arm if there are many arms.
     pub(crate) fn stacks(&self, arms: usize) -> Vec<StackSamples> {
         let most = MOST_STACKS.min(MOST_OF_ALL / arms.max(1));
         let mut all: Vec<StackSamples> = self
@@ -158,22 +158,22 @@ impl Folding {
     }
 }
 
-/// The pid of `PID/TID`.
+/// Parses the pid of `PID/TID`.
 fn pid(text: &str) -> Option<u32> {
     let (pid, thread) = text.split_once('/')?;
     thread.parse::<u32>().ok()?;
     pid.parse().ok()
 }
 
-/// Name and pid of `NAME:PID/TID`; a name may have colons.
+/// Parses name and pid of `NAME:PID/TID`; a name may contain colons.
 fn named(text: &str) -> Option<(&str, u32)> {
     let (name, task) = text.rsplit_once(':')?;
     Some((name, pid(task)?))
 }
 
-/// A frame's name, and whether it is the kernel's: `ffffffff8169 vfs_read ([kernel.kallsyms])`.
+/// Parses a frame's name, and whether it is in the kernel: `ffffffff8169 vfs_read ([kernel.kallsyms])`.
 fn frame(address: &str, rest: &str) -> (String, bool) {
-    // The upper half of the addresses is the kernel's, whatever the file is called.
+    // The upper half of the address space is the kernel's, whatever the file is called.
     let kernel = address.len() == 16 && address.starts_with('f');
     let rest = rest.trim().trim_end_matches(" (deleted))");
     let (symbol, file) = rest.rsplit_once(" (").unwrap_or((rest, ""));
@@ -187,7 +187,7 @@ fn frame(address: &str, rest: &str) -> (String, bool) {
     (clean(&name), kernel)
 }
 
-/// Rust's names end in a hash that changes with every build.
+/// Removes the hash at the end of a Rust name, which changes with every build.
 fn without_hash(symbol: &str) -> &str {
     match symbol.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => name,
@@ -195,7 +195,7 @@ fn without_hash(symbol: &str) -> &str {
     }
 }
 
-/// Nothing that ends a frame, a line or a stack's count.
+/// Removes `;`, newlines and repeated spaces, which are separators in folded stacks.
 fn clean(name: &str) -> String {
     name.chars()
         .map(|c| match c {
@@ -215,7 +215,8 @@ fn clean(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What perf 6.1 says, shortened: client 10 with a thread, server 20 with a child 21, and a server 31 for one trial.
+    /// Output of perf 6.1, shortened: client 10 with a thread, server 20 with a child 21, and a server 31 for
+    /// one trial.
     const SAID: &str = "\
     0/0     PERF_RECORD_COMM: samehost:10/10
    10/11    cpu-clock: \n\

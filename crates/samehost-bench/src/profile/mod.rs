@@ -1,5 +1,5 @@
-//! Where CPU time goes: trials of their own under `perf record`, after everything that is measured. It finds out whether
-//! perf is here and permitted before anything is measured, and knows nothing of what is exchanged.
+//! CPU profiles: separate trials under `perf record`, after everything that is measured. Whether perf is
+//! installed and permitted is checked before anything is measured.
 
 mod folding;
 mod perf;
@@ -10,10 +10,10 @@ use std::str::FromStr;
 pub(crate) use folding::Folding;
 pub(crate) use perf::{FREQUENCY_HZ, Profiler};
 
-/// How perf finds who called a function.
+/// How perf finds the call stack of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallGraph {
-    /// By frame pointers: cheap; programs built without them show short stacks.
+    /// By frame pointers: cheap; programs built without them have short stacks.
     #[default]
     FramePointers,
     /// By debug information and a copy of each stack: complete and costly.
@@ -21,7 +21,7 @@ pub enum CallGraph {
 }
 
 impl CallGraph {
-    /// perf's word for it.
+    /// Name in perf's options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Whether perf is here, is permitted and works, and what it can count; asked before anything is measured.
+//! Checks that perf is installed, permitted and works, and what it can count, before anything is measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use super::CallGraph;
 use crate::error::BenchError;
 use crate::private_servers::{PrivateDirectory, installed};
 
-/// Samples per second of CPU time: not in step with what ticks at 1000 or 100 Hz.
+/// Samples per second of CPU time; not a multiple of what ticks at 1000 or 100 Hz.
 pub(crate) const FREQUENCY_HZ: u32 = 997;
-/// Above this, the kernel lets nobody without privileges look into the kernel (perf_event_open(2)).
+/// Above this, the kernel denies unprivileged users to profile the kernel (perf_event_open(2)).
 const MOST_PARANOID: i32 = 1;
 /// Bits of CAP_SYS_ADMIN and CAP_PERFMON (linux/capability.h).
 const PRIVILEGES: u64 = 1 << 21 | 1 << 38;
@@ -19,7 +19,7 @@ const ALLOW: &str = "run `sudo sysctl kernel.perf_event_paranoid=1` (and `sudo s
 /// A perf that works.
 #[derive(Debug)]
 pub(crate) struct Profiler {
-    /// This program, which supervises.
+    /// Path of this program, which supervises perf.
     pub(super) program: PathBuf,
     pub(super) perf: PathBuf,
     pub(crate) event: &'static str,
@@ -50,12 +50,12 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// What processes of this program are called.
+    /// Process name of this program.
     pub(crate) fn program_name(&self) -> String {
         self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// perf by itself: no settings of the user's, no symbols out of the network.
+    /// perf without the user's settings and without symbols from the network.
     pub(super) fn command(perf: &Path) -> Command {
         let mut command = Command::new(perf);
         command.env("PERF_CONFIG", "/dev/null").env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
@@ -86,11 +86,11 @@ fn has_address(line: &str) -> bool {
     line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
 }
 
-/// Whether the kernel lets this process look into the kernel.
+/// Checks that the kernel lets this process profile the kernel.
 fn permit(paranoid: &str, status: &str) -> Result<(), BenchError> {
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = capabilities.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    // A kernel without the setting has no perf events at all; perf will say so.
+    // A kernel without this setting has no perf events; perf then reports that.
     let Ok(paranoid) = paranoid.trim().parse::<i32>() else { return Ok(()) };
     if paranoid <= MOST_PARANOID || effective & PRIVILEGES != 0 {
         return Ok(());

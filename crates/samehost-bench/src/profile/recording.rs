@@ -1,5 +1,5 @@
-//! One recording: perf under a supervisor, so that neither it nor its data outlive us, told when to begin and to end.
-//! What it recorded comes back as text over standard output.
+//! One recording: perf under a supervisor, so that neither it nor its data outlives us. perf starts and stops
+//! on command, and its samples come back as text over stdout.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,21 +15,21 @@ use super::perf::{FREQUENCY_HZ, Profiler};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateDirectory, Supervised, Supervision};
 
-/// perf opens an event for each thread and CPU.
+/// Time limit of a command: perf opens an event for each thread and CPU.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest time without a line while perf reads its data and looks up symbols.
 const LOOKING_UP: Duration = Duration::from_secs(120);
-/// Longest time between looks at whether a signal came.
+/// Longest time between two checks for a signal.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The last line of a recording; frames are indented, and other lines begin with a pid.
+/// Last line of a recording. It cannot be a sample: frames are indented, and other lines start with a pid.
 const END: &str = "samehost: that is all";
-/// Recorded only between `enable` and `stop`. No build ids: they would be copied into the user's home.
+/// Records only between `enable` and `stop`. Without build ids, which would be copied into the user's home.
 const SCRIPT: &str = r#"cd "$1" && export PERF_CONFIG=/dev/null && unset DEBUGINFOD_URLS &&
 "$2" record -q -B -N -e "$3" -F "$4" --call-graph "$5" -D -1 --control fifo:order,answer -o perf.data -p "$6" >&2 &&
 "$2" script -i perf.data -F pid,tid,event,ip,sym,dso --no-inline --show-task-events 2>/dev/null &&
 echo "$7""#;
 
-/// A recording that runs. Dropped, it ends and leaves nothing.
+/// A running recording. Dropping it ends it and leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Recording {
     perf: Supervised,
@@ -38,10 +38,7 @@ pub(crate) struct Recording {
 }
 
 impl Profiler {
-    /// Begins to record these processes and what they start.
-    ///
-    /// # Errors
-    /// When perf does not begin.
+    /// Starts recording these processes and their descendants.
     pub(crate) fn begin(&self, pids: &[u32], interrupted: &AtomicBool) -> Result<Recording, BenchError> {
         let directory = PrivateDirectory::new()?;
         let order = fifo(&directory.path().join("order"))?;
@@ -70,10 +67,7 @@ impl Profiler {
 }
 
 impl Recording {
-    /// Ends it and adds its samples up.
-    ///
-    /// # Errors
-    /// When perf fails, or a signal asked to stop.
+    /// Ends the recording and adds up its samples.
     pub(crate) fn end(mut self, folding: &mut Folding, interrupted: &AtomicBool) -> Result<(), BenchError> {
         self.tell("stop", interrupted)?;
         loop {
@@ -89,14 +83,14 @@ impl Recording {
         }
     }
 
-    /// Gives an order and waits until perf has taken it.
+    /// Sends a command and waits until perf has acknowledged it.
     fn tell(&mut self, order: &str, interrupted: &AtomicBool) -> Result<(), BenchError> {
         writeln!(self.order, "{order}").map_err(|error| BenchError::io("ordering perf", error))?;
         let since = Instant::now();
         loop {
             let glance = Timespec { tv_sec: 0, tv_nsec: GLANCE.subsec_nanos().into() };
             let mut answer = [PollFd::new(&self.answer, PollFlags::IN)];
-            // Interrupted by a signal, it is asked again below.
+            // After a signal, poll is called again by the loop.
             if matches!(poll(&mut answer, Some(&glance)), Ok(ready) if ready > 0) {
                 let mut word = [0; 64];
                 self.answer.read(&mut word).map_err(|error| BenchError::io("hearing perf", error))?;
@@ -117,7 +111,7 @@ impl Recording {
     }
 }
 
-/// A named pipe that nobody waits for: open for both, it neither blocks nor breaks.
+/// A named pipe, opened for reading and writing, so that it neither blocks nor breaks.
 fn fifo(path: &Path) -> Result<File, BenchError> {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(Into::into)

@@ -1,35 +1,33 @@
-//! The messages and the name of the gRPC service, as `echo.proto` beside this file has them. Written by hand, so
-//! that building needs no protoc.
+//! Messages and name of the gRPC service, as in `echo.proto` beside this file. Written by hand, so that
+//! building needs no protoc.
 
 use bytes::Bytes;
 
-/// The service's full name.
+/// Full name of the service.
 pub(crate) const SERVICE: &str = "samehost.rpc.v1.Echo";
-/// The path of its only method.
+/// Path of its only method.
 pub(crate) const METHOD: &str = "/samehost.rpc.v1.Echo/Call";
-/// Largest message either way, in bytes.
+/// Largest message in either direction, in bytes.
 pub(crate) const MOST_MESSAGE: usize = 80 * 1024 * 1024;
 
-/// What is asked.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct EchoRequest {
-    /// What comes back.
+    /// Payload to send back.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: Bytes,
-    /// Bytes that the reply shall have; 0 for as many as came.
+    /// Size of the reply in bytes; 0 for the size of the payload.
     #[prost(uint32, tag = "2")]
     pub(crate) reply_size: u32,
 }
 
-/// What is answered.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct EchoReply {
-    /// The request's payload, or as much of it, over and over, as was asked for.
+    /// The request's payload, repeated or cut to the size asked for.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: Bytes,
 }
 
-/// The payload of the right reply; none where a reply of some length was asked for of no bytes.
+/// Payload of the correct reply; `None` if a reply of some size was asked for an empty payload.
 pub(crate) fn reply_to(payload: &Bytes, reply_size: u32) -> Option<Bytes> {
     let size = reply_size as usize;
     if size == 0 {
@@ -52,7 +50,8 @@ mod tests {
 
     const PROTO: &str = include_str!("echo.proto");
 
-    /// Field number and wire type make a key (protobuf's encoding): 1 and 2 are bytes of a length and a varint.
+    /// Field number and wire type form a key (protobuf's encoding): field 1 is length-delimited, field 2 a
+    /// varint.
     #[test]
     fn messages_are_what_the_proto_file_says() {
         let request = EchoRequest { payload: Bytes::from_static(b"abc"), reply_size: 300 };

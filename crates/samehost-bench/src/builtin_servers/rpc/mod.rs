@@ -1,6 +1,6 @@
-//! The gRPC server: tonic over connections that the listeners accept, all transports in one process and by the same
-//! code. tonic is what its users have, on a runtime with a thread for each CPU, but without the router that
-//! `add_service` puts in front of several services: there is one here.
+//! The gRPC server: tonic over connections that the listeners accept, all transports in one process and with
+//! the same code. tonic runs as its users have it, on a runtime with a thread for each CPU, but without the
+//! router that `add_service` adds for several services: this server has one.
 
 pub(crate) mod messages;
 mod service;
@@ -20,10 +20,10 @@ use super::{Model, ServeOptions};
 use crate::error::BenchError;
 use service::EchoService;
 
-/// Connections that wait to be taken over by the runtime.
+/// Connections that wait for the runtime to take them over.
 const HANDED_OVER: usize = 1024;
 
-/// Serves until stopped; then connections are cut.
+/// Serves until stopped; then connections are closed.
 pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(), BenchError> {
     if options.model != Model::Threads {
         let model = options.model.name();
@@ -54,7 +54,7 @@ pub(super) fn serve(listening: &Listening, options: &ServeOptions) -> Result<(),
     listeners::accept(listening, &take, options.accept_delay)
 }
 
-/// A connection as tonic takes it.
+/// A connection as tonic expects it.
 struct Accepted(transport::Stream);
 
 impl Connected for Accepted {

@@ -1,4 +1,4 @@
-//! The service `samehost.rpc.v1.Echo` as tonic calls it: what its code generator would write, by hand.
+//! The service `samehost.rpc.v1.Echo` as tonic calls it: written by hand instead of by its code generator.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -13,11 +13,9 @@ use tower::Service;
 
 use super::messages::{EchoReply, EchoRequest, METHOD, MOST_MESSAGE, SERVICE, reply_to};
 
-/// The service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EchoService;
 
-/// Its method.
 struct Call;
 
 impl UnaryService<EchoRequest> for Call {
