@@ -1,42 +1,43 @@
-//! A reply that is known beforehand, compared byte for byte as it comes. Knows no protocol: what differs in its
-//! head is handed back to the protocol to be understood.
+//! Compares a reply, known beforehand, byte for byte as it arrives. Knows no protocol: if the head differs,
+//! the protocol has to parse it.
 
 use std::sync::Arc;
 
-/// The bytes that a right reply has.
+/// Bytes of the correct reply.
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
     bytes: Arc<[u8]>,
-    /// The first bytes, which are judged together: they say what kind of reply it is, and how long.
+    /// Length of the head: its bytes are compared together, because they determine kind and length of the
+    /// reply.
     head: usize,
 }
 
-/// How far a reply was seen.
+/// Result of comparing a part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It is whole and right.
+    /// Complete and correct.
     Whole {
         /// Bytes used up.
         consumed: usize,
     },
-    /// Right so far.
+    /// Correct so far.
     Partly {
         /// Bytes used up.
         consumed: usize,
     },
-    /// Its head is another; nothing is used up.
+    /// The head differs; nothing is consumed.
     OtherHead,
-    /// The head was right and what follows is not.
+    /// The head is correct, but what follows differs.
     WrongBody,
 }
 
 impl Awaited {
-    /// A reply of a head, a body and an end.
+    /// A reply made of head, body and end.
     pub(super) fn new(head: &[u8], body: &[u8], end: &[u8]) -> Self {
         Awaited { bytes: [head, body, end].concat().into(), head: head.len() }
     }
 
-    /// Looks at more bytes of the reply, of which `received` came before.
+    /// Compares more bytes of the reply, of which `received` came before.
     #[inline]
     pub(super) fn look(&self, received: &mut usize, input: &[u8]) -> Seen {
         if *received == 0 {
@@ -63,7 +64,7 @@ impl Awaited {
     }
 }
 
-/// A value of this length: bytes that no text protocol could take for its own, and that differ along the way.
+/// A value of this length: bytes that no text protocol mistakes for its own, and that vary with the position.
 pub(super) fn value(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i % 251) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Connections outside the hot path: for set-up and for evidence.
+//! Connections outside the hot path, for set-up and evidence.
 
 use std::time::Duration;
 
@@ -8,18 +8,14 @@ use samehost_transport::Stream;
 
 use crate::error::BenchError;
 
-/// How long to wait for an answer outside of trials.
+/// How long to wait for a reply outside of trials.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection outside the hot path, for set-up and evidence.
 pub(crate) fn link_to(endpoint: &Endpoint) -> Result<Link, BenchError> {
     Ok(Link::connect(endpoint, REPLY_TIMEOUT)?)
 }
 
-/// The kernel's word that a stream is what was asked for.
-///
-/// # Errors
-/// When it is not.
+/// Checks with the kernel that a stream uses the transport asked for.
 pub(crate) fn prove(stream: &Stream, asked: Transport) -> Result<(), BenchError> {
     Ok(samehost_login::prove(stream, asked)?)
 }

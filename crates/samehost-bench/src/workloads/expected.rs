@@ -1,17 +1,17 @@
-//! Who may be at the other end of a measured login.
+//! Identity of the servers that a measurement logs in to.
 
 use std::sync::OnceLock;
 
 use samehost_login::Expected;
 use samehost_model::Protocol;
 
-/// Who may be at the other end to get a password: a private server of ours, or one that runs as such servers do.
+/// Servers that may receive a password: a private server of ours, or one that runs as its packages run it.
 pub(crate) fn expected(protocol: Protocol) -> &'static Expected {
     &both(protocol).0
 }
 
-/// The same for each of many connections that are measured, after one that was not: what it takes to know the server again is
-/// a question to the kernel over either transport, and no walk through processes.
+/// For further measured connections after the first one, which was not measured. To recognize the server
+/// takes one query to the kernel over either transport, and no scan of processes.
 pub(crate) fn expected_again(protocol: Protocol) -> &'static Expected {
     &both(protocol).1
 }

@@ -1,4 +1,4 @@
-//! Servers that already run, given with `--tcp` and `--unix`: what their addresses are, and which processes they have.
+//! Servers that are already running, given with `--tcp` and `--unix`: their addresses and processes.
 
 use samehost_model::{Endpoint, Redactor, Transport};
 
@@ -8,16 +8,16 @@ use crate::machine::{listener_pids, queue};
 use crate::workload::{Look, StartOptions};
 use crate::workloads::connecting::link_to;
 
-/// Servers that already run, given as plain endpoints.
+/// The servers given as plain endpoints.
 ///
 /// # Errors
-/// When an address is no endpoint, or one of another transport.
+/// When an address is not an endpoint, or has another transport.
 pub(crate) fn foreign_endpoints(start: &StartOptions) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
     let mut endpoints = Vec::with_capacity(start.servers.len());
     for (transport, address) in &start.servers {
         let endpoint: Endpoint = address.parse()?;
         let found = endpoint.transport();
-        // `--tcp` takes both versions of IP.
+        // `--tcp` accepts both IP versions.
         if found != *transport && (*transport, found) != (Transport::Tcp, Transport::Tcp6) {
             return Err(BenchError::Usage(format!("{address} is not an endpoint of {transport}")));
         }
@@ -26,10 +26,10 @@ pub(crate) fn foreign_endpoints(start: &StartOptions) -> Result<Vec<(Transport, 
     Ok(endpoints)
 }
 
-/// Whether a private server is to be started: where no server is given at all.
+/// Whether to start a private server: if no server is given at all.
 ///
 /// # Errors
-/// When some are given and others are not.
+/// When only some of the transports have a server.
 pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     let missing = start.transports.iter().any(|transport| !start.servers.contains_key(transport));
     if missing && !start.servers.is_empty() {
@@ -40,7 +40,7 @@ pub(crate) fn needs_private(start: &StartOptions) -> Result<bool, BenchError> {
     Ok(missing)
 }
 
-/// The processes of servers that already run, each once.
+/// Processes of the given servers, each once.
 pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<u32> {
     let mut pids: Vec<u32> = endpoints.flat_map(listener_pids).collect();
     pids.sort_unstable();
@@ -48,10 +48,11 @@ pub(crate) fn foreign_pids<'a>(endpoints: impl Iterator<Item = &'a Endpoint>) ->
     pids
 }
 
-/// What bursts and connections made anew do to whoever else uses servers that run; the queue is a listener's.
+/// Impact of bursts and of repeated connections on other clients of running servers; the accept queue belongs
+/// to a listener.
 ///
 /// # Errors
-/// When an address is none, or nobody answers there: that is the first thing to know.
+/// When an address is not an endpoint, or no server answers there: the user should know that first.
 pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, BenchError> {
     let each = look.servers.iter().map(|(transport, address)| {
         let mut impact = Impact::of(format!("the server at {}", Redactor::default().word(address)));
@@ -74,10 +75,10 @@ pub(crate) fn crowding(look: &Look<'_>, is_burst: bool) -> Result<Vec<Impact>, B
     each.collect()
 }
 
-/// The URL with a password that was asked for; one that has a password keeps it.
+/// Adds a password that was prompted for to the URL; a URL with a password keeps its own.
 ///
 /// # Errors
-/// When the text is no URL, and so has no place for a password.
+/// When the text is not a URL and so has no place for a password.
 pub fn with_password(text: &str, password: &str) -> Result<String, BenchError> {
     samehost_login::url::with_password(text, password).ok_or_else(|| {
         BenchError::Usage(format!(

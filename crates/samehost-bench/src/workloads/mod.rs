@@ -1,4 +1,5 @@
-//! The workloads there are: one folder and one line each.
+//! The list of workloads: one folder and one line each. To add a workload, start reading at `noop`, then
+//! `redis`.
 
 mod awaited;
 mod command;
@@ -24,7 +25,7 @@ use crate::workload::Workload;
 pub use foreign::with_password;
 pub use http::PageLook;
 
-/// Every workload, in the order in which help lists them.
+/// All workloads in the order of the help.
 pub static WORKLOADS: &[&dyn Workload] = &[
     &raw::Raw,
     &connect::Connect,
@@ -41,7 +42,6 @@ pub static WORKLOADS: &[&dyn Workload] = &[
     &noop::Noop,
 ];
 
-/// The workload of this name.
 #[must_use]
 pub fn workload(name: &str) -> Option<&'static dyn Workload> {
     WORKLOADS.iter().copied().find(|workload| workload.name() == name)

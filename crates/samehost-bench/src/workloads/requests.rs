@@ -1,4 +1,4 @@
-//! What workloads of requests and replies have in common.
+//! What request/reply workloads share.
 
 use samehost_model::{MetricInfo, Point};
 use samehost_transport::ConnectError;
@@ -6,7 +6,7 @@ use samehost_transport::ConnectError;
 use crate::error::BenchError;
 use crate::workload::{OpenOrClosed, Parameters};
 
-/// What is compared for requests and replies, by how they are driven.
+/// Metrics of requests and replies, for an open or closed loop.
 pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     let names: &[&str] = match open_loop {
         OpenOrClosed::Closed => &[
@@ -31,10 +31,10 @@ pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
     names.iter().map(|name| MetricInfo::built_in(name)).collect()
 }
 
-/// Requests sent together (`--pipeline`), the point's own where points differ in it.
+/// Number of requests sent together (`--pipeline`); the point's value overrides the workload's.
 ///
 /// # Errors
-/// When it is no number from 1 to `most`.
+/// When it is not a number from 1 to `most`.
 pub(crate) fn pipeline(point: &Point, parameters: &Parameters, most: u32) -> Result<u32, BenchError> {
     let text = point.parameters.get("pipeline").unwrap_or(&parameters["pipeline"]);
     match text.parse() {
@@ -43,7 +43,7 @@ pub(crate) fn pipeline(point: &Point, parameters: &Parameters, most: u32) -> Res
     }
 }
 
-/// A connect error's kind for the count.
+/// Kind of a connect error, for the error counts.
 pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     match error {
         ConnectError::Refused { .. } => "connection refused",
@@ -55,6 +55,6 @@ pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {
     }
 }
 
-/// Connections of an arm up to which requests over connections that stay are cut into slices: a thread can still wait for
-/// the last replies of all of them in a small part of a slice.
+/// The most connections of an arm with which requests over persistent connections are cut into slices: a
+/// thread can still wait for the last replies of all of them in a small part of a slice.
 pub(crate) const MOST_SLICED: u32 = 256;

@@ -1,5 +1,5 @@
 //! Any commands, compared with the same statistics: sysbench over TCP and over a socket, a build before and
-//! after. They alternate one by one, whole process by whole process.
+//! after a change. Whole processes alternate.
 
 use regex::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};

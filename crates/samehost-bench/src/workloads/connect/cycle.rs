@@ -1,5 +1,5 @@
-//! One cycle: connect, send a request, take the reply, close. The client closes first, as most do, so that the
-//! TIME_WAIT of TCP is left on its side.
+//! One cycle: connect, send a request, read the reply, close. The client closes first, as most clients do, so
+//! that TCP's TIME_WAIT stays on its side.
 
 use std::io::{Read, Write};
 
@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 
-/// Makes a new connection for each request.
+/// Opens a new connection for each request.
 pub(super) struct Cycle {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -22,7 +22,7 @@ pub(super) struct Cycle {
 }
 
 impl Cycle {
-    /// Makes one connection at once, to see that somebody answers and over what.
+    /// Opens one connection at once, to check that a server answers and over which transport.
     pub(super) fn new(
         endpoint: &Endpoint,
         asked: Transport,
@@ -35,7 +35,7 @@ impl Cycle {
         Ok(cycle)
     }
 
-    /// One more of a kind that was proved already.
+    /// Another caller of an endpoint that was checked before.
     pub(super) fn again(endpoint: &Endpoint, request: &'static [u8], seen: Option<Seen>) -> Self {
         let options = ConnectOptions { tls: TlsTrust::any_on_loopback(), ..ConnectOptions::default() };
         Cycle { endpoint: endpoint.clone(), options, request, reply: vec![0; request.len()], seen }

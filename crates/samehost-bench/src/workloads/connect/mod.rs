@@ -1,5 +1,5 @@
-//! What a new connection costs: connect, request, reply, close, over and over; and what a burst of connects
-//! does to a listener with a short backlog.
+//! Cost of a new connection: connect, request, reply, close in a loop. Also the effect of a burst of connects
+//! on a listener with a short backlog.
 
 mod cycle;
 
@@ -24,7 +24,7 @@ use crate::workloads::raw::echo::EchoSession;
 use crate::workloads::requests::request_metrics;
 use cycle::Cycle;
 
-/// What every connection sends and expects back.
+/// Request of every connection, which is echoed.
 const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same back....";
 
 /// The connect workload.
@@ -163,14 +163,14 @@ impl Workload for Connect {
 
 struct RunningConnect {
     server: BuiltIn,
-    /// Servers that already run.
+    /// Servers that are already running.
     endpoints: Vec<(Transport, Endpoint)>,
     burst: bool,
     patience: Duration,
     foreign_pids: Vec<u32>,
     foreign: bool,
     time_waits_before: u64,
-    /// Port of the trial at hand, for the transports that have one.
+    /// Port of the current trial, for transports with ports.
     port: Option<u16>,
 }
 
@@ -205,7 +205,7 @@ impl Instance for RunningConnect {
                 patience: self.patience,
             }));
         }
-        // The first connection proves that somebody answers, and over what.
+        // The first connection checks that a server answers, and over which transport.
         let first = Cycle::new(&endpoint, arm.transport, REQUEST)?;
         let seen = first.seen();
         let callers = (0..arm.point.connections)
@@ -230,7 +230,7 @@ impl Instance for RunningConnect {
     }
 }
 
-/// Connections to or from this port that wait out TIME_WAIT, from /proc/net/tcp and tcp6.
+/// Connections to or from this port in TIME_WAIT, from /proc/net/tcp and tcp6.
 fn time_waits(port: u16) -> u64 {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -239,7 +239,7 @@ fn time_waits(port: u16) -> u64 {
         .sum()
 }
 
-/// State 06 is TIME_WAIT; ports stand in hexadecimal behind the last colon of an address (proc_net_tcp).
+/// State 06 is TIME_WAIT; the port is in hexadecimal after the last colon of an address (proc_net_tcp).
 fn count_time_waits(table: &str, port: u16) -> u64 {
     let wanted = format!("{port:04X}");
     let is_ours = |line: &&str| {

@@ -1,15 +1,15 @@
-//! What to say of a burst: whether the backlog was too short for it, and what would be enough. Pure, but for one look
-//! at a limit of the kernel.
+//! Advice on a burst: whether the backlog was too short, and how long it should be. Pure, except for reading
+//! one kernel limit.
 
 use samehost_model::{Code, Warning};
 
-/// The most that the kernel lets a backlog be.
+/// The kernel's limit of a backlog.
 pub(super) fn somaxconn() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
 
-/// What to say of a backlog that is shorter than the burst. While no child accepts, each connect but the first needs
-/// a place in it; the kernel takes one more than the backlog.
+/// Advice on a backlog that is shorter than the burst. While no child accepts, each connect but the first
+/// needs a place in it; the kernel accepts one more than the backlog.
 pub(super) fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> Option<Warning> {
     let effective = somaxconn.map_or(backlog, |most| backlog.min(most));
     if connections <= effective {
@@ -30,7 +30,7 @@ pub(super) fn advise(connections: u32, backlog: u32, somaxconn: Option<u32>) -> 
     ))
 }
 
-/// Why nginx answered 502, in the words of its error log.
+/// Why nginx answered 502, from its error log.
 pub(super) fn explain(log: &str) -> Option<Warning> {
     let (_, reason) = log.rsplit_once("connect() to ")?.1.split_once(" failed ")?;
     let reason = reason.split_once(')')?.0.to_owned() + ")";

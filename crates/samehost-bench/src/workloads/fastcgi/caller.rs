@@ -1,4 +1,5 @@
-//! A connection for each request, as nginx makes them by default: connect, ask, read the reply to its end, close.
+//! A connection for each request, as nginx does by default: connect, send the request, read the whole reply,
+//! close.
 
 use std::io::{Read, Write};
 
@@ -13,7 +14,7 @@ use crate::workloads::requests::connect_failure;
 /// Bytes read at once.
 const BUFFER: usize = 64 * 1024;
 
-/// Makes a new connection for each request.
+/// Opens a new connection for each request.
 pub(super) struct PerRequest {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -24,7 +25,7 @@ pub(super) struct PerRequest {
 }
 
 impl PerRequest {
-    /// `seen` is what the kernel said of a connection made before.
+    /// `seen` is what the kernel reported about an earlier connection.
     pub(super) fn new(endpoint: &Endpoint, session: FastCgiSession, seen: Option<Seen>) -> Self {
         PerRequest {
             endpoint: endpoint.clone(),

@@ -1,5 +1,5 @@
-//! nginx in front of PHP-FPM: one way into it, a location for each pool behind it. The transport in front stays the
-//! same while those behind are compared.
+//! nginx in front of PHP-FPM: one listener, and a location for each pool. The transport in front stays the
+//! same while the transports behind are compared.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::error::BenchError;
 use crate::private_servers::{Account, Nginx, NginxSpec};
 use crate::workloads::http::{RequestParts, fetch};
 
-/// Where nginx itself says that it is there.
+/// Path that nginx answers itself.
 const READY: &str = "/ready";
 
-/// What nginx is to pass on, and how.
+/// What nginx passes on, and how.
 pub(super) struct FrontSpec<'a> {
-    /// What clients connect to: a port of 127.0.0.1, or a Unix socket.
+    /// Transport of nginx's listener: a port of 127.0.0.1, or a Unix socket.
     pub(super) transport: Transport,
-    /// Each pool's name and address.
+    /// Name and endpoint of each pool.
     pub(super) pools: &'a [(String, Endpoint)],
     /// Path of the script.
     pub(super) script: &'a Path,
-    /// Connections in front at the same time.
+    /// Concurrent connections in front.
     pub(super) connections: u32,
-    /// Connections to each pool that stay open; none for a new one per request, nginx's default.
+    /// Kept connections to each pool; `None` for a new one per request, nginx's default.
     pub(super) kept: Option<u32>,
-    /// As whom it runs, where that is not us: who PHP-FPM is, whose sockets it must reach.
+    /// Account of PHP-FPM, whose sockets nginx must reach; `None` for ours.
     pub(super) account: Option<Account>,
 }
 
@@ -38,10 +38,10 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Starts it.
+    /// Starts nginx.
     ///
     /// # Errors
-    /// When it is not installed, does not get ready, or a path cannot be written down.
+    /// When it is not installed, does not become ready, or a path cannot be quoted.
     pub(super) fn start(program: &Path, spec: &FrontSpec<'_>) -> Result<Self, BenchError> {
         let locations = locations(spec)?;
         let endpoint = |directory: &Path, port| match spec.transport {
@@ -53,7 +53,7 @@ impl Front {
                 Endpoint::Unix(path) => format!("unix:{}", path.display()),
                 _ => format!("127.0.0.1:{port}"),
             };
-            // Its own backlog is not to be the limit; the kernel lowers it to net.core.somaxconn.
+            // nginx's own backlog must not be the limit; the kernel lowers it to net.core.somaxconn.
             format!("{}  server {{\n    listen {listen} backlog=65535;\n{}  }}\n", locations.0, locations.1)
         };
         let spec =
@@ -69,12 +69,11 @@ impl Front {
         Ok(Front { nginx, endpoint })
     }
 
-    /// Where clients connect.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Its processes, by the first.
+    /// The master process.
     pub(super) fn pid(&self) -> u32 {
         self.nginx.pid()
     }
@@ -96,12 +95,12 @@ fn request(target: &str) -> Arc<[u8]> {
     parts.bytes()
 }
 
-/// The lines before the server and those in it.
+/// The lines before the server block, and those inside.
 fn locations(spec: &FrontSpec<'_>) -> Result<(String, String), BenchError> {
     let (mut upstreams, mut locations) =
         (String::new(), format!("    location = {READY} {{ return 204; }}\n"));
     let script = quoted(&spec.script.display().to_string())?;
-    // What is the same for each request is nginx's own business; the script's path is ours.
+    // Parameters other than the script's path follow nginx's own configuration.
     let parameters: String = script::parameters("", "", "")
         .into_iter()
         .filter_map(|(name, value)| {
@@ -144,7 +143,7 @@ fn locations(spec: &FrontSpec<'_>) -> Result<(String, String), BenchError> {
     Ok((upstreams, locations))
 }
 
-/// A word of nginx's configuration, in quotes.
+/// Quotes an argument for nginx's configuration.
 fn quoted(word: &str) -> Result<String, BenchError> {
     if word.contains(['"', '$', '\\']) || word.chars().any(char::is_control) {
         return Err(BenchError::Usage(format!(

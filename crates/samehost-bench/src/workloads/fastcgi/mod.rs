@@ -1,6 +1,7 @@
-//! FastCGI: what PHP-FPM takes for a request, with a connection for each as nginx has it by default or kept
-//! connections; and the burst that fills its backlog. A pool listens on one address only: each transport has a pool
-//! of its own in one PHP-FPM, whose children are forked from one process.
+//! FastCGI: requests to PHP-FPM, with a new connection for each as in nginx's default, or over kept
+//! connections; also a burst that fills its backlog. A pool listens on one address only, so each transport
+//! has its own pool in one PHP-FPM; the children of all pools are forked from one master. Children of two
+//! pools are different processes, so PHP-FPM is restarted for every block.
 
 mod advice;
 mod caller;
@@ -28,11 +29,11 @@ use running::RunningFastCgi;
 const MOST_SIZE: u64 = 16 << 20;
 /// Most children of a pool: each takes some megabytes.
 const MOST_CHILDREN: u32 = 256;
-/// Children of a pool where nobody says: enough for two CPUs, few enough to start in every block.
+/// Default number of children: enough for two CPUs, few enough to start in every block.
 const CHILDREN: u32 = 16;
-/// Children that a burst meets where nobody says.
+/// Default number of children in a burst.
 const CHILDREN_IN_BURST: u32 = 4;
-/// Requests of a burst where nobody says.
+/// Default number of requests of a burst.
 const BURST: &str = "128";
 /// PHP-FPM's own default.
 const BACKLOG: &str = "511";
@@ -211,7 +212,7 @@ impl Workload for FastCgi {
             parameters.insert("front".into(), String::new());
         }
         if is_burst(&parameters) {
-            // Where what was asked for holds the burst already, there is nothing to add.
+            // If a given backlog holds the burst already, none is added.
             if parse_count_list(&parameters["backlog"])?.iter().all(|backlog| *backlog < most) {
                 let list = format!("{},{most}", parameters["backlog"]);
                 parameters.insert("backlog".into(), list);
@@ -229,7 +230,8 @@ impl Workload for FastCgi {
         if is_burst(look.parameters) { crowding(look, true) } else { Ok(Vec::new()) }
     }
 
-    /// Who reaches a pool's port has it run any code; what compares a port with a socket does so in one network.
+    /// Whoever reaches a pool's port can run any code. A comparison of port and socket must run in one
+    /// network namespace.
     fn network(&self, _: &Parameters, wanted: Wanted<'_>) -> Network {
         if !wanted.starts_one_on(Transport::Tcp) {
             return Network::Shared;
@@ -239,7 +241,6 @@ impl Workload for FastCgi {
         ))
     }
 
-    /// Children of two pools are different processes, so they never serve two blocks.
     fn server_kind(&self) -> Option<&'static ServerKind> {
         Some(&PHP_FPM)
     }
@@ -249,7 +250,7 @@ impl Workload for FastCgi {
     }
 }
 
-/// Children of a pool when there are so many connections at most.
+/// Number of children of a pool, given the most connections.
 fn children(parameters: &Parameters, most_connections: u32) -> Result<u32, BenchError> {
     match parameters["children"].as_str() {
         "auto" if is_burst(parameters) => Ok(CHILDREN_IN_BURST),
@@ -262,7 +263,7 @@ fn children(parameters: &Parameters, most_connections: u32) -> Result<u32, Bench
     }
 }
 
-/// The backlog of a point: its own where points differ in it.
+/// Backlog of a point; its own value overrides the workload's.
 fn backlog<'a>(point: &'a Point, parameters: &'a Parameters) -> &'a str {
     point.parameters.get("backlog").unwrap_or(&parameters["backlog"])
 }

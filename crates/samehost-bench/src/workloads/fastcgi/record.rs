@@ -1,12 +1,13 @@
-//! Records of FastCGI 1.0: a request as bytes, and a reply's records as they come. Pure: no I/O, no clock.
+//! FastCGI 1.0 records: builds a request, and parses the records of a reply as they arrive. Pure: no I/O, no
+//! clock.
 
 use crate::engine::session::Bad;
 
-/// Bytes in front of each record's content.
+/// Bytes of a record's header.
 const HEAD: usize = 8;
-/// Most content of one record.
+/// Longest content of a record.
 const MOST_CONTENT: usize = 0xffff;
-/// The one request of a connection at a time.
+/// Request id: a connection has one request at a time.
 const ID: [u8; 2] = [0, 1];
 const VERSION: u8 = 1;
 
@@ -23,9 +24,9 @@ const KEEP_CONNECTION: u8 = 1;
 /// Whether the server keeps the connection after its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It keeps it for the next request.
+    /// Keeps it for the next request.
     Kept,
-    /// It closes it.
+    /// Closes it.
     Closed,
 }
 
@@ -55,7 +56,7 @@ fn record(out: &mut Vec<u8>, kind: u8, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// A length of a name or a value: one byte below 128, else four with the highest bit set (section 3.4).
+/// Length of a name or a value: one byte below 128, else four with the highest bit set (section 3.4).
 fn length(out: &mut Vec<u8>, length: usize) {
     if length < 128 {
         out.push(length as u8);
@@ -64,35 +65,35 @@ fn length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// A piece of a reply.
+/// Part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Of what the script prints: fields, an empty line, the body.
+    /// Of the script's stdout: fields, an empty line, the body.
     Output(&'a [u8]),
-    /// Of what it complains about.
+    /// Of the script's stderr.
     Complaint(&'a [u8]),
-    /// The end of the reply.
+    /// End of the reply.
     End {
-        /// The script's exit status.
+        /// Exit status of the script.
         exit: u32,
-        /// Whether the server took the request at all: 0 where it did (section 5.5).
+        /// Protocol status: 0 if the server accepted the request (section 5.5).
         protocol: u8,
     },
 }
 
-/// Takes a reply's records apart.
+/// Parses the records of a reply.
 #[derive(Debug, Default)]
 pub(super) struct RecordReader {
-    /// Kind of the record at hand, with what is left of its content and of the padding behind it.
+    /// Current record: kind, remaining content and remaining padding.
     within: Option<(u8, usize, usize)>,
 }
 
 impl RecordReader {
-    /// The next piece in `input`, and how many bytes it and what stands before it take; none when more are needed,
-    /// with the bytes that are used up.
+    /// Returns the next piece in `input`, and how many bytes it and everything before it take; no piece if
+    /// more bytes are needed.
     ///
     /// # Errors
-    /// When the bytes are no reply to our request.
+    /// When the bytes are not a reply to our request.
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> Result<(Option<Piece<'a>>, usize), Bad> {
         let mut at = 0;
         loop {
@@ -104,7 +105,7 @@ impl RecordReader {
                 continue;
             };
             if kind == END_REQUEST {
-                // It has a fixed length, and is judged when it is whole.
+                // It has a fixed length, and is parsed when complete.
                 let whole = content + padding;
                 let Some(&[a, b, c, d, protocol, ..]) = rest.get(..whole) else { return Ok((None, at)) };
                 self.within = None;
@@ -160,7 +161,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// The reply of a script that prints and complains in records of this many bytes.
+    /// The reply of a script that writes to stdout and stderr, in records of `each` bytes.
     pub(crate) fn reply(output: &[u8], complaint: &[u8], each: usize, end: [u8; 8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in complaint.chunks(each) {

@@ -1,5 +1,5 @@
-//! PHP-FPM while it is measured: a private one with a pool for each transport and backlog or the given servers, the
-//! script, and a trial's connections.
+//! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given
+//! servers; the script; the connections of a trial.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
 
-/// How often a PHP-FPM was started, so that the order of its pools alternates.
+/// Number of starts of PHP-FPM; alternates the order of its pools.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 
 /// A running PHP-FPM.
@@ -36,11 +36,11 @@ pub(super) struct RunningFastCgi {
     foreign_pids: Vec<u32>,
     parameters: Parameters,
     version: String,
-    /// The pool of the trial at hand: its children alone are the server then.
+    /// Pool of the current trial: only its children count as the server then.
     pool: Option<String>,
-    /// Of the trial at hand: where PHP-FPM is.
+    /// PHP-FPM's endpoint in the current trial.
     asked: Option<Endpoint>,
-    /// Of the trial at hand: connections and backlog of a burst.
+    /// Connections and backlog of the current trial's burst.
     burst: Option<(u32, u32)>,
 }
 
@@ -53,7 +53,7 @@ impl RunningFastCgi {
             check_script(&parameters["script"])?;
             Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(start)? })?)
         } else {
-            // A server that is not there is the first thing to know.
+            // A server that does not answer is the first thing to report.
             for endpoint in given.values() {
                 link_to(endpoint)?;
             }
@@ -77,7 +77,7 @@ impl RunningFastCgi {
         Ok(running)
     }
 
-    /// nginx in front of every pool that a trial may ask.
+    /// nginx in front of every pool that a trial may use.
     fn start_front(&self, start: &StartOptions, account: Option<Account>) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
         for backlog in parse_count_list(&self.parameters["backlog"])? {
@@ -120,7 +120,7 @@ impl RunningFastCgi {
         record::request(&script::parameters(&file, query, &uri), ending).into()
     }
 
-    /// Asks once or twice before the trial: whether the script runs, and what it prints.
+    /// Sends one or two requests before the trial, to check that the script runs and to learn its output.
     fn learn(
         &self,
         endpoint: &Endpoint,
@@ -142,7 +142,7 @@ impl RunningFastCgi {
         Ok(Learned { expected, seen })
     }
 
-    /// The job of a trial through nginx: the connections in front stay open, but for those of a burst.
+    /// The job of a trial through nginx: connections in front stay open, except in a burst.
     fn job_through(
         &self,
         front: &Front,
@@ -177,7 +177,8 @@ impl RunningFastCgi {
         Ok(Job::Sessions { connector: Arc::new(connector), small: true })
     }
 
-    /// What a right body is: that of our script is known; of another, what it prints twice.
+    /// The expected body. That of our script is known; of another script, it is compared only if two replies
+    /// are equal.
     fn expected(
         &self,
         endpoint: &Endpoint,
@@ -223,7 +224,7 @@ struct Learned {
     seen: Option<Seen>,
 }
 
-/// A pool for each transport and backlog; which transport's children are started first alternates.
+/// A pool for each transport and backlog. The transport whose children start first alternates.
 fn spec(start: &StartOptions) -> Result<PhpFpmSpec, BenchError> {
     let children = children(&start.parameters, start.most_connections)?;
     let mut pools = Vec::new();
@@ -260,7 +261,7 @@ fn check_script(path: &str) -> Result<(), BenchError> {
     }
 }
 
-/// What only a private server can be told.
+/// Checks the options for a PHP-FPM that is already running: it needs `--script`.
 fn check_given(parameters: &Parameters) -> Result<(), BenchError> {
     if parameters["script"].is_empty() {
         return Err(BenchError::Usage(

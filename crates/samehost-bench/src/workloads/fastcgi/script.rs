@@ -1,14 +1,14 @@
-//! What PHP is asked to run: the built-in script, whose replies are known beforehand, or one of the user's own. Pure.
+//! The PHP script to run: the built-in one, whose replies are known beforehand, or one of the user's. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 /// File name of the built-in script.
 pub(super) const FILE: &str = "reply.php";
-/// What its replies are made of, over and over.
+/// Line that its replies repeat.
 const LINE: &str = "All this text is printed by PHP and read by samehost to its end\n";
 
-/// The built-in script: `size` bytes after a nap of `nap` microseconds.
+/// The built-in script: prints `size` bytes after a sleep of `nap` microseconds.
 pub(super) fn built_in() -> String {
     let line = LINE.trim_end();
     format!(
@@ -25,17 +25,17 @@ echo substr(str_repeat($line, intdiv($size, strlen($line)) + 1), 0, $size);
     )
 }
 
-/// The query that has the built-in script reply so.
+/// Query for a reply of this size after this sleep.
 pub(super) fn query(size: u64, nap: Duration) -> String {
     format!("size={size}&nap={}", nap.as_micros())
 }
 
-/// The body of that reply.
+/// Body of that reply.
 pub(super) fn body(size: u64) -> Arc<[u8]> {
     LINE.bytes().cycle().take(usize::try_from(size).unwrap_or(usize::MAX)).collect()
 }
 
-/// What a web server tells PHP of a GET request for a script, as nginx's `fastcgi.conf` has it.
+/// Parameters of a GET request for a script, as in nginx's `fastcgi.conf`.
 pub(super) fn parameters<'a>(file: &'a str, query: &'a str, uri: &'a str) -> Vec<(&'static str, &'a str)> {
     vec![
         ("SCRIPT_FILENAME", file),

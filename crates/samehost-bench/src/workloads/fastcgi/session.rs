@@ -1,5 +1,5 @@
-//! One connection's conversation with a FastCGI server: the same request over and over, and replies that are read to
-//! their end and checked. Pure: no I/O, no clock.
+//! A FastCGI session: repeats the same request, reads replies to their end and verifies them. Pure: no I/O,
+//! no clock.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use crate::workloads::http::{Expected, refusal};
 
 /// Longest head of a script's output.
 const LONGEST_HEAD: usize = 64 * 1024;
-/// How much of a complaint is kept for a message.
+/// Most bytes of stderr kept for a message.
 const MOST_COMPLAINT: usize = 2048;
 
-/// What a reply said, beyond being right.
+/// Facts about a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The status code; 200 where the script named none (RFC 3875, section 6.3.3).
+    /// Status code; 200 if the script set none (RFC 3875, section 6.3.3).
     pub(super) status: u16,
-    /// Bytes of the body that came.
+    /// Bytes of the body received.
     pub(super) length: usize,
-    /// What it wrote on its standard error, or the beginning of that.
+    /// The script's stderr, or the beginning of it.
     pub(super) complaint: String,
 }
 
-/// A reply as it comes in.
+/// A reply being read.
 #[derive(Debug, Default)]
 struct Reading {
     records: RecordReader,
-    /// Fields that came, until they are whole.
+    /// Received fields, until they are complete.
     head: Vec<u8>,
     status: Option<u16>,
     length: usize,
     complaint: Vec<u8>,
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct FastCgiSession {
     request: Arc<[u8]>,
@@ -43,7 +43,6 @@ pub(super) struct FastCgiSession {
 }
 
 impl FastCgiSession {
-    /// A conversation on a fresh connection.
     pub(super) fn new(request: Arc<[u8]>, expected: Expected) -> Self {
         FastCgiSession { request, expected, reading: Reading::default() }
     }
@@ -57,7 +56,7 @@ impl Session for FastCgiSession {
 
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         let (reply, consumed) = self.reading.take(input, |status, from, part| match refusal(status) {
-            // What a refusal says is not compared.
+            // The body of a refusal is not compared.
             Some(_) => Ok(()),
             None => compare(&self.expected, from, part),
         })?;
@@ -69,7 +68,7 @@ impl Session for FastCgiSession {
     }
 }
 
-/// Whether these bytes of a body may stand behind so many others.
+/// Checks these bytes of a body at their position.
 fn compare(expected: &Expected, from: usize, part: &[u8]) -> Result<(), Bad> {
     match expected {
         Expected::Bytes(bytes) if bytes.get(from..from + part.len()) != Some(part) => {
@@ -89,7 +88,7 @@ fn whole(expected: &Expected, length: usize) -> Result<(), Bad> {
 }
 
 impl Reading {
-    /// Gets ready for the next reply; what is allocated stays.
+    /// Prepares for the next reply; keeps allocations.
     fn begin(&mut self) {
         self.records = RecordReader::default();
         self.head.clear();
@@ -98,8 +97,8 @@ impl Reading {
         self.complaint.clear();
     }
 
-    /// Takes more bytes; those of a body go to `body` with the status and their place. The reply, once it is whole,
-    /// and the bytes used up.
+    /// Parses more bytes. Passes those of a body to `body`, with the status and their position. Returns the
+    /// reply once it is complete, and the bytes consumed.
     fn take(
         &mut self,
         input: &[u8],
@@ -138,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Takes the fields of a script's output, and hands back what is behind them.
+    /// Takes the fields of a script's output; returns what follows them.
     fn take_head<'a>(&mut self, part: &'a [u8]) -> Result<&'a [u8], Bad> {
         let before = self.head.len();
         self.head.extend_from_slice(part);
@@ -154,7 +153,7 @@ impl Reading {
     }
 }
 
-/// The status that the fields of a script's output name; 200 where they name none.
+/// Status in the fields of a script's output; 200 if they contain none.
 fn status(head: &[u8]) -> Result<u16, Bad> {
     for line in head.split(|byte| *byte == b'\n') {
         let Some((name, value)) = line.split_at_checked(7) else { continue };
@@ -167,7 +166,7 @@ fn status(head: &[u8]) -> Result<u16, Bad> {
     Ok(200)
 }
 
-/// Why the server did not take a request (section 5.5).
+/// Why the server refused a request (section 5.5).
 fn protocol_refusal(protocol: u8) -> &'static str {
     match protocol {
         0 => "script failed",
@@ -178,7 +177,7 @@ fn protocol_refusal(protocol: u8) -> &'static str {
     }
 }
 
-/// A reply with its body, and how many bytes it took.
+/// A reply with its body, and the bytes consumed.
 pub(super) type WholeReply = ((Reply, Vec<u8>), usize);
 
 /// Reads one reply outside the hot path.

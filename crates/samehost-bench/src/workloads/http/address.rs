@@ -1,4 +1,4 @@
-//! Where an HTTP server is and what is asked there, from a URL as its users write it or from a plain endpoint.
+//! Parses the address of an HTTP server and the request target from a URL or a plain endpoint.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,23 +10,23 @@ use crate::error::BenchError;
 
 const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
 
-/// A server, and what is asked there.
+/// A server and a request target.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) endpoint: Endpoint,
-    /// Path and query; none where only an endpoint was given.
+    /// Path and query; `None` for a plain endpoint.
     pub(crate) target: Option<String>,
-    /// The Host field.
+    /// Value of the Host field.
     pub(crate) host: String,
-    /// The Authorization field, where the URL has a login.
+    /// Value of the Authorization field if the URL contains a login.
     pub(crate) authorization: Option<String>,
 }
 
 impl Address {
-    /// What the command line gave for a transport.
+    /// Parses what the command line gave for a transport.
     ///
     /// # Errors
-    /// When it is no address, or one of another transport.
+    /// When it is not an address, or has another transport.
     pub(crate) fn given(transport: Transport, text: &str) -> Result<Self, BenchError> {
         let address = parse(text)?;
         let known = address.endpoint.transport();
@@ -40,15 +40,12 @@ impl Address {
         }
     }
 
-    /// Any URL or endpoint.
-    ///
-    /// # Errors
-    /// When it is none.
+    /// Parses any URL or endpoint.
     pub(crate) fn read(text: &str) -> Result<Self, BenchError> {
         parse(text)
     }
 
-    /// A server of our own.
+    /// Address of one of our servers.
     pub(crate) fn own(endpoint: Endpoint) -> Self {
         Address { endpoint, target: None, host: "localhost".into(), authorization: None }
     }

@@ -1,4 +1,4 @@
-//! What is asked of an HTTP server: the bytes of a request, and connections that ask it.
+//! Builds HTTP requests, and the connections that send them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::workloads::requests::connect_failure;
 /// How long to wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The parts of a request.
+/// Parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) method: &'a str,
@@ -31,9 +31,9 @@ pub(crate) struct RequestParts<'a> {
     /// Whether the connection is to stay open.
     pub(crate) keeps: bool,
     pub(crate) authorization: Option<&'a str>,
-    /// Bytes of the body; none for no body.
+    /// Bytes of the body.
     pub(crate) body: Option<&'a [u8]>,
-    /// Fill a field with letters until the request has so many bytes.
+    /// Pads a field with letters until the request has this many bytes.
     pub(crate) length: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'a> RequestParts<'a> {
         }
     }
 
-    /// The request's bytes.
+    /// Serializes the request.
     pub(crate) fn bytes(&self) -> Arc<[u8]> {
         let mut head =
             format!("{} {} HTTP/{}\r\nHost: {}\r\n", self.method, self.target, self.version, self.host);
@@ -79,23 +79,23 @@ impl<'a> RequestParts<'a> {
     }
 }
 
-/// Options of a connection; a certificate is not what is measured.
+/// Options of a connection. Certificates are accepted: verifying them is not measured.
 fn options() -> ConnectOptions {
     ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
 }
 
-/// A reply outside the measurement: its head and body.
+/// Fetches a reply outside the measurement: its head and body.
 ///
 /// # Errors
-/// When nobody answers, or not in HTTP.
+/// When the server does not answer, or not in HTTP.
 pub(crate) fn fetch(endpoint: &Endpoint, request: &[u8]) -> Result<(Head, Vec<u8>), BenchError> {
     fetch_with(endpoint, request).map(|(head, body, _)| (head, body))
 }
 
-/// A field of a reply outside the measurement, where it has that.
+/// Fetches a field of a reply outside the measurement.
 ///
 /// # Errors
-/// When nobody answers, or not in HTTP.
+/// When the server does not answer, or not in HTTP.
 pub(crate) fn fetch_field(
     endpoint: &Endpoint,
     request: &[u8],
@@ -110,7 +110,7 @@ pub(super) fn fetch_with(
 ) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
-    // Over TLS a read waits.
+    // Over TLS a read blocks.
     set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))
         .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
     let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ pub(super) fn fetch_with(
     }
 }
 
-/// One request and its whole reply on a connection, each part of it within this time.
+/// Sends one request and reads the whole reply on a connection; each read has this time limit.
 fn exchange(
     stream: &mut Stream,
     request: &[u8],
@@ -138,7 +138,7 @@ fn exchange(
 ) -> Result<Head, Bad> {
     let failed = |kind| move |error: std::io::Error| Bad::new(kind, error.to_string());
     let sent = stream.write_all(request).and_then(|()| stream.flush());
-    // A server that refuses early may close while we still send; what it said decides.
+    // A server that refuses early may close while we still send; its reply decides.
     let unsent = sent.err();
     pending.clear();
     let mut input = [0; 16 * 1024];
@@ -166,7 +166,7 @@ fn exchange(
     }
 }
 
-/// Opens connections that stay.
+/// Opens persistent connections.
 pub(crate) struct HttpConnector {
     pub(crate) endpoint: Endpoint,
     pub(crate) request: Arc<[u8]>,
@@ -187,7 +187,7 @@ impl Connector for HttpConnector {
     }
 }
 
-/// Makes a new connection for each request.
+/// Opens a new connection for each request.
 pub(crate) struct OneShot {
     endpoint: Endpoint,
     options: ConnectOptions,
@@ -198,10 +198,10 @@ pub(crate) struct OneShot {
 }
 
 impl OneShot {
-    /// Callers of this number, after one connection that proves over what they talk.
+    /// Makes `number` callers, after one connection that checks the transport.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When the server does not answer.
     pub(crate) fn several(
         number: u32,
         endpoint: &Endpoint,
@@ -214,7 +214,7 @@ impl OneShot {
         let one = |_| {
             Box::new(OneShot {
                 endpoint: endpoint.clone(),
-                // A limit on waiting would cost each connection two system calls more.
+                // A time limit would cost each connection two more system calls.
                 options: ConnectOptions { timeout: None, ..options() },
                 request: Arc::clone(request),
                 check: BodyCheck::new(expected.clone()),

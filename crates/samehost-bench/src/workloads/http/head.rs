@@ -1,20 +1,18 @@
-//! The head of an HTTP/1 reply: what it says, and where the body behind it ends (RFC 9112, sections 4 to 7).
+//! The head of an HTTP/1 reply: status, and where the body ends (RFC 9112, sections 4 to 7).
 
 use crate::engine::session::Bad;
 
-/// Header fields of a reply at most.
+/// Most header fields of a reply.
 pub(super) const MOST_FIELDS: usize = 96;
 /// Longest head, interim ones included.
 pub(super) const LONGEST_HEAD: usize = 64 * 1024;
 
-/// What a reply's head says.
+/// Facts from a reply's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The status code.
     pub(crate) status: u16,
-    /// Where the body ends.
     pub(super) framing: Framing,
-    /// Whether the server lets the connection stay open.
+    /// Whether the server keeps the connection open.
     pub(crate) keeps: bool,
 }
 
@@ -23,16 +21,16 @@ pub(crate) struct Head {
 pub(super) enum Framing {
     /// After so many bytes.
     Length(u64),
-    /// After a chunk of no bytes and the trailer.
+    /// After a chunk of length zero and the trailer.
     Chunked,
     /// Where the server closes the connection.
     UntilClose,
 }
 
-/// The head at the beginning of `input` and its length, once it is whole.
+/// Parses the head at the beginning of `input`; returns it with its length once it is complete.
 ///
 /// # Errors
-/// When it is no head of HTTP/1, or contradicts itself.
+/// When it is not an HTTP/1 head, or contradicts itself.
 pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
@@ -89,7 +87,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| all_digits)?.parse().ok()
 }
 
-/// What kind of refusal a status is; none for 2xx. Only those count as done.
+/// Kind of refusal of a status; `None` for 2xx, the only ones that count as success.
 pub(crate) fn refusal(status: u16) -> Option<&'static str> {
     Some(match status {
         0..=199 => "HTTP 1xx",

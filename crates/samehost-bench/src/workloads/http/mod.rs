@@ -1,5 +1,5 @@
-//! HTTP/1: the same request over and over, on connections that stay or a new one each time, to the built-in server
-//! or to any URL. Replies are read to their end, whichever way that is marked, and compared.
+//! HTTP/1: repeats the same request, on persistent connections or a new one each time, to the built-in server
+//! or to any URL. Reads replies to their end, however that is marked, and compares them.
 
 mod address;
 mod exchange;
@@ -27,7 +27,7 @@ pub(crate) use session::{Expected, HttpSession};
 
 /// Most requests sent at once.
 const MOST_PIPELINE: u32 = 64;
-/// Most connections where each has a thread.
+/// Most connections if each has a thread.
 const MOST_THREADS: u32 = 1024;
 /// Largest reply of the built-in server, and the largest body of a POST.
 const MOST_SIZE: u64 = 64 << 20;
@@ -167,7 +167,7 @@ impl Workload for Http {
         Ok(())
     }
 
-    /// Who asks with GET changes nothing (RFC 9110, 9.2.1).
+    /// GET is safe: it changes nothing (RFC 9110, 9.2.1).
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         if look.parameters["method"] != "post" {
             return Ok(Vec::new());

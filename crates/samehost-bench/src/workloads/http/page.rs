@@ -1,6 +1,7 @@
-//! A page outside of any measurement: what it is like, asked for several times, and whether it still is. What differs
-//! between the first answers may differ later; all else may not. A status alone proves little: a page may say with 200
-//! that its database is gone, and a cache may answer for an application that is down.
+//! Takes a snapshot of a page outside of any measurement, from several requests, and later checks whether the
+//! page is the same. What differs between the first answers may differ later; the rest may not. A status
+//! alone proves little: a page may report with 200 that its database is gone, and a cache may answer for an
+//! application that is down.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +9,11 @@ use super::address::Address;
 use super::exchange::{RequestParts, fetch_with};
 use crate::error::BenchError;
 
-/// How often a page is asked for to know what of it stays.
+/// Requests for a snapshot, to find the parts that stay the same.
 const LOOKS: usize = 3;
-/// Of the parts that were always the same, one in so many may be gone: news, offers and quotes change.
+/// One in MAY_CHANGE of the constant parts may disappear: news, offers and quotes change.
 const MAY_CHANGE: usize = 5;
-/// What applications say when their database or cache does not answer.
+/// Texts that applications show when their database or cache does not answer.
 const FAILURES: &[&str] = &[
     "Error establishing a database connection",
     "Database connection error",
@@ -25,7 +26,7 @@ const FAILURES: &[&str] = &[
     "RedisException",
     "The website encountered an unexpected error",
 ];
-/// Fields in which caches say that an answer is theirs.
+/// Fields in which caches declare that they answered.
 const CACHES: &[&str] = &[
     "x-cache",
     "x-cache-status",
@@ -35,27 +36,27 @@ const CACHES: &[&str] = &[
     "x-litespeed-cache",
 ];
 
-/// A page, as it was.
+/// Snapshot of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageLook {
     status: u16,
-    /// Media type, and where it leads to, where it leads elsewhere.
+    /// Media type, and the target of a redirect.
     kind: String,
-    /// Hashes of the parts that every answer had, numbers left out.
+    /// Hashes of the parts that all answers have in common, without numbers.
     parts: Vec<u64>,
-    /// The shortest answer, in bytes.
+    /// Length of the shortest answer, in bytes.
     shortest: usize,
-    /// What it says of a failure, where it says any.
+    /// Failure text in the page, if any.
     failure: Option<String>,
-    /// The cache's word, where one answered.
+    /// The field of a cache, if one answered.
     cache: Option<String>,
 }
 
 impl PageLook {
-    /// Asks for a page several times.
+    /// Takes a snapshot with several requests.
     ///
     /// # Errors
-    /// When the URL is none, nobody answers, or not in HTTP.
+    /// When the URL cannot be parsed, or the server does not answer, or not in HTTP.
     pub fn take(url: &str) -> Result<Self, BenchError> {
         let mut first = once(url)?;
         for _ in 1..LOOKS {
@@ -66,16 +67,16 @@ impl PageLook {
         Ok(first)
     }
 
-    /// What a cache said that answered in the application's place; none where it was the application.
+    /// Field of the cache that answered instead of the application; `None` if the application answered.
     #[must_use]
     pub fn cache(&self) -> Option<&str> {
         self.cache.as_deref()
     }
 
-    /// Asks for the page again: how it differs; none where it is as it was.
+    /// Requests the page again. Returns how it differs, or `None` if it is the same.
     ///
     /// # Errors
-    /// When nobody answers, or not in HTTP.
+    /// When the server does not answer, or not in HTTP.
     pub fn differs(&self, url: &str) -> Result<Option<String>, BenchError> {
         Ok(self.difference(&once(url)?))
     }
@@ -110,7 +111,7 @@ impl PageLook {
     }
 }
 
-/// In words: `HTTP 200, text/html, 5120 bytes`.
+/// Formats as `HTTP 200, text/html, 5120 bytes`.
 impl std::fmt::Display for PageLook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HTTP {}, {}, {} bytes", self.status, self.kind, self.shortest)?;
@@ -118,7 +119,7 @@ impl std::fmt::Display for PageLook {
     }
 }
 
-/// One answer. It is asked for in words that no cache should have an answer to.
+/// One answer. Query and fields are chosen so that no cache should have an answer.
 fn once(url: &str) -> Result<PageLook, BenchError> {
     let address = Address::read(url)?;
     let target = address.target.as_deref().unwrap_or("/");
@@ -153,7 +154,7 @@ fn once(url: &str) -> Result<PageLook, BenchError> {
     })
 }
 
-/// The word of a cache that answered itself.
+/// Field of a cache that answered itself.
 fn cached(field: impl Fn(&str) -> Option<String>) -> Option<String> {
     for name in CACHES {
         let said = field(name).filter(|value| value.to_ascii_lowercase().contains("hit"));
@@ -165,7 +166,8 @@ fn cached(field: impl Fn(&str) -> Option<String>) -> Option<String> {
     age.map(|age| format!("age: {age}"))
 }
 
-/// Hashes of a text's lines and elements: a page may be one line. Words with digits (times, nonces, counters) are left out.
+/// Hashes of a text's lines and elements: a page may be a single line. Words with digits (times, nonces,
+/// counters) are left out.
 fn parts(text: &str) -> Vec<u64> {
     let parts = text.split(['\n', '>']).map(|part| without_numbers(part.trim()));
     let mut found: Vec<u64> = parts.filter(|part| !part.is_empty()).map(|part| hash(&part)).collect();
@@ -187,7 +189,7 @@ fn without_numbers(text: &str) -> String {
     out
 }
 
-/// FNV-1a: the same in every version, for what is kept is compared much later.
+/// FNV-1a: stable across versions, because stored snapshots are compared much later.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

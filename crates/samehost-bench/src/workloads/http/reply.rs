@@ -1,16 +1,15 @@
-//! HTTP/1 replies as they come in, one after the other. Pure: no I/O, no clock.
+//! Parses HTTP/1 replies as they arrive, one after the other. Pure: no I/O, no clock.
 
 use super::head::{Framing, Head, LONGEST_HEAD, MOST_FIELDS, head};
 use crate::engine::session::Bad;
 
-/// What came of the bytes that a reader was shown.
+/// Result of parsing received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// The reply is whole.
+    /// The reply is complete.
     Whole {
         /// Bytes used up.
         consumed: usize,
-        /// What its head said.
         head: Head,
     },
     /// More bytes are needed.
@@ -23,39 +22,39 @@ pub(crate) enum Got {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Head,
-    /// In a body of known length, of which so much is left.
+    /// In a body of known length; bytes left.
     Length(u64),
     /// Before the size of a chunk.
     ChunkSize,
-    /// In a chunk, of which so much is left.
+    /// In a chunk; bytes left.
     Chunk(u64),
-    /// Before the end of line behind a chunk.
+    /// Before the end of line after a chunk.
     ChunkEnd,
     Trailer,
     UntilClose,
 }
 
-/// Reads replies one after the other.
+/// Parses replies one after the other.
 #[derive(Debug)]
 pub(crate) struct ReplyReader {
     place: Place,
     head: Head,
-    /// The bytes of the last head and what they meant: servers send the same head again and again, but for the
-    /// date, which changes once a second.
+    /// Bytes of the last head, already parsed: servers repeat the same head, except for the date, which
+    /// changes once a second.
     known: Vec<u8>,
 }
 
 impl ReplyReader {
-    /// A reader at the beginning of a reply.
+    /// Starts at the beginning of a reply.
     pub(crate) fn new() -> Self {
         let head = Head { status: 0, framing: Framing::Length(0), keeps: true };
         ReplyReader { place: Place::Head, head, known: Vec::new() }
     }
 
-    /// Takes more bytes, of which those of a body go to `body` along with the status.
+    /// Parses more bytes; passes those of a body to `body` with the status.
     ///
     /// # Errors
-    /// When they are no HTTP/1, or `body` says so.
+    /// When they are not HTTP/1, or `body` returns an error.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -134,7 +133,7 @@ impl ReplyReader {
         }
     }
 
-    /// The length of the head that `input` begins with, which is then `self.head`.
+    /// Length of the head at the beginning of `input`; stores it in `self.head`.
     #[inline]
     fn take_head(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
         if !self.known.is_empty() && input.starts_with(&self.known) {
@@ -161,15 +160,15 @@ impl ReplyReader {
         Got::Whole { consumed, head: self.head }
     }
 
-    /// Whether the body at hand ends where the server closes the connection.
+    /// Whether the current body ends where the server closes the connection.
     pub(crate) fn needs_close(&self) -> bool {
         self.place == Place::UntilClose
     }
 
-    /// The reply's head, when the server closed the connection.
+    /// The reply's head, after the server closed the connection.
     ///
     /// # Errors
-    /// When the reply was not whole.
+    /// When the reply was incomplete.
     pub(crate) fn closed(&mut self) -> Result<Head, Bad> {
         if self.needs_close() {
             self.place = Place::Head;
@@ -197,8 +196,8 @@ mod tests {
     use proptest::prelude::*;
     use samehost_testing::bent;
 
-    /// Status, body and whether the connection stays, of a reply that came in these pieces; what was left is an
-    /// error.
+    /// Status, body and whether the connection stays, of a reply that arrives in these pieces; bytes left
+    /// over are an error.
     fn read(reply: &[u8], pieces: &[usize], closes: bool) -> Result<(u16, Vec<u8>, bool), Bad> {
         let (mut reader, mut seen, mut kept, mut from) = (ReplyReader::new(), Vec::new(), Vec::new(), 0);
         let mut pieces = pieces.iter().copied().cycle();

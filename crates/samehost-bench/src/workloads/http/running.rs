@@ -1,4 +1,4 @@
-//! An HTTP server while it is measured: the built-in one, or those given by URL.
+//! An HTTP server during a measurement: the built-in one, or those given by URL.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running HTTP server.
 pub(super) struct RunningHttp {
-    /// The built-in one; none where servers were given.
+    /// The built-in server; `None` if servers were given.
     server: Option<BuiltIn>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     pids: Vec<u32>,
-    /// What the server calls itself.
+    /// The server's own name and version.
     version: String,
-    /// How the bodies of the trial at hand are judged, for the evidence.
+    /// How bodies of the current trial are compared, for the evidence.
     judged: String,
 }
 
@@ -45,7 +45,7 @@ impl RunningHttp {
                     "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
                 ));
             }
-            // One thread for all connections: a thread for each would cost more than the hop.
+            // One thread for all connections: a thread for each would cost more than the transport.
             let arguments = vec!["--model".into(), "epoll".into(), "--backlog".into(), "4096".into()];
             let spec = BuiltInSpec {
                 program: start.program.clone(),
@@ -102,7 +102,8 @@ impl RunningHttp {
         Ok(parts.bytes())
     }
 
-    /// What a right body is: ours is known; of others, what they say twice in the same words.
+    /// The expected body. That of our server is known; of others, bodies are compared only if two replies are
+    /// equal.
     fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
         if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
             self.judged = "bodies compared byte for byte".into();

@@ -1,5 +1,5 @@
-//! One connection's conversation in HTTP/1: the same request over and over, alone or in a pipeline, and replies that
-//! are read to their end and compared. Pure: no I/O, no clock.
+//! An HTTP/1 session: repeats the same request, alone or in a pipeline, reads replies to their end and
+//! compares them. Pure: no I/O, no clock.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::head::{Head, refusal};
 use super::reply::{Got, ReplyReader};
 use crate::engine::session::{Bad, Progress, Session};
 
-/// What a right body is.
+/// The expected body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// These bytes.
@@ -16,7 +16,7 @@ pub(crate) enum Expected {
     Anything,
 }
 
-/// Compares bodies with what is expected, as they come.
+/// Compares bodies with the expected one as they arrive.
 #[derive(Debug)]
 pub(super) struct BodyCheck {
     expected: Expected,
@@ -28,7 +28,7 @@ impl BodyCheck {
         BodyCheck { expected, seen: 0 }
     }
 
-    /// More of the body of a reply with this status. What a refusal says in its body is not compared.
+    /// More of the body of a reply with this status. The body of a refusal is not compared.
     #[inline]
     pub(super) fn more(&mut self, status: u16, bytes: &[u8]) -> Result<(), Bad> {
         let from = self.seen;
@@ -43,7 +43,7 @@ impl BodyCheck {
         }
     }
 
-    /// The body is whole: what kind of refusal it was, if any.
+    /// The body is complete: returns the kind of refusal, if any.
     pub(super) fn whole(&mut self, head: &Head) -> Result<Option<&'static str>, Bad> {
         let seen = std::mem::take(&mut self.seen);
         let rejected = refusal(head.status);
@@ -56,21 +56,21 @@ impl BodyCheck {
     }
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(crate) struct HttpSession {
     request: Arc<[u8]>,
     pipeline: u32,
     reader: ReplyReader,
     check: BodyCheck,
-    /// Replies of the exchange at hand that came.
+    /// Replies received in the current exchange.
     replies: u32,
     /// Kind of the last refusal among them.
     rejected: Option<&'static str>,
 }
 
 impl HttpSession {
-    /// A conversation on a fresh connection. `request` is sent `pipeline` times at once.
+    /// `request` is sent `pipeline` times at once.
     pub(crate) fn new(request: Arc<[u8]>, pipeline: u32, expected: Expected) -> Self {
         HttpSession {
             request,

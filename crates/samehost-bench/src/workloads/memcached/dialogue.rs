@@ -1,5 +1,4 @@
-//! Talking to memcached outside the hot path: what it is, setting up, clearing away, and its own view of a
-//! connection.
+//! Talks to memcached outside the hot path: its version, set-up, clean-up, and its view of a connection.
 
 use samehost_login::Link;
 use samehost_login::memcached::{self, line, listing};
@@ -9,12 +8,11 @@ use super::session::Exchange;
 use crate::error::BenchError;
 use crate::workloads::connecting::link_to;
 
-/// What the server says it is.
+/// Asks for the server's version.
 pub(super) fn version(link: &mut Link) -> Result<String, BenchError> {
     memcached::version(link)?.map_err(|answer| refused(link, "its version", answer))
 }
 
-/// Sets a key.
 pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError> {
     let answer = link.ask(exchange.request(), line)?;
     if matches!(answer.as_str(), "STORED" | "HD") {
@@ -24,7 +22,7 @@ pub(super) fn set(link: &mut Link, exchange: &Exchange) -> Result<(), BenchError
     }
 }
 
-/// Deletes a key; one that is gone already is no failure.
+/// Deletes a key; a key that does not exist is not an error.
 pub(super) fn delete(link: &mut Link, key: &str) -> Result<(), BenchError> {
     let answer = link.ask(format!("delete {key}\r\n").as_bytes(), line)?;
     if matches!(answer.as_str(), "DELETED" | "NOT_FOUND") {
@@ -34,12 +32,12 @@ pub(super) fn delete(link: &mut Link, key: &str) -> Result<(), BenchError> {
     }
 }
 
-/// The server's own view of this connection (`stats conns`, memcached 1.4.31 or later).
+/// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).
 pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
     Ok(memcached::seen(link)?.map(|seen| format!("the server says {seen}")))
 }
 
-/// Whether the private server that answers here is the process that we started.
+/// Checks that the server at this endpoint is the process that we started.
 pub(super) fn is_ours(endpoint: &Endpoint, pid: u32) -> Result<(), BenchError> {
     let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
     if stats.lines().any(|line| line == format!("STAT pid {pid}")) {

@@ -1,4 +1,4 @@
-//! What measuring does to a memcached that already runs, asked of itself. Nothing is written.
+//! Impact of a measurement on a memcached that is already running, from its own statistics. Writes nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 use crate::workloads::connecting::link_to;
 
-/// Looks at each server.
+/// Queries each server.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     look.servers
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         .collect()
 }
 
-/// `STAT name value`, those with a number.
+/// Parses lines `STAT name value` with a number.
 fn numbers(stats: &str) -> BTreeMap<&str, u64> {
     stats
         .lines()
@@ -35,7 +35,7 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
 
 fn look_at(look: &Look<'_>, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
     let of = |name: &str| stats.get(name).copied();
-    // This connection is not counted.
+    // Our own connection is not counted.
     if let (Some(open), Some(most)) = (of("curr_connections"), of("max_connections")) {
         let connections =
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };

@@ -1,6 +1,6 @@
 //! memcached: get and set in its text protocol or its meta commands, by value size. It cannot listen on a TCP
-//! port and a Unix socket at once: each transport has a process of its own, started afresh for every block, so
-//! that the luck of one process is not taken for the transport.
+//! port and a Unix socket at once. Each transport has its own process, restarted for every block, so that
+//! differences between processes (memory layout) are not taken for differences between transports.
 
 mod dialogue;
 mod impact;
@@ -109,7 +109,7 @@ fn protocol(parameters: &Parameters) -> Protocol {
     if parameters["protocol"] == "meta" { Protocol::Meta } else { Protocol::Text }
 }
 
-/// `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
+/// Parses `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
 fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
     let wrong = |reason: String| {
         BenchError::Usage(format!(

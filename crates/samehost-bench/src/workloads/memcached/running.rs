@@ -1,5 +1,5 @@
-//! memcached while it is measured: a private process for each transport or the given servers, our key in them,
-//! and a trial's connections.
+//! memcached during a measurement: a private process for each transport or the given servers, our key in
+//! them, and the connections of a trial.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use crate::workloads::awaited::value;
 use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::foreign_pids;
 
-/// A running memcached, or two.
+/// The running processes.
 pub(super) struct RunningMemcached {
     parameters: Parameters,
     private: BTreeMap<Transport, MemcachedServer>,
@@ -27,9 +27,9 @@ pub(super) struct RunningMemcached {
     version: String,
     foreign_pids: Vec<u32>,
     key: String,
-    /// Where our key was set in servers that are not ours.
+    /// Given servers in which our key was set.
     touched: Vec<Endpoint>,
-    /// The transport of the trial at hand: its process alone is the server then.
+    /// Transport of the current trial: only its process counts as the server then.
     current: Option<Transport>,
     connector: Option<Arc<MemcachedConnector>>,
 }
@@ -144,7 +144,7 @@ impl Instance for RunningMemcached {
 struct MemcachedConnector {
     endpoint: Endpoint,
     exchange: Exchange,
-    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<Option<String>>,
 }
 

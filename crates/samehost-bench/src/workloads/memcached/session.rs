@@ -1,5 +1,5 @@
-//! One connection's conversation with memcached, in its classic text protocol or in its meta commands: one
-//! command, and a reply of which every byte is known. Pure: no I/O, no clock.
+//! A memcached session, in the classic text protocol or the meta commands: one command, and a reply of which
+//! every byte is known. Pure: no I/O, no clock.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use samehost_login::memcached::line;
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::awaited::{Awaited, Seen};
 
-/// Which words are spoken.
+/// Protocol variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// `get`, `set`.
@@ -17,7 +17,7 @@ pub(super) enum Protocol {
     Meta,
 }
 
-/// What is asked over and over, shared by all connections of a trial.
+/// Request and expected reply, shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     request: Arc<[u8]>,
@@ -25,7 +25,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Reading a key that holds this value.
+    /// Reads a key with this value.
     pub(super) fn get(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (request, head, end): (_, _, &[u8]) = match protocol {
             Protocol::Text => {
@@ -36,7 +36,7 @@ impl Exchange {
         Exchange { request: request.into_bytes().into(), reply: Awaited::new(head.as_bytes(), value, end) }
     }
 
-    /// Writing a value.
+    /// Writes a value.
     pub(super) fn set(protocol: Protocol, key: &str, value: &[u8]) -> Self {
         let (head, reply): (_, &[u8]) = match protocol {
             Protocol::Text => (format!("set {key} 0 0 {}\r\n", value.len()), b"STORED\r\n"),
@@ -46,22 +46,21 @@ impl Exchange {
         Exchange { request: request.into(), reply: Awaited::new(reply, b"", b"") }
     }
 
-    /// The bytes of the request, for set-up.
+    /// Bytes of the request, for set-up.
     pub(super) fn request(&self) -> &[u8] {
         &self.request
     }
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct MemcachedSession {
     exchange: Exchange,
-    /// Bytes of the current reply that came and were right.
+    /// Correct bytes of the current reply so far.
     received: usize,
 }
 
 impl MemcachedSession {
-    /// A conversation on a fresh connection.
     pub(super) fn new(exchange: Exchange) -> Self {
         MemcachedSession { exchange, received: 0 }
     }
@@ -83,7 +82,7 @@ impl Session for MemcachedSession {
     }
 }
 
-/// A reply that is not the one awaited: a refusal that leaves the connection usable, or a wrong one.
+/// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a wrong reply.
 #[cold]
 fn other(input: &[u8]) -> Result<Progress, Bad> {
     let Some((line, consumed)) = line(input).map_err(|reason| Bad::new("malformed reply", reason))? else {

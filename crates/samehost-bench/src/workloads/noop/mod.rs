@@ -1,4 +1,4 @@
-//! The harness's floor: an operation that does nothing, timed and counted like any other.
+//! The floor of the harness: an operation that does nothing, timed and counted like any other.
 
 use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
 
@@ -7,7 +7,7 @@ use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 use crate::workload::{Capabilities, Instance, OpenOrClosed, Parameter, Parameters, StartOptions, Workload};
 
-/// Does nothing.
+/// The noop workload.
 pub struct Noop;
 
 struct Nothing;
@@ -18,7 +18,7 @@ impl Caller for Nothing {
     }
 }
 
-/// A job that does nothing on so many threads.
+/// A job that does nothing in so many threads.
 pub(crate) fn job(threads: u32) -> Job {
     Job::Callers((0..threads.max(1)).map(|_| Box::new(Nothing) as Box<dyn Caller>).collect())
 }

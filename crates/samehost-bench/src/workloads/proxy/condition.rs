@@ -1,4 +1,4 @@
-//! One condition of the matrix: how nginx reaches its backends, and the lines of nginx.conf that say so.
+//! One condition of the matrix: how nginx reaches its backends, and its lines in nginx.conf.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use samehost_model::{Endpoint, Point, Transport};
 use crate::error::BenchError;
 use crate::workload::Parameters;
 
-/// Connections to the backends that nginx keeps open, as published.
+/// Connections to the backends that nginx keeps open, as in the published measurement.
 const KEPT: u32 = 48;
 
-/// The page that tells whom nginx asked, and the field in which it does.
+/// Page that reports which backend nginx uses, and the field with the answer.
 pub(super) const WHERE: &str = "/where";
 pub(super) const ASKED: &str = "X-Asked";
 
@@ -25,7 +25,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// The condition of a point, its transport left at the default.
+    /// Condition of a point, with the default transport.
     pub(super) fn of(point: &Point, parameters: &Parameters) -> Result<Self, BenchError> {
         let value = |name: &str| point.parameters.get(name).unwrap_or(&parameters[name]).clone();
         let backends = value("backends");
@@ -37,7 +37,7 @@ impl Condition {
         Ok(Condition { transport: Transport::Tcp, backends, http: value("http") })
     }
 
-    /// Every condition that these parameters and transports make.
+    /// All conditions of these parameters and transports.
     pub(super) fn all(transports: &[Transport], parameters: &Parameters) -> Result<Vec<Self>, BenchError> {
         let mut all = Vec::new();
         for transport in transports {
@@ -56,7 +56,7 @@ impl Condition {
         Ok(all)
     }
 
-    /// The server name by which nginx knows it; all have the same length.
+    /// Name of the condition's server block; all have the same length.
     pub(super) fn host(number: usize) -> String {
         format!("condition{number:02}")
     }
@@ -72,7 +72,7 @@ impl Condition {
                     Endpoint::Tcp { host, port } => format!("{host}:{port}"),
                     other => other.to_string(),
                 };
-                // A failure is to be seen, not mended by another try or by leaving a backend out for ten seconds.
+                // A failure must show: nginx must not retry, nor leave a backend out for ten seconds.
                 format!("    server {place} max_fails=0;\n")
             })
             .collect();
@@ -93,7 +93,7 @@ impl Condition {
     }
 }
 
-/// The `listen` of nginx in front, and where that is.
+/// Value of nginx's `listen` in front, and its endpoint.
 pub(super) fn front(transport: &str, directory: &Path, port: u16) -> (String, Endpoint) {
     if transport == "tcp" {
         let place = format!("127.0.0.1:{port}");

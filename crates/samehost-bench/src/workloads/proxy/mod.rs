@@ -1,5 +1,6 @@
-//! nginx in front of application servers: the transport between them, how many there are, and HTTP/1.0 against
-//! HTTP/1.1 with connections that stay, in one matrix. What is in front of nginx is the same for all.
+//! nginx in front of application servers: one matrix of the transport between them, the number of backends,
+//! and HTTP/1.0 against HTTP/1.1 with persistent connections. The connection in front of nginx is the same
+//! for all.
 
 mod condition;
 mod running;
@@ -18,7 +19,7 @@ use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use condition::Condition;
 use running::RunningProxy;
 
-/// Most backends of one condition: each is a process.
+/// Most backends of a condition: each is a process.
 const MOST_BACKENDS: u32 = 16;
 /// Largest reply.
 const MOST_SIZE: u64 = 16 << 20;
@@ -101,7 +102,7 @@ impl Workload for Proxy {
             metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
         metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
         if open_loop == OpenOrClosed::Closed {
-            // What was published is requests per second.
+            // The published results are in requests per second.
             metrics.sort_by_key(|metric| !metric.is_rate_of_work());
         }
         metrics
@@ -131,13 +132,14 @@ impl Workload for Proxy {
         &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")]
     }
 
-    /// What stands behind an nginx that runs is not ours to change: only the hop in front of it can be measured.
+    /// The backends of a running nginx are not ours to change: only the connection in front of it can be
+    /// measured.
     fn running_workload(&self) -> &'static str {
         "http"
     }
 
-    /// Two processes of the same program differ by more than the transports do, so there are several. Half a dozen Ruby or
-    /// Python programs take seconds to start.
+    /// Two processes of the same program differ by more than the transports do, so several are used. Half a
+    /// dozen Ruby or Python programs take seconds to start.
     fn starts(&self, parameters: &Parameters) -> Starts {
         let in_a_moment = kind(parameters).is_some_and(BackendKind::is_built_in);
         if in_a_moment { Starts::EachBlock } else { Starts::InTurn(4) }

@@ -1,4 +1,4 @@
-//! nginx and its backends while they are measured.
+//! nginx and its backends during a measurement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::private_servers::{Account, Backend, BackendKind, Nginx, NginxSpec};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
 
-/// Requests that each fresh process answers before anything is measured: the first ones of Ruby are slow.
+/// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
 const WARM_UP: u32 = 40;
-/// Bytes of a request, as published.
+/// Bytes of a request, as in the published measurement.
 const REQUEST: usize = 75;
 
 /// nginx and its backends.
@@ -24,13 +24,13 @@ pub(super) struct RunningProxy {
     kind: &'static BackendKind,
     nginx: Nginx,
     front: Endpoint,
-    /// Processes by the transport they serve; those that listen on both stand under the first.
+    /// Processes by the transport they serve; those that listen on both are under the first.
     backends: BTreeMap<Transport, Vec<Backend>>,
     conditions: Vec<Condition>,
     parameters: Parameters,
-    /// The condition of the trial at hand.
+    /// Condition of the current trial.
     current: Option<Condition>,
-    /// Whom nginx says that it asks.
+    /// Backend that nginx reports.
     asked: String,
 }
 
@@ -40,7 +40,7 @@ impl RunningProxy {
         let kind = kind(&parameters).ok_or_else(|| BenchError::Usage("no such backend".into()))?;
         let conditions = Condition::all(&start.transports, &parameters)?;
         let most = conditions.iter().map(|condition| condition.backends).max().unwrap_or(1);
-        // One for all: nginx must reach their sockets.
+        // One account for all: nginx must reach their sockets.
         let account = Account::made()?;
         let backends = start_backends(kind, account, start, most)?;
         let front_transport = parameters["front"].clone();
@@ -74,7 +74,7 @@ impl RunningProxy {
         })
     }
 
-    /// The processes of the condition at hand, or all.
+    /// Processes of the current condition, or all.
     fn backend_pids(&self) -> Vec<u32> {
         match &self.current {
             Some(condition) => {
@@ -85,7 +85,8 @@ impl RunningProxy {
     }
 }
 
-/// As many processes as the largest condition needs, for each transport or for both, all started at the same time.
+/// Starts as many processes as the largest condition needs, for each transport or for both, all at the same
+/// time.
 fn start_backends(
     kind: &'static BackendKind,
     account: Option<Account>,
@@ -127,7 +128,7 @@ fn start_backends(
     })
 }
 
-/// Whether a page comes from there.
+/// Checks that an endpoint serves the page.
 fn ask(endpoint: &Endpoint, host: &str) -> Result<(), BenchError> {
     let (head, body) = fetch(endpoint, &request("/bytes/64", host))?;
     match refusal(head.status) {
@@ -142,7 +143,7 @@ fn request(target: &str, host: &str) -> Arc<[u8]> {
     parts.bytes()
 }
 
-/// Options of a `listen` stand where the address is named first.
+/// A `listen` may have options only at the first mention of its address.
 fn bare(listen: &str) -> &str {
     listen.split(' ').next().unwrap_or_default()
 }
@@ -153,7 +154,7 @@ fn processes<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Co
     set.flatten().take(condition.backends as usize).collect()
 }
 
-/// Where the backends of a condition are.
+/// Endpoints of a condition's backends.
 fn behind<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condition) -> Vec<&'a Endpoint> {
     let processes = processes(backends, condition).into_iter();
     processes.filter_map(|backend| backend.endpoint(condition.transport)).collect()
@@ -232,9 +233,9 @@ impl Instance for RunningProxy {
     fn witness(&mut self, trial: &mut Trial) {
         let Some(condition) = &self.current else { return };
         trial.proxy_most_cpus = self.parameters["workers"].parse().ok();
-        // Each has one thread that works at a time.
+        // Each backend works with one thread at a time.
         trial.server_most_cpus = Some(f64::from(condition.backends));
-        // What was looked at is the connection in front, the same in every arm.
+        // The kernel's evidence is about the connection in front, which is the same in every arm.
         trial.connection = None;
         if let Some(observed) = &mut trial.transport_observed {
             *observed = format!("in front {observed}; nginx says that it asks {}", self.asked);

@@ -1,25 +1,25 @@
-//! The echo conversation: a message of fixed size with a running number in front, and the same back.
+//! The echo session: a message of fixed size that starts with a running number, and the same message back.
 
 use crate::builtin_servers::MARK;
 use crate::engine::session::{Bad, Progress, Session};
 
-/// One connection's conversation with an echo server.
+/// Session on one connection.
 #[derive(Debug)]
 pub(in crate::workloads) struct EchoSession {
     message: Vec<u8>,
     number: u64,
-    /// Bytes of the current reply that came and were right.
+    /// Correct bytes of the current reply so far.
     received: usize,
 }
 
 impl EchoSession {
-    /// A conversation of messages of `size` bytes.
+    /// A session with messages of `size` bytes.
     pub(in crate::workloads) fn new(size: usize) -> Self {
         let message = (0..size).map(|i| (i % 251) as u8).collect();
         EchoSession { message, number: 0, received: 0 }
     }
 
-    /// The same with messages that a server with work to do has more of.
+    /// Marks the messages, so that a server with work does more of it.
     pub(in crate::workloads) fn marked(mut self) -> Self {
         if let Some(last) = self.message.last_mut() {
             *last = MARK;

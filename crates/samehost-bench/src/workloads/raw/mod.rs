@@ -1,5 +1,5 @@
-//! Bytes and nothing else: ping-pong (a message there and back) and bulk (a stream to a receiver that
-//! acknowledges), against the built-in servers or any echo server that already runs.
+//! Bytes without a protocol: ping-pong (a message there and back) and bulk (a stream to a receiver that
+//! acknowledges), against the built-in servers or a running echo server.
 
 pub(super) mod echo;
 
@@ -24,17 +24,17 @@ use crate::workloads::foreign::{foreign_endpoints, foreign_pids};
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use echo::EchoSession;
 
-/// Largest message that one blocking connection may echo: it fits every transport's buffers, so that neither
-/// side can wait for the other to read.
+/// Largest message that one blocking connection may echo: it fits into every transport's buffers, so that
+/// client and server cannot deadlock, each waiting for the other to read.
 const SMALL: u64 = 16 * 1024;
-/// Shortest message whose last byte is no part of its number.
+/// Shortest message whose last byte is not part of its number.
 const LEAST_MARKED: u64 = 9;
-/// A slice of a stream is no shorter: some megabytes may be under way when the last message is written, and until they are
-/// acknowledged only one side works. From 12 to 50 ms the ratio of Unix and TCP was the same.
+/// Shortest slice of a stream. Some megabytes may be in flight when the last message is written, and until
+/// they are acknowledged only the receiver works. From 12 to 50 ms the ratio of Unix and TCP was the same.
 const LEAST_BULK: Duration = Duration::from_millis(12);
 /// Largest message through a pipe, whose buffer is 64 KiB (pipe(7)).
 const MOST_PIPE: u64 = 64 * 1024;
-/// Largest message in one packet under the default send buffer of 212,992 bytes, its overhead subtracted.
+/// Largest message in one packet with the default send buffer of 212,992 bytes, minus its overhead.
 const MOST_PACKET: u64 = 128 * 1024;
 
 /// The raw workload.
@@ -220,13 +220,13 @@ fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
 }
 
 struct RunningRaw {
-    /// One for each way in which sockets are set.
+    /// A server for each combination of socket options.
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
-    /// Servers that already run.
+    /// Servers that are already running.
     endpoints: Vec<(Transport, Endpoint)>,
     bulk: bool,
-    /// Whether the second of two arms has more work.
+    /// Whether the server does more work for the second of two arms.
     longer: bool,
     foreign_pids: Vec<u32>,
     foreign: bool,
@@ -239,7 +239,7 @@ impl RunningRaw {
             .collect()
     }
 
-    /// Where a server that already runs is.
+    /// Endpoint of a running server.
     fn foreign_endpoint(&self, transport: Transport) -> Option<Endpoint> {
         let found = self.endpoints.iter().find(|(known, _)| *known == transport);
         found.map(|(_, endpoint)| endpoint.clone())
@@ -288,7 +288,7 @@ impl Instance for RunningRaw {
             let endpoint = Connector::endpoint(&connector);
             return Ok(Job::Bulk(Writer::new(connector.stream()?, endpoint, size)));
         }
-        // Where a message does not fit the buffers, each side would wait for the other to read.
+        // If a message does not fit into the buffers, each side would wait for the other to read.
         let fits = tuning.buffer_bytes.is_none_or(|bytes| size <= bytes / 2);
         let small = size <= SMALL && fits || arm.transport == Transport::Pipe;
         Ok(Job::Sessions { connector: Arc::new(connector), small })
@@ -310,10 +310,10 @@ impl Instance for RunningRaw {
 }
 
 struct RawConnector {
-    /// Whether the server has more work with its messages.
+    /// Whether messages are marked, so that the server does more work.
     marked: bool,
     transport: Transport,
-    /// None for transports that are inherited.
+    /// `None` for inherited transports.
     endpoint: Option<Endpoint>,
     server: Arc<Mutex<BuiltIn>>,
     tuning: Tuning,
