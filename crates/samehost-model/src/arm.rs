@@ -1,4 +1,4 @@
-//! What is compared: a point of the matrix (connections, rate, size, …) and one transport at that point.
+//! Arms: a point of the matrix (connections, rate, size, …) and one transport at that point.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,10 +24,10 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// Every placement, the default first.
+    /// All placements, the default first.
     pub const ALL: [Placement; 3] = [Placement::Free, Placement::SameCore, Placement::CrossCore];
 
-    /// The name used on the command line and in JSON.
+    /// Name on the command line and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Candidate ÷ baseline of one metric over all blocks, and what that amounts to.
+//! Candidate ÷ baseline of one metric over all blocks, with its verdict.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it is one.
+    /// Whether the verdict is other than inconclusive.
     #[must_use]
     pub fn is_decided(self) -> bool {
         self != Verdict::Inconclusive
@@ -121,13 +121,13 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether more blocks could decide it: it has no verdict, and nothing but the numbers forbids one.
+    /// Whether more blocks could decide it: it is inconclusive, and no issue invalidates it.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.verdict.is_decided() && self.grade() != Grade::Barred
     }
 
-    /// How much it knows. A report without grades has verdicts only.
+    /// Strength of the evidence. For reports without grades it is derived from the verdict.
     #[must_use]
     pub fn grade(&self) -> Grade {
         self.grade.unwrap_or(match self.verdict {

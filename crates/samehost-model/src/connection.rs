@@ -1,4 +1,4 @@
-//! How a connection was set: what "TCP" and "Unix socket" were when it was measured, as the kernel said of each end.
+//! Settings of a measured connection, as the kernel reported them for each end.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// The congestion controls in use, client's first, each once; none over what has none.
+    /// Distinct congestion controls in use, the client's first; empty for transports without any.
     #[must_use]
     pub fn congestion(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -45,7 +45,7 @@ impl ConnectionSettings {
         names
     }
 
-    /// Whether every end that was seen sends with this congestion control, and one was seen.
+    /// Whether all observed ends use this congestion control; false if no end was observed.
     #[must_use]
     pub fn is_all(&self, congestion: &str) -> bool {
         self.congestion() == [congestion]
@@ -53,11 +53,11 @@ impl ConnectionSettings {
 }
 
 impl fmt::Display for ConnectionSettings {
-    /// `cubic, buffers 2.6 MB/131 kB, no delay`; ends that differ each with its name.
+    /// Formats as `cubic, buffers 2.6 MB/131 kB, no delay`; if the ends differ, each with its name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.client, &self.server) {
             (Some(client), Some(server)) => {
-                // What the kernel does not tell of the server's end is no difference.
+                // The server's TCP_NODELAY may be unknown, so it is not compared.
                 let alike = SocketEnd { nodelay: client.nodelay, ..server.clone() };
                 if *client == alike {
                     write!(f, "{client}")

@@ -1,4 +1,4 @@
-//! What a factor of the matrix does over all the others, and who was the limit of each arm.
+//! Effects of factors over all levels of the others, and bottlenecks of arms.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::transport::Transport;
 
-/// The longest path a Unix socket address holds, in bytes: `sun_path` is 108 with its closing NUL (unix(7)).
+/// Maximum length of a Unix socket's path, in bytes: `sun_path` has 108 including the closing NUL (unix(7)).
 pub const UNIX_PATH_MAX: usize = 107;
 
 /// Where a server listens or a client connects.
@@ -24,7 +24,7 @@ pub const UNIX_PATH_MAX: usize = 107;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// `tcp:HOST:PORT`; an IPv6 address stands in brackets. The host is looked up when connecting.
+    /// `tcp:HOST:PORT`, with IPv6 addresses in brackets. The host is resolved when connecting.
     Tcp {
         /// A host name or address, without brackets.
         host: String,
@@ -44,16 +44,16 @@ pub enum Endpoint {
     Abstract(String),
     /// `seqpacket:/path`.
     Seqpacket(PathBuf),
-    /// `socketpair:`, which only a parent process can hand over.
+    /// `socketpair:`, inherited from a parent process.
     Socketpair,
-    /// `pipe:`, which only a parent process can hand over.
+    /// `pipe:`, inherited from a parent process.
     Pipe,
 }
 
-/// Why a string is no endpoint.
+/// Error of parsing an endpoint.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
-    /// No known scheme stands before the first colon.
+    /// No known scheme before the first colon.
     #[error(
         "`{text}` names no transport; write tcp:HOST:PORT, tcp+tls:HOST:PORT, unix:/path, abstract:name or seqpacket:/path"
     )]
@@ -61,7 +61,7 @@ pub enum EndpointError {
         /// The text as given.
         text: String,
     },
-    /// The host or the port is missing or wrong.
+    /// The host or the port is missing or invalid.
     #[error("`{text}` needs a host and a port from 0 to 65535, such as tcp:127.0.0.1:3306 or tcp:[::1]:3306")]
     HostPort {
         /// The text as given.
@@ -73,7 +73,7 @@ pub enum EndpointError {
         /// The text as given.
         text: String,
     },
-    /// The path or name does not fit a socket address.
+    /// The path or name is too long for a socket address.
     #[error(
         "the path of `{text}` is {length} bytes long; a Unix socket's address holds at most {UNIX_PATH_MAX}: use a shorter directory, a symbolic link to it, or a path relative to the working directory"
     )]
@@ -83,7 +83,7 @@ pub enum EndpointError {
         /// Its length in bytes.
         length: usize,
     },
-    /// The path has a NUL byte, which would end it early.
+    /// The path contains a NUL byte, which would truncate it.
     #[error("the path or name in `{}` has a NUL byte", text.escape_debug())]
     Nul {
         /// The text as given.
@@ -92,7 +92,7 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
-    /// The transport that carries this endpoint's bytes.
+    /// The transport of this endpoint.
     #[must_use]
     pub fn transport(&self) -> Transport {
         match self {
@@ -107,7 +107,7 @@ impl Endpoint {
         }
     }
 
-    /// The path of the socket file, for the transports that have one.
+    /// Path of the socket file, for transports that have one.
     #[must_use]
     pub fn path(&self) -> Option<&std::path::Path> {
         match self {

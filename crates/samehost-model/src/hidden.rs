@@ -1,5 +1,5 @@
-//! What stands in results and is another program's word: a server that is measured may repeat the password that it was
-//! told, in its version, in an error, wherever it has a say.
+//! Redacts text of other programs in results: a measured server may quote the password that it received, for
+//! example in its version or an error message.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::report::{Head, LogLine, Report};
 use crate::trial::Trial;
 
 impl Trial {
-    /// Hides secrets in what others say.
+    /// Redacts secrets in text of other programs.
     pub fn hide(&mut self, redactor: &Redactor) {
         let mut words: Vec<&mut String> = self.polluted.iter_mut().collect();
         words.extend(
@@ -27,7 +27,7 @@ impl Trial {
 }
 
 impl Head {
-    /// Hides secrets in what others say.
+    /// Redacts secrets in text of other programs.
     pub fn hide(&mut self, redactor: &Redactor) {
         let server = &mut self.workload.server;
         for word in [&mut server.kind, &mut server.version] {
@@ -37,7 +37,7 @@ impl Head {
 }
 
 impl Report {
-    /// Hides secrets in what others say.
+    /// Redacts secrets in text of other programs.
     pub fn hide(&mut self, redactor: &Redactor) {
         self.head.hide(redactor);
         let evidence = self.analysis.evidence.iter_mut();
@@ -54,7 +54,7 @@ impl Report {
 }
 
 impl LogLine {
-    /// Hides secrets in what others say.
+    /// Redacts secrets in text of other programs.
     pub fn hide(&mut self, redactor: &Redactor) {
         match self {
             LogLine::Begin { report, .. } => report.hide(redactor),

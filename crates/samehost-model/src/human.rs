@@ -1,7 +1,6 @@
-//! Numbers for people: three significant digits, with a unit that fits. It decides nothing; JSON and CSV keep
-//! the raw values.
+//! Formats numbers for people: three significant digits and a suitable unit. JSON and CSV have the raw values.
 
-/// A unit and how many of the metric's own unit it holds.
+/// A unit, and its size in the metric's own unit.
 type Step = (&'static str, f64);
 
 const MICROSECONDS: &[Step] = &[("ns", 1e-3), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
@@ -11,7 +10,7 @@ const RATE: &[Step] = &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)];
 const BANDWIDTH: &[Step] = &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)];
 const BYTES: &[Step] = &[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
 
-/// From here on the larger unit is used, in this many of the smaller.
+/// Units for scaling values of a unit; `None` for a unit that is not scaled.
 fn steps(unit: &str) -> Option<&'static [Step]> {
     Some(match unit {
         "us" => MICROSECONDS,
@@ -24,7 +23,7 @@ fn steps(unit: &str) -> Option<&'static [Step]> {
     })
 }
 
-/// The unit as written after a number that is not scaled.
+/// How an unscaled unit is written after a number.
 fn plain_unit(unit: &str) -> &str {
     match unit {
         "percent" | "%" => "%",
@@ -34,14 +33,15 @@ fn plain_unit(unit: &str) -> &str {
     }
 }
 
-/// A value with its unit, to three significant digits: `12.3 µs`, `1.24 ms`, `52.1 k/s`, `3.21 GB/s`, `4.2 %`.
+/// Formats a value with its unit, to three significant digits: `12.3 µs`, `1.24 ms`, `52.1 k/s`, `3.21 GB/s`,
+/// `4.2 %`.
 #[must_use]
 pub fn format_value(value: f64, unit: &str) -> String {
     format_together(&[value], unit).swap_remove(0)
 }
 
-/// Values in one common unit, so that they can be held against each other at a glance. Where they lie further
-/// apart than four digits show, each has its own.
+/// Formats values in one common unit, so that they are easy to compare. If they differ by more than four
+/// digits can show, each has its own unit.
 #[must_use]
 pub fn format_together(values: &[f64], unit: &str) -> Vec<String> {
     let Some(steps) = steps(unit) else {
@@ -58,7 +58,7 @@ pub fn format_together(values: &[f64], unit: &str) -> Vec<String> {
     values.iter().map(each).collect()
 }
 
-/// The largest unit of which `size` is at least one; the metric's own for nothing.
+/// The largest unit in which `size` is at least 1; for 0 the metric's own unit.
 fn step_for(size: f64, steps: &[Step]) -> Step {
     let own = steps.iter().copied().find(|(_, scale)| *scale == 1.0).unwrap_or(("", 1.0));
     if !size.is_finite() || size == 0.0 {
@@ -72,7 +72,7 @@ fn with_unit(value: f64, scale: f64, unit: &str) -> String {
     if unit.is_empty() || !value.is_finite() { number } else { format!("{number} {unit}") }
 }
 
-/// Rounded to three significant digits.
+/// Rounds to three significant digits.
 fn round3(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -81,7 +81,7 @@ fn round3(value: f64) -> f64 {
     if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
 }
 
-/// Three significant digits, never fewer than those before the point; thousands have commas.
+/// Formats with three significant digits, but with all digits before the decimal point; thousands have commas.
 #[must_use]
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
@@ -97,14 +97,14 @@ pub fn significant(value: f64) -> String {
     format!("{rounded:.*}", decimals as usize)
 }
 
-/// A ratio to three significant digits: `1.04`, `0.714`, `12.3`.
+/// Formats a ratio to three significant digits: `1.04`, `0.714`, `12.3`.
 #[must_use]
 pub fn format_ratio(ratio: f64) -> String {
     significant(ratio)
 }
 
-/// A ratio for a column or an interval, where digits must stand under each other: three decimals around 1,
-/// where differences are thousandths, fewer for many times.
+/// Formats a ratio for a column or an interval, with aligned digits: three decimals around 1, where
+/// differences are thousandths; fewer for large ratios.
 #[must_use]
 pub fn format_ratio_aligned(ratio: f64) -> String {
     if !ratio.is_finite() {
@@ -119,13 +119,13 @@ pub fn format_ratio_aligned(ratio: f64) -> String {
     format!("{ratio:.decimals$}")
 }
 
-/// A part of one as a percentage: `0.05 %`, `3.4 %`, `31 %`, `99.6 %`.
+/// Formats a fraction as a percentage: `0.05 %`, `3.4 %`, `31 %`, `99.6 %`.
 #[must_use]
 pub fn format_percent(part: f64) -> String {
     format!("{} %", percent_number(part))
 }
 
-/// The number of [`format_percent`].
+/// Number of [`format_percent`], without the sign.
 #[must_use]
 pub fn percent_number(part: f64) -> String {
     let percent = 100.0 * part;
@@ -140,7 +140,7 @@ pub fn percent_number(part: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// A ratio's distance from 1 as a signed percentage: `+3.4 %`; from twice on as a factor: `×12`.
+/// Formats a ratio's difference from 1 as a signed percentage: `+3.4 %`; from 2 on as a factor: `×12`.
 #[must_use]
 pub fn change(ratio: f64) -> String {
     if ratio >= 1.995 {
@@ -155,7 +155,7 @@ pub fn change(ratio: f64) -> String {
     format!("{percent:+.decimals$} %")
 }
 
-/// A whole number with commas: `50,000`.
+/// Formats an integer with commas: `50,000`.
 #[must_use]
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -169,7 +169,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A size as people write it: `128 B`, `64 KiB`, `1.5 MiB`.
+/// Formats a size in bytes: `128 B`, `64 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     let (name, scale) = step_for(bytes as f64, BYTES);
@@ -182,7 +182,7 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// A rate that was asked for: `24 k/s`, `62.5 k/s`.
+/// Formats a requested rate: `24 k/s`, `62.5 k/s`.
 #[must_use]
 pub fn format_rate(per_s: f64) -> String {
     let text = format_value(per_s, "per_s");
@@ -194,7 +194,7 @@ pub fn format_rate(per_s: f64) -> String {
     }
 }
 
-/// A length of time in seconds, for a person: `0.5 s`, `1.5 s`, `200 ms`.
+/// Formats a duration in seconds: `0.5 s`, `1.5 s`, `200 ms`.
 #[must_use]
 pub fn format_seconds(seconds: f64) -> String {
     if seconds < 0.1 {
@@ -203,7 +203,7 @@ pub fn format_seconds(seconds: f64) -> String {
     format!("{} s", trim(seconds))
 }
 
-/// A length of time, roughly: `40 s`, `3 min`, `2.5 h`.
+/// Formats a duration roughly: `40 s`, `3 min`, `2.5 h`.
 #[must_use]
 pub fn rough_time(seconds: f64) -> String {
     if seconds < 100.0 {
@@ -220,7 +220,7 @@ fn trim(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A text with every number replaced by `#`, signs left out: texts that differ only in numbers have the same shape.
+/// Replaces every number in a text by `#` and removes signs, so that texts that differ only in numbers become equal.
 #[must_use]
 pub fn shape(text: &str) -> String {
     let mut shape = String::with_capacity(text.len());

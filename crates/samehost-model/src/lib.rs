@@ -1,8 +1,8 @@
-//! The plain data that the parts of samehost exchange: endpoint, arm, trial, comparison, report.
+//! Plain data that the parts of samehost exchange: endpoints, arms, trials, comparisons, reports.
 //!
-//! This crate holds words, not work: it opens no socket, reads no clock and prints nothing, so that a stored
-//! report can be read, judged and rendered again without a server in sight. Its serde names *are* the JSON
-//! report `samehost.report/1`; the checked-in schema is derived from these types and held by a test.
+//! Opens no socket, reads no clock and prints nothing, so that a stored report can be read, judged and
+//! rendered without a server. The serde names *are* the JSON report `samehost.report/1`. A test checks that
+//! the checked-in schema matches these types.
 
 #![warn(missing_docs)]
 

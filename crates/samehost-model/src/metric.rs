@@ -1,4 +1,4 @@
-//! What can be compared: a name with its unit, which way is better, and how a trial answers it.
+//! Metrics: name, unit, which direction is better, and the value in a trial.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,16 +15,16 @@ pub enum Better {
     Lower,
 }
 
-/// What a metric is about, from which rules and words follow.
+/// Kind of quantity, on which rules and wordings depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Something per second.
+    /// Operations per second.
     Rate,
     /// Bytes per second.
     Bandwidth,
-    /// How long something takes.
+    /// A duration.
     Time,
-    /// CPU time, which waiting does not change.
+    /// CPU time, which does not include waiting.
     Cpu,
     /// Anything else.
     Other,
@@ -45,7 +45,7 @@ pub struct MetricInfo {
 
 type Reader = fn(&Trial) -> Option<f64>;
 
-/// Name, title, unit, direction and reader of each built-in metric; the one place where they are listed.
+/// Name, title, unit, direction and reader of every built-in metric.
 const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
     ("throughput", "throughput", "per_s", Better::Higher, |s| s.throughput_per_s),
     ("bandwidth", "bandwidth", "bytes_per_s", Better::Higher, |s| s.bytes_per_s),
@@ -66,8 +66,8 @@ const BUILT_IN: &[(&str, &str, &str, Better, Reader)] = &[
     ("cpu_time", "CPU time", "s", Better::Lower, |s| s.cpu_s),
 ];
 
-/// What people call a metric: `mean latency` for `latency_mean`. A name of a workload's own gives up the unit that
-/// it ends in.
+/// Display name of a metric: `mean latency` for `latency_mean`. The unit suffix of a workload's own metric is
+/// removed.
 #[must_use]
 pub fn metric_title(name: &str) -> String {
     match BUILT_IN.iter().find(|(known, ..)| *known == name) {
@@ -76,7 +76,7 @@ pub fn metric_title(name: &str) -> String {
     }
 }
 
-/// A measurement's name without the unit it ends in, and the unit.
+/// Splits a measurement's name into the name without its unit suffix, and the unit.
 #[must_use]
 pub fn split_unit(name: &str) -> (&str, &str) {
     const UNITS: [&str; 7] = ["percent", "bytes_per_s", "per_s", "bytes", "us", "ms", "s"];
@@ -85,16 +85,16 @@ pub fn split_unit(name: &str) -> (&str, &str) {
 }
 
 impl MetricInfo {
-    /// What people call it.
+    /// Display name.
     #[must_use]
     pub fn title(&self) -> String {
         metric_title(&self.name)
     }
 
-    /// The built-in metric of this name.
+    /// The built-in metric with this name.
     ///
     /// # Panics
-    /// When there is none: names of built-in metrics are written in source, never taken from input.
+    /// If there is none. Names of built-in metrics are constants in the source, never input.
     #[must_use]
     pub fn built_in(name: &str) -> Self {
         let (name, _, unit, better, _) = BUILT_IN
@@ -104,13 +104,13 @@ impl MetricInfo {
         MetricInfo { name: (*name).into(), unit: (*unit).into(), better: *better }
     }
 
-    /// A workload's own metric, which trials hold in `measurements` under the same name.
+    /// A workload's own metric, which trials have in `measurements` under the same name.
     #[must_use]
     pub fn own(name: &str, unit: &str, better: Better) -> Self {
         MetricInfo { name: name.into(), unit: unit.into(), better }
     }
 
-    /// This metric's value in a trial; absent where the trial did not measure it.
+    /// Value in a trial; `None` if the trial did not measure it.
     #[must_use]
     pub fn value(&self, trial: &Trial) -> Option<f64> {
         BUILT_IN
@@ -119,7 +119,7 @@ impl MetricInfo {
             .map_or_else(|| trial.measurements.get(&self.name).copied(), |(.., read)| read(trial))
     }
 
-    /// What it is about. A workload's own metric says so by its unit, CPU time also by its name.
+    /// Kind of quantity. For a workload's own metric it follows from the unit; for CPU time also from the name.
     #[must_use]
     pub fn family(&self) -> Family {
         match self.unit.as_str() {
@@ -137,8 +137,8 @@ impl MetricInfo {
         self.name.starts_with("latency")
     }
 
-    /// Whether it counts completed requests per time, which a busy client caps. Bandwidth is not meant: in bulk
-    /// the sender's work is the transport's own.
+    /// Whether it counts completed requests per time, which a saturated client limits. Excludes bandwidth,
+    /// because the sender's CPU time is part of the transport in bulk.
     #[must_use]
     pub fn is_rate_of_work(&self) -> bool {
         self.name == "throughput"

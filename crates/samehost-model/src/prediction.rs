@@ -1,4 +1,4 @@
-//! A part of a whole: what the part's gain predicts for the whole, held against what the whole gained.
+//! Predictions for a whole from the gain of its part, compared with the measured gain of the whole.
 
 use serde::{Deserialize, Serialize};
 

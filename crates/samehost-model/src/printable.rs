@@ -1,8 +1,8 @@
-//! The one filter against hostile text: what other programs, users and files say goes through it before it reaches a
-//! terminal or a document. It takes away what moves the cursor, turns the direction of writing, or shows nothing.
+//! The filter against hostile text. Text of other programs, users and files passes it before it reaches a terminal
+//! or a document. Removes characters that move the cursor, change the direction of writing, or are invisible.
 
-/// Whether a character shows nothing or moves what is around it: control characters, marks that turn the
-/// direction of writing, spaces without width, separators of lines, tags.
+/// Whether a character is invisible or affects its surroundings: control characters, bidirectional marks,
+/// zero-width spaces, line separators, tags.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -26,8 +26,8 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
-/// The text with its hidden characters written as `\u009b`, line breaks but the ends of lines apart: visible, and still
-/// what it was where the text is JSON, in which they can only stand in strings.
+/// Escapes hidden characters as `\u009b`, except newlines. JSON stays equivalent, because hidden characters
+/// occur only in its strings.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -44,7 +44,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The lines of a text, each without hidden characters; what ends the last line stays away.
+/// The lines of a text without hidden characters, and without a final newline.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(clean).collect();

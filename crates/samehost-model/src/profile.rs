@@ -1,4 +1,4 @@
-//! Where the CPU time of an arm went, by function and by stack, and the functions that differ most between two arms.
+//! CPU profile of an arm by function and by stack, and the functions that differ most between two arms.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Every role, from the client on.
+    /// All roles, starting with the client.
     pub const ALL: [Role; 3] = [Role::Client, Role::Proxy, Role::Server];
 
-    /// The name used in JSON and as the root of stacks.
+    /// Name in JSON and in the root of stacks.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,23 +1,23 @@
-//! Numbers as people write them: `64k`, `1..1024`, `40%`, `500ms`.
+//! Parses quantities: `64k`, `1..1024`, `40%`, `500ms`.
 
 use std::time::Duration;
 
-/// What kind of number was expected, for the error's words.
+/// The expected kind of number, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Bytes.
+    /// A size in bytes.
     Size,
     /// A whole number, at least 1.
     Count,
-    /// Requests per second or a percentage of capacity.
+    /// Requests per second, or a percentage of capacity.
     Rate,
-    /// A length of time.
+    /// A duration.
     Duration,
-    /// A part of one, such as a margin.
+    /// A fraction, such as a margin.
     Fraction,
 }
 
-/// Why a text is no such number.
+/// Error of parsing a quantity.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{text}` is not {}", match quantity {
     Quantity::Size => "a size in bytes; write 128, 64k, 32m, a list (128,64k) or a doubling range (64..32m); 0 is not a size",
@@ -29,7 +29,7 @@ pub enum Quantity {
 pub struct QuantityError {
     /// The text as given.
     pub text: String,
-    /// What was expected.
+    /// The expected kind of number.
     pub quantity: Quantity,
 }
 
@@ -37,13 +37,13 @@ fn wrong(quantity: Quantity, text: &str) -> QuantityError {
     QuantityError { text: text.to_owned(), quantity }
 }
 
-/// A plain decimal, without sign, exponent, infinity or NaN.
+/// A decimal number, without sign, exponent, infinity or NaN.
 fn decimal(text: &str) -> Option<f64> {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if plain { text.parse().ok() } else { None }
 }
 
-/// A number with an optional suffix; `step` is what k means (1000 or 1024).
+/// A number with an optional suffix; `step` is the value of k (1000 or 1024).
 fn scaled(text: &str, step: f64) -> Option<f64> {
     let lower = text.trim().to_ascii_lowercase();
     for (suffix, power) in [("k", 1), ("m", 2), ("g", 3)] {
@@ -54,10 +54,10 @@ fn scaled(text: &str, step: f64) -> Option<f64> {
     decimal(&lower)
 }
 
-/// Bytes: `128`, `64k` (65,536), `32m`, also `64KiB` and `128B`. Zero is refused.
+/// Parses a size in bytes: `128`, `64k` (65,536), `32m`, also `64KiB` and `128B`.
 ///
 /// # Errors
-/// When the text is no whole number of bytes from 1 to 2^40.
+/// If the text is not a whole number of bytes from 1 to 2^40.
 pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     let trimmed = text.trim().to_ascii_lowercase();
     let plain = trimmed.strip_suffix("ib").or_else(|| trimmed.strip_suffix('b')).unwrap_or(&trimmed);
@@ -97,19 +97,19 @@ fn list<T: Copy + PartialOrd>(
     Ok(values)
 }
 
-/// Sizes: a list of [`parse_size`] and doubling ranges: `64..32m` is 64, 128, … 32m.
+/// Parses a list of sizes and doubling ranges: `64..32m` is 64, 128, … 32m. See [`parse_size`].
 ///
 /// # Errors
-/// When one of them is no size, or a range runs downwards.
+/// If an item is not a size, or a range descends.
 pub fn parse_size_list(text: &str) -> Result<Vec<u64>, QuantityError> {
     list(text, Quantity::Size, parse_size, |v| v.checked_mul(2))
         .map_err(|e| if e.text.is_empty() { wrong(Quantity::Size, text) } else { e })
 }
 
-/// Connection counts: `1,64` or a doubling range `1..1024`.
+/// Parses numbers of connections: `1,64` or a doubling range `1..1024`.
 ///
 /// # Errors
-/// When one of them is no whole number from 1 to 1,000,000, or a range runs downwards.
+/// If an item is not a whole number from 1 to 1,000,000, or a range descends.
 pub fn parse_count_list(text: &str) -> Result<Vec<u32>, QuantityError> {
     let one = |item: &str| match item.trim().parse::<u32>() {
         Ok(count) if (1..=1_000_000).contains(&count) => Ok(count),
@@ -118,19 +118,19 @@ pub fn parse_count_list(text: &str) -> Result<Vec<u32>, QuantityError> {
     list(text, Quantity::Count, one, |v| v.checked_mul(2))
 }
 
-/// A rate as asked for: absolute, or a part of the baseline's capacity that is measured first.
+/// A requested rate: absolute, or relative to the baseline's capacity, which is measured first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RateSpec {
     /// Requests per second.
     PerSecond(f64),
-    /// Part of the baseline's closed-loop throughput, 0.4 for `40%`.
+    /// Fraction of the baseline's closed-loop throughput, 0.4 for `40%`.
     OfCapacity(f64),
 }
 
-/// Rates: `100k,40%,80%`.
+/// Parses a list of rates: `100k,40%,80%`.
 ///
 /// # Errors
-/// When one of them is neither a positive rate nor a positive percentage.
+/// If an item is neither a positive rate nor a positive percentage.
 pub fn parse_rate_list(text: &str) -> Result<Vec<RateSpec>, QuantityError> {
     text.split(',')
         .map(|item| {
@@ -148,10 +148,10 @@ pub fn parse_rate_list(text: &str) -> Result<Vec<RateSpec>, QuantityError> {
         .collect()
 }
 
-/// A length of time: `250us`, `500ms`, `10s`, `2m`, `1h`; a plain number is seconds. Zero is refused.
+/// Parses a duration: `250us`, `500ms`, `10s`, `2m`, `1h`; a plain number is in seconds.
 ///
 /// # Errors
-/// When the text is no positive length of time up to a year.
+/// If the text is not a positive duration of up to a year.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     let trimmed = text.trim();
     let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -165,10 +165,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     }
 }
 
-/// A part of one: `2%` or `0.02`.
+/// Parses a fraction: `2%` or `0.02`.
 ///
 /// # Errors
-/// When it is not between 0 and 1, both excluded.
+/// If it is not strictly between 0 and 1.
 pub fn parse_fraction(text: &str) -> Result<f64, QuantityError> {
     let trimmed = text.trim();
     let value = match trimmed.strip_suffix('%') {

@@ -1,4 +1,4 @@
-//! The report `samehost.report/1`: raw trials, what they were measured on, and what they amount to.
+//! The report `samehost.report/1`: raw trials, the environment, and the analysis.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::warning::Warning;
 
 /// Name and version of the report's format; a reader of version 1 accepts any `samehost.report/1`.
 pub const SCHEMA: &str = "samehost.report/1";
-/// Name and version of the file that trials are appended to while measuring: one [`LogLine`] of JSON a line.
+/// Name and version of the samples file, to which trials are appended while measuring: one [`LogLine`] as
+/// JSON per line.
 pub const SAMPLES_SCHEMA: &str = "samehost.samples/1";
 
 /// The machine, as far as it matters for a measurement.
@@ -159,7 +160,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Whether it is about this metric at this point.
+    /// Whether the question is about this metric at this point.
     #[must_use]
     pub fn is_about(&self, metric: &str, point: &Point) -> bool {
         self.metric == metric && self.connections.is_none_or(|connections| connections == point.connections)
@@ -219,7 +220,7 @@ impl Plan {
         2
     }
 
-    /// How the arms of a point were driven, where that is known.
+    /// How the arms of a point were driven, if known.
     #[must_use]
     pub fn driven(&self, point: &Point) -> Option<&Driven> {
         let is_it =
@@ -330,7 +331,7 @@ impl Default for Head {
 }
 
 impl Head {
-    /// The arm of this id.
+    /// The arm with this id.
     #[must_use]
     pub fn arm(&self, id: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.id == id)
@@ -381,20 +382,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of no trials yet.
+    /// A report without trials.
     #[must_use]
     pub fn new(head: Head) -> Self {
         Report { head, ..Report::default() }
     }
 
-    /// The arm of this id.
+    /// The arm with this id.
     #[must_use]
     pub fn arm(&self, id: &str) -> Option<&Arm> {
         self.head.arm(id)
     }
 }
 
-/// One line of the file that trials are appended to.
+/// One line of a samples file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum LogLine {
@@ -407,13 +408,13 @@ pub enum LogLine {
     },
     /// One trial.
     Trial(Box<Trial>),
-    /// Where the CPU time of an arm went.
+    /// The CPU profile of an arm.
     Profile(Box<Profile>),
-    /// A warning about the whole.
+    /// A warning about the whole measurement.
     Warning(Warning),
     /// The last line.
     End {
-        /// How measuring ended.
+        /// How the measurement ended.
         outcome: Outcome,
     },
 }

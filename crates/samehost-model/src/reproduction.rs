@@ -1,4 +1,4 @@
-//! The reproduction `samehost.reproduction/1`: published experiments, what was published, and what this machine says.
+//! The reproduction `samehost.reproduction/1`: published experiments, their claims, and the results on this machine.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The JSON Schemas of what is printed or stored as JSON, derived from the types.
+//! JSON Schemas of printed and stored JSON, derived from the types.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -7,57 +7,42 @@ use crate::report::Report;
 use crate::reproduction::Reproduction;
 use crate::scan::{HOW_SCHEMA, HowTo, SCAN_SCHEMA, ScanView, VERIFY_SCHEMA, Verification};
 
-/// The schema of [`Report`] as pretty-printed JSON, ending in a newline.
-///
-/// # Panics
-/// Never in practice: a schema is plain JSON.
+/// Schema of [`Report`] as pretty-printed JSON with a final newline.
 #[must_use]
 pub fn report_schema() -> String {
     schema::<Report>("report-1", crate::SCHEMA)
 }
 
-/// The schema of [`Reproduction`] as pretty-printed JSON, ending in a newline.
-///
-/// # Panics
-/// Never in practice: a schema is plain JSON.
+/// Schema of [`Reproduction`] as pretty-printed JSON with a final newline.
 #[must_use]
 pub fn reproduction_schema() -> String {
     schema::<Reproduction>("reproduction-1", crate::REPRODUCTION_SCHEMA)
 }
 
-/// The schema of [`Scan`](crate::scan::Scan) as pretty-printed JSON, ending in a newline.
-///
-/// # Panics
-/// Never in practice: a schema is plain JSON.
+/// Schema of [`Scan`](crate::scan::Scan) as pretty-printed JSON with a final newline.
 #[must_use]
 pub fn scan_schema() -> String {
     printed::<ScanView<'static>>("scan-1", SCAN_SCHEMA)
 }
 
-/// The schema of [`Verification`] as pretty-printed JSON, ending in a newline.
-///
-/// # Panics
-/// Never in practice: a schema is plain JSON.
+/// Schema of [`Verification`] as pretty-printed JSON with a final newline.
 #[must_use]
 pub fn verify_schema() -> String {
     printed::<Verification>("verify-1", VERIFY_SCHEMA)
 }
 
-/// The schema of [`HowTo`] as pretty-printed JSON, ending in a newline.
-///
-/// # Panics
-/// Never in practice: a schema is plain JSON.
+/// Schema of [`HowTo`] as pretty-printed JSON with a final newline.
 #[must_use]
 pub fn how_schema() -> String {
     printed::<HowTo>("how-1", HOW_SCHEMA)
 }
 
-/// Of what is stored and read back: what may be left out is what reading does without.
+/// Schema of a stored type. Optional fields are those that reading does not require.
 fn schema<T: JsonSchema>(file: &str, title: &str) -> String {
     text::<T>(SchemaGenerator::default(), file, title)
 }
 
-/// Of what is only printed: what may be left out is what printing leaves out.
+/// Schema of a type that is only printed. Optional fields are those that printing may omit.
 fn printed<T: JsonSchema>(file: &str, title: &str) -> String {
     text::<T>(SchemaSettings::default().for_serialize().into_generator(), file, title)
 }

@@ -1,19 +1,19 @@
-//! A text that may not be shown: passwords.
+//! Secrets: text that must not be shown.
 
 use std::fmt;
 
-/// A password. Neither `{}` nor `{:?}` shows it, and it has no JSON.
+/// A password. Neither `{}` nor `{:?}` shows it, and it cannot be serialised.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text from being shown.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Secret(text.into())
     }
 
-    /// The text, for the one place that must have it: the login.
+    /// The text itself, only for a login.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -1,142 +1,142 @@
-//! What `samehost switch` would do or did, as plain data. Its serde names are the JSON `samehost.switch/1`. No field ever
-//! holds a password.
+//! What `samehost switch` would do or did, as plain data. The serde names are the JSON `samehost.switch/1`.
+//! No field ever contains a password.
 
 use serde::Serialize;
 
-/// The name of the JSON format.
+/// Name and version of the JSON format.
 pub const SWITCH_SCHEMA: &str = "samehost.switch/1";
 
-/// How a switch stands.
+/// Outcome of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchOutcome {
-    /// Nothing to do: it is so already.
+    /// Already as requested.
     Nothing,
-    /// Something is in the way; nothing was touched.
+    /// An obstacle prevents it; nothing was changed.
     Refused,
-    /// What would be done; nothing was touched.
+    /// Dry run; nothing was changed.
     Planned,
-    /// Nobody said yes; nothing was touched.
+    /// Not confirmed at the prompt; nothing was changed.
     Declined,
-    /// Done and proved.
+    /// Applied and verified.
     Committed,
-    /// Begun, and put back.
+    /// Started and rolled back.
     RolledBack,
 }
 
-/// A connection that moves.
+/// A connection that gets another endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchHop {
-    /// What it is called in its file: `DB_HOST`.
+    /// Name in its file: `DB_HOST`.
     pub name: String,
-    /// Where it is written, `file:line`.
+    /// Position in its file, `file:line`.
     pub place: String,
-    /// What is spoken.
+    /// Name of the protocol.
     pub protocol: &'static str,
-    /// Where it goes now.
+    /// Endpoint before the switch.
     pub from: String,
-    /// Where it goes afterwards.
+    /// Endpoint after the switch.
     pub to: String,
-    /// The service there, with its process number.
+    /// Service at that endpoint, with its pid.
     pub service: Option<String>,
-    /// The programs that connect, with their users.
+    /// Client programs with their users.
     pub clients: Vec<String>,
-    /// What a login over the new transport showed, as the application.
+    /// Result of a login over the new transport, as the application's user.
     pub login: Option<String>,
 }
 
-/// Something in the way, or to know.
+/// An obstacle or a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchObstacle {
-    /// Which blocker or check.
+    /// Code of the blocker or check.
     pub code: String,
-    /// Whether it bars the switch.
+    /// Whether it prevents the switch.
     pub bars: bool,
     /// What was found, and where.
     pub found: String,
-    /// What to do.
+    /// What to do about it.
     pub remedy: String,
 }
 
-/// A line that goes or comes; passwords are masked.
+/// A removed or added line, with secrets redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiffLine {
     /// `-` or `+`.
     pub sign: char,
-    /// Its number, in the file before (`-`) or after (`+`).
+    /// Line number in the file before (`-`) or after (`+`).
     pub line: u32,
-    /// Its text.
+    /// The line's text.
     pub text: String,
 }
 
-/// What changes in a file.
+/// Changes of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Whether it is made.
+    /// Whether the file is created.
     pub made: bool,
-    /// Whether it is removed.
+    /// Whether the file is removed.
     pub removed: bool,
     /// The changed lines.
     pub lines: Vec<DiffLine>,
 }
 
-/// A step of the transaction: everything serves after each.
+/// A stage of the transaction, after which everything serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchStep {
-    /// What it is for.
+    /// Purpose of the stage.
     pub title: String,
-    /// The files that change, in order.
+    /// Files that change, in order.
     pub files: Vec<FileDiff>,
-    /// Commands that say whether the files are well formed.
+    /// Commands that check the syntax of the files.
     pub checks: Vec<String>,
-    /// What makes running programs take them.
+    /// How running programs reload them.
     pub reloads: Vec<String>,
 }
 
-/// A switch that was made, and what would be done with it now.
+/// A stored switch, and what would be done with it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredSwitch {
-    /// Its name.
+    /// Id of the switch.
     pub id: String,
-    /// One line of what it did.
+    /// What it did, in one line.
     pub summary: String,
-    /// What would become of it: `it would be put back`.
+    /// What would be done with it: `it would be put back`.
     pub would: String,
-    /// What changes, in order.
+    /// Changes, in order.
     pub steps: Vec<SwitchStep>,
-    /// What is left as it is, and why.
+    /// What would stay as it is, and why.
     pub left: Vec<String>,
 }
 
-/// A switch.
+/// A planned or finished switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchReport {
-    /// The name of this format.
+    /// Name and version of this format.
     pub schema: &'static str,
-    /// What was asked about.
+    /// Targets on the command line.
     pub targets: Vec<String>,
-    /// The transport to move to.
+    /// The requested transport.
     pub to: &'static str,
-    /// The connections that move.
+    /// Connections that move.
     pub hops: Vec<SwitchHop>,
-    /// What would be done or was done, in order.
+    /// Stages that would be or were applied, in order.
     pub steps: Vec<SwitchStep>,
-    /// What is left for `--finish`, since somebody still uses what it would take away.
+    /// Stages left for `--finish`, because somebody still uses what they would remove.
     pub later: Vec<SwitchStep>,
-    /// What is in the way, or to know.
+    /// Obstacles and notes about pairs.
     pub obstacles: Vec<SwitchObstacle>,
-    /// What else to know.
+    /// Other notes.
     pub notes: Vec<String>,
-    /// How it stands.
+    /// Outcome.
     pub outcome: SwitchOutcome,
-    /// The name of the transaction, for `--undo`.
+    /// Id of the transaction, for `--undo`.
     pub id: Option<String>,
-    /// What was seen afterwards: kernel and server.
+    /// Observations after the switch by kernel and server.
     pub proofs: Vec<String>,
-    /// Who still uses TCP afterwards.
+    /// Clients that still use TCP after the switch.
     pub still_tcp: Vec<String>,
-    /// Until when it takes itself back unless it is confirmed, RFC 3339, UTC.
+    /// Time of automatic rollback unless the switch is confirmed, RFC 3339, UTC.
     pub confirm_until: Option<String>,
 }

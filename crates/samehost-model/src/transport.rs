@@ -42,7 +42,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Those a user can ask for, in the order in which help lists them.
+    /// Transports that a user can request, in the order in which help lists them.
     pub const ALL: [Transport; 8] = [
         Transport::Tcp,
         Transport::Tcp6,
@@ -54,7 +54,7 @@ impl Transport {
         Transport::Pipe,
     ];
 
-    /// The name used on the command line and in JSON.
+    /// Name on the command line and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Transport {
         }
     }
 
-    /// What it is, in a few words.
+    /// Description in a few words.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -88,13 +88,14 @@ impl Transport {
         }
     }
 
-    /// Whether a server can listen on it and strangers can connect; the others are inherited from a parent.
+    /// Whether a server can listen on it and unrelated processes can connect; other transports are inherited
+    /// from a parent.
     #[must_use]
     pub fn is_named(self) -> bool {
         !matches!(self, Transport::Socketpair | Transport::Pipe | Transport::None | Transport::Command)
     }
 
-    /// Whether bytes are encrypted on the way.
+    /// Whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(self) -> bool {
         self == Transport::TcpTls
@@ -107,11 +108,11 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A transport name that this version does not know.
+/// Error for an unknown transport name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown transport `{name}`; known are {}", Transport::ALL.map(Transport::name).join(", "))]
 pub struct UnknownTransport {
-    /// The name as it was given.
+    /// The name as given.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! One trial as planned, and what it measured.
+//! Trials: planned slots, and what was measured.
 
 use std::collections::BTreeMap;
 
@@ -206,13 +206,13 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Failed operations of all kinds.
+    /// Number of failed operations of all kinds.
     #[must_use]
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// Failed operations as a part of all that were tried; 0 where nothing was.
+    /// Fraction of operations that failed; 0 if there were none.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         let errors = self.error_count() as f64;
@@ -220,7 +220,7 @@ impl Trial {
         if tried == 0.0 { 0.0 } else { errors / tried }
     }
 
-    /// Whether it enters comparisons: neither set aside for a repeat nor void.
+    /// Whether the trial enters comparisons: neither set aside for a repeat nor void.
     #[must_use]
     pub fn counts(&self) -> bool {
         !self.set_aside && self.invalid.is_none()

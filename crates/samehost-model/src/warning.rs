@@ -1,4 +1,4 @@
-//! Warnings: a stable code, a sentence for a person, and what it is about.
+//! Warnings: a stable code, a message for people, and the subject.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Whether only an analysis gives it to a whole report; a new analysis replaces such a warning.
+    /// Whether only an analysis creates it, for a whole report. A new analysis replaces such a warning.
     #[must_use]
     pub fn is_of_analysis(self) -> bool {
         match self {

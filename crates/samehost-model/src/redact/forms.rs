@@ -1,10 +1,10 @@
-//! The forms that one character of a secret can have in a text: as it is, percent-encoded, escaped by backslashes, as an
-//! entity of HTML, doubled, or as shells and PHP write it; nested, too.
+//! Encodings of one character of a secret: literal, percent-encoded, escaped by backslashes, an HTML entity,
+//! doubled, or as written by shells and PHP; also nested.
 
-/// Backslashes in a row that count as an escape.
+/// Maximum consecutive backslashes that count as an escape.
 const MOST_BACKSLASHES: usize = 32;
 
-/// Adds every place where a form of the character ends that begins here.
+/// Adds all end positions of encodings of the character that start at `at`.
 pub(super) fn ends(text: &str, at: usize, c: char, found: &mut Vec<usize>) {
     let Some(rest) = text.get(at..) else { return };
     let backslashes = rest.bytes().take(MOST_BACKSLASHES).take_while(|byte| *byte == b'\\').count();
@@ -27,7 +27,7 @@ pub(super) fn ends(text: &str, at: usize, c: char, found: &mut Vec<usize>) {
             found.extend(forms.iter().filter(|form| rest.starts_with(**form)).map(|form| at + form.len()));
         }
         '"' | '$' | '%' if rest.chars().take(2).eq([c, c]) => found.push(at + 2),
-        // What a screen cannot show was left out, or became a space.
+        // Hidden characters may have been removed, or replaced by a space.
         _ if crate::printable::is_hidden(c) => {
             found.push(at);
             if rest.starts_with(' ') {
@@ -38,7 +38,7 @@ pub(super) fn ends(text: &str, at: usize, c: char, found: &mut Vec<usize>) {
     }
 }
 
-/// The length of what stands behind a backslash for a character: `n`, `x41`, `101`, `u0041`, `u{41}`, `U00000041`.
+/// Length of an escape without its backslash: `n`, `x41`, `101`, `u0041`, `u{41}`, `U00000041`.
 fn escaped(rest: &str, c: char) -> Option<usize> {
     let short = match c {
         '\n' => 'n',
@@ -57,7 +57,7 @@ fn escaped(rest: &str, c: char) -> Option<usize> {
     units(rest, c).or_else(|| code_point(rest, c)).or_else(|| byte_codes(rest, c))
 }
 
-/// `u0041`, and two of them, `ud83d\ude00`, for what needs two.
+/// Length of `u0041`, or of a surrogate pair `ud83d\ude00`.
 fn units(rest: &str, c: char) -> Option<usize> {
     let mut units = [0; 2];
     let mut at = 0;
@@ -74,7 +74,7 @@ fn units(rest: &str, c: char) -> Option<usize> {
     Some(at)
 }
 
-/// `u{41}` and `U00000041`.
+/// Length of `u{41}` or `U00000041`.
 fn code_point(rest: &str, c: char) -> Option<usize> {
     let (digits, length) = match rest.strip_prefix("u{") {
         Some(rest) => {
@@ -86,7 +86,7 @@ fn code_point(rest: &str, c: char) -> Option<usize> {
     (u32::from_str_radix(digits, 16) == Ok(u32::from(c))).then_some(length)
 }
 
-/// `xc3\xa4` or `303\244`: its bytes.
+/// Length of the bytes `xc3\xa4` or `303\244`.
 fn byte_codes(rest: &str, c: char) -> Option<usize> {
     let mut bytes = [0; 4];
     let mut at = 0;
@@ -107,7 +107,7 @@ fn byte_codes(rest: &str, c: char) -> Option<usize> {
     Some(at)
 }
 
-/// The lengths of `%41`, of each of its bytes, in either case; encoded again, `%2541`.
+/// Lengths of percent-encoded bytes in either case, such as `%41`; also encoded repeatedly, `%2541`.
 fn percent(rest: &str, c: char) -> Vec<usize> {
     let mut bytes = [0; 4];
     let mut ends = vec![0];
@@ -119,7 +119,7 @@ fn percent(rest: &str, c: char) -> Vec<usize> {
                 if u8::from_str_radix(digits, 16) == Ok(byte) {
                     next.push(at + 2);
                 }
-                // A percent sign that is encoded itself.
+                // The percent sign itself is encoded.
                 if digits != "25" {
                     break;
                 }
@@ -131,7 +131,7 @@ fn percent(rest: &str, c: char) -> Vec<usize> {
     ends
 }
 
-/// The lengths of `&amp;`, `&#39;`, `&#x27;`; escaped again, `&amp;#39;`.
+/// Lengths of `&amp;`, `&#39;`, `&#x27;`; also escaped repeatedly, `&amp;#39;`.
 fn entity(rest: &str, c: char) -> Vec<usize> {
     let mut found = Vec::new();
     let mut inner = rest.strip_prefix('&');

@@ -1,5 +1,5 @@
-//! A secret that is known, looked for in a text: as it is, with any of its characters escaped, and in base64. How sure
-//! one can be that it is the secret which stands there decides where it is looked for.
+//! Finds a known secret in a text: literally, with any of its characters escaped, and in base64. Whether it
+//! is searched for inside words depends on how likely a match is a coincidence.
 
 use std::ops::Range;
 
@@ -8,18 +8,17 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use super::forms;
 
-/// Below this, a secret is not looked for: one or two characters stand everywhere by chance. Where it is set it is
-/// hidden by the setting's name.
+/// Minimum length of a secret to search for, because one or two characters match everywhere. Shorter ones are
+/// hidden only next to a name such as `password`.
 const SHORTEST: usize = 3;
 
-/// A known secret.
 #[derive(Clone)]
 pub(super) struct Known {
     text: String,
     chars: Vec<char>,
-    /// Whether it can hardly stand anywhere by chance; otherwise only whole words are taken for it.
+    /// Whether a coincidental match is unlikely; if not, it must match a whole word.
     is_distinctive: bool,
-    /// What must stand in every base64 text that it is in, for each of the three places where it can begin.
+    /// Characters that any base64 text with the secret contains, for each of its three possible alignments.
     base64: Vec<String>,
 }
 
@@ -30,7 +29,7 @@ impl std::fmt::Debug for Known {
 }
 
 impl Known {
-    /// None where it is too short to be looked for.
+    /// `None` if the secret is too short to search for.
     pub(super) fn new(text: &str) -> Option<Self> {
         let chars: Vec<char> = text.chars().collect();
         (chars.len() >= SHORTEST).then(|| Known {
@@ -45,12 +44,12 @@ impl Known {
         &self.text
     }
 
-    /// Whether it can hardly stand anywhere by chance.
+    /// Whether a coincidental match is unlikely.
     pub(super) fn is_distinctive(&self) -> bool {
         self.is_distinctive
     }
 
-    /// Where it stands.
+    /// All occurrences in a text.
     pub(super) fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -71,7 +70,7 @@ impl Known {
         found
     }
 
-    /// Where it ends that begins here, the furthest.
+    /// End of the longest occurrence that starts at `at`.
     fn ends(&self, text: &str, at: usize) -> Option<usize> {
         let mut ends = vec![at];
         for c in &self.chars {
@@ -89,8 +88,8 @@ impl Known {
         ends.pop().filter(|end| *end > at)
     }
 
-    /// A password that is a plain word (`redis`, `app`) stands in paths and names by chance, and stars there would tell
-    /// it: only a word of its own is taken for it.
+    /// Whether a match counts. A password that is a plain word (`redis`, `app`) also occurs in paths and
+    /// names, and masking it there would reveal it, so it must match a whole word.
     fn is_it(&self, text: &str, start: usize, end: usize) -> bool {
         if self.is_distinctive {
             return true;
@@ -114,7 +113,8 @@ impl Known {
     }
 }
 
-/// Whether a text ends with an escape, whose last letter is no part of a word: `%3A`, `\n`.
+/// Whether a text ends with an escape such as `%3A` or `
+/// `, whose last letter is not part of a word.
 fn ends_with_escape(before: &str) -> bool {
     let bytes = before.as_bytes();
     match bytes {
@@ -124,7 +124,7 @@ fn ends_with_escape(before: &str) -> bool {
     }
 }
 
-/// Long, or of several kinds of characters: no word, number or name that stands in a text by chance.
+/// Whether a secret is long or has several kinds of characters, so that no ordinary word, number or name equals it.
 fn is_distinctive(chars: &[char]) -> bool {
     let kinds: [fn(&char) -> bool; 4] =
         [char::is_ascii_lowercase, char::is_ascii_uppercase, char::is_ascii_digit, |c: &char| {
@@ -134,8 +134,8 @@ fn is_distinctive(chars: &[char]) -> bool {
     chars.len() >= 12 || (chars.len() >= 6 && kinds >= 2)
 }
 
-/// The characters of base64 that the bytes alone decide, for each place in a group of three where they can begin, in
-/// both alphabets.
+/// Base64 characters that depend only on the secret's bytes, for each alignment in a group of three, in both
+/// alphabets.
 fn in_base64(bytes: &[u8]) -> Vec<String> {
     if bytes.len() < 4 {
         return Vec::new();
@@ -154,7 +154,7 @@ fn in_base64(bytes: &[u8]) -> Vec<String> {
     parts
 }
 
-/// The whole of a base64 text around a part of it: its other characters hold bits of the secret.
+/// Extends a match to the whole base64 text, whose other characters contain bits of the secret.
 fn word_of_base64(text: &str, at: usize, length: usize) -> Range<usize> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(byte);
     let bytes = text.as_bytes();

@@ -1,7 +1,7 @@
-//! The one masker: takes secrets out of what is shown or stored. It hides secrets that are known wherever they stand,
-//! escaped as they may be; passwords in URLs; and the values of what is named like a secret in a configuration, a
-//! message, or a command line. Addresses, paths and the names of settings stay readable. It replaces and never refuses:
-//! what it does not recognise stays as it is, so whoever knows a secret gives it.
+//! The masker: replaces secrets in text that is shown or stored. Hides known secrets in any encoding,
+//! passwords in URLs, and values with a secret's name in configurations, messages and command lines.
+//! Addresses, paths and names of settings stay readable. Text that is not recognised stays unchanged, so
+//! callers must pass the secrets that they know.
 
 mod forms;
 mod known;
@@ -16,28 +16,28 @@ use std::ops::Range;
 use crate::secret::Secret;
 use known::Known;
 
-/// What stands in a secret's place.
+/// Replacement for a secret.
 const STARS: &str = "***";
 
-/// What kind of text it is: where a value ends that no quotes surround.
+/// Kind of text, which determines where an unquoted value ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
-    /// A line of a configuration: a value goes on to the end of the line.
+    /// A line of a configuration: a value extends to the end of the line.
     Line,
-    /// Prose, and what programs print: a value is a word, and `name: several words` is a sentence.
+    /// A message: a value is one word, and `name: several words` is a sentence.
     Message,
-    /// A command for a shell: a value is a word of it.
+    /// A shell command: a value is one word.
     Command,
 }
 
-/// Hides secrets: those it knows, and what stands where secrets stand.
+/// Replaces known secrets, and values in places where secrets are expected.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     known: Vec<Known>,
 }
 
 impl Redactor {
-    /// One that knows these.
+    /// A redactor that knows these secrets.
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut redactor = Redactor::default();
@@ -47,42 +47,41 @@ impl Redactor {
         redactor
     }
 
-    /// Knows one more.
+    /// Adds a known secret.
     pub fn add(&mut self, secret: &Secret) {
         self.known.extend(Known::new(secret.reveal()));
     }
 
-    /// Takes what stands where secrets stand in a configuration for secrets from now on: programs quote parts of the
-    /// files that they complain about.
+    /// Adds the secrets found in a configuration, because programs quote parts of their files in error messages.
     pub fn learn(&mut self, text: &str) {
         self.known.extend(secrets_in(text).iter().filter_map(|secret| Known::new(secret.reveal())));
     }
 
-    /// Does not look for a secret that is also a name which is shown, of a user or a database: hiding the name would
-    /// tell the secret. Where the secret is set, it is hidden all the same.
+    /// Stops searching for a secret that equals a displayed name, such as a user or a database: hiding the
+    /// name would reveal the secret. It is still hidden as the value of a setting.
     pub fn spare(&mut self, name: &str) {
         self.known.retain(|known| known.text() != name);
     }
 
-    /// A line of a configuration without secrets.
+    /// Redacts a line of a configuration.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
         self.shown(text, Style::Line)
     }
 
-    /// A message, our own or another program's, without secrets.
+    /// Redacts a message, our own or another program's.
     #[must_use]
     pub fn message(&self, text: &str) -> String {
         self.shown(text, Style::Message)
     }
 
-    /// A command for a shell, without secrets.
+    /// Redacts a shell command.
     #[must_use]
     pub fn command(&self, text: &str) -> String {
         self.shown(text, Style::Command)
     }
 
-    /// The words of a command line without secrets.
+    /// Redacts the words of a command line.
     #[must_use]
     pub fn words(&self, words: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
         let words: Vec<_> = words.into_iter().collect();
@@ -91,7 +90,7 @@ impl Redactor {
         let shown = |(word, from_options): (&&str, Vec<Range<usize>>)| {
             let mut hidden = self.ranges(word, Style::Command);
             hidden.extend(from_options);
-            // `--password=a b;c` is one word, and so is `redis://:a b@host`, whatever is in it.
+            // `--password=a b;c` and `redis://:a b@host` are one word each, whatever they contain.
             hidden.extend(named::whole_word(word));
             hidden.extend(urls::whole_word(word));
             hide(word, hidden)
@@ -99,7 +98,7 @@ impl Redactor {
         words.iter().zip(across).map(shown).collect()
     }
 
-    /// One word of a command line without secrets: a URL, a path, an endpoint.
+    /// Redacts one word of a command line: a URL, a path, an endpoint.
     #[must_use]
     pub fn word(&self, word: &str) -> String {
         self.words([word]).concat()
@@ -123,8 +122,8 @@ impl Redactor {
     }
 }
 
-/// What stands where secrets stand in a configuration. Plain words are left out: `auth: login` would hide them wherever
-/// they stand.
+/// Values in a configuration where secrets are expected. Plain words are omitted: `auth: login` would hide
+/// them everywhere.
 #[must_use]
 pub fn secrets_in(text: &str) -> Vec<Secret> {
     let mut secrets = Vec::new();
@@ -138,7 +137,7 @@ pub fn secrets_in(text: &str) -> Vec<Secret> {
     secrets
 }
 
-/// A parser's message without what it quotes of the file, any of which may be a secret.
+/// A parser's message without its quotations from the file, which may be secrets.
 #[must_use]
 pub fn without_quotes(message: &str) -> String {
     let mut safe = String::new();
@@ -157,7 +156,7 @@ pub fn without_quotes(message: &str) -> String {
     safe
 }
 
-/// The text with stars in these places.
+/// Replaces these ranges of a text by stars.
 fn hide(text: &str, mut ranges: Vec<Range<usize>>) -> String {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| (range.start, range.end));

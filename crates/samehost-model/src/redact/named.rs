@@ -1,5 +1,5 @@
-//! The values of what is named like a secret, in a line of any language: `NAME=VALUE`, `NAME: VALUE`, `'name' => 'value'`,
-//! `define('NAME', 'value')`, `"TOKEN=a b"`, `<password>value</password>`, and `NAME VALUE` where directives are written so.
+//! Values with the name of a secret, in any language: `NAME=VALUE`, `NAME: VALUE`, `'name' => 'value'`,
+//! `define('NAME', 'value')`, `"TOKEN=a b"`, `<password>value</password>`, and `NAME VALUE` for directives.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use super::Style;
 use super::names::is_secret;
 use super::value::{self, Name};
 
-/// Words before a name that take a name and a value: `fastcgi_param DB_PASSWORD value;`.
+/// Words that are followed by a name and a value: `fastcgi_param DB_PASSWORD value;`.
 const TAKE_TWO: &[&str] =
     &["SetEnv", "fastcgi_param", "uwsgi_param", "scgi_param", "ENV", "setenv", "proxy_set_header"];
-/// Directives that begin a line and whose only word is a secret.
+/// Directives at the start of a line whose only argument is a secret.
 const DIRECTIVES: &[&str] = &[
     "requirepass",
     "masterauth",
@@ -23,13 +23,13 @@ const DIRECTIVES: &[&str] = &[
     "secret",
 ];
 
-/// The values in a line.
+/// Ranges of all such values in a line.
 pub(super) fn find(line: &str, style: Style) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
     while let Some(name) = next_name(line, at) {
         at = name.end;
-        // What stands in a secret is a part of it.
+        // A name inside a secret is part of it.
         if found.last().is_some_and(|last| last.end > name.start) || !is_secret(&line[name.clone()]) {
             continue;
         }
@@ -40,7 +40,7 @@ pub(super) fn find(line: &str, style: Style) -> Vec<Range<usize>> {
     found
 }
 
-/// `NAME=…` and `NAME: …` as one word of a command line: all of the rest of it.
+/// Value of `NAME=…` or `NAME: …` as one word of a command line: the rest of the word.
 pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
     let name = next_name(word, 0).filter(|name| name.start == 0)?;
     let rest = &word[name.end..];
@@ -63,13 +63,13 @@ fn next_name(line: &str, from: usize) -> Option<Range<usize>> {
 struct At<'a> {
     line: &'a str,
     name: Range<usize>,
-    /// The text before the name, without a quote that opens just there.
+    /// Text before the name, without a quote directly before it.
     before: &'a str,
-    /// Whether the name alone stands in quotes.
+    /// Whether quotes enclose exactly the name.
     is_quoted: bool,
     /// Whether it is an index: `env[NAME]`.
     is_index: bool,
-    /// The quote just before the name, or the one that is open there.
+    /// The quote directly before the name, or the quote that is open there.
     quote: Option<char>,
     begins_quote: bool,
     style: Style,
@@ -105,7 +105,7 @@ fn value_of(line: &str, name: &Range<usize>, style: Style) -> Option<Range<usize
     (!value::is_harmless(&line[range.clone()], says(&line[name.clone()]))).then_some(range)
 }
 
-/// Whether a name names a password, which any word can be.
+/// Whether a name is that of a password, which any word can be.
 fn says(name: &str) -> Name {
     let lower = name.to_ascii_lowercase();
     if ["pass", "pwd", "password", "passwd"].iter().any(|end| lower.ends_with(end)) {
@@ -115,7 +115,7 @@ fn says(name: &str) -> Name {
     }
 }
 
-/// The quote that is open at the end of a text. An apostrophe within a word opens none.
+/// The quote that is open at the end of a text. An apostrophe within a word does not open one.
 fn open_quote(text: &str) -> Option<char> {
     let mut open = None;
     let mut before = ' ';
@@ -132,7 +132,7 @@ fn open_quote(text: &str) -> Option<char> {
 }
 
 impl At<'_> {
-    /// How long the sign is between name and value: 0 where there is none.
+    /// Length of the separator between name and value; 0 if there is none.
     fn sign(&self, text: &str) -> usize {
         for sign in ["=>", ":=", "+=", "?=", "=="] {
             if text.starts_with(sign) {
@@ -141,7 +141,7 @@ impl At<'_> {
         }
         match text.chars().next() {
             Some('=') => 1,
-            // A path, a scheme and a path of C++ have colons, too.
+            // Colons also occur in paths, URL schemes and C++ paths.
             Some(':')
                 if !(text.starts_with("::") || text.starts_with("://") || self.before.ends_with('/')) =>
             {
@@ -183,7 +183,7 @@ impl At<'_> {
         Some(start..self.bare(start, is_tight, sign))
     }
 
-    /// The end of a value without quotes.
+    /// End of an unquoted value.
     fn bare(&self, start: usize, is_tight: bool, sign: &str) -> usize {
         let line = self.line;
         let stop = self.quote.map_or(0, |quote| quote as u8);
@@ -215,7 +215,7 @@ impl At<'_> {
         }
     }
 
-    /// libpq's way within quotes: `'host=h password=''a b'''`.
+    /// Quotes doubled within quotes, as libpq writes them: `'host=h password=''a b'''`.
     fn doubled(&self, start: usize) -> Option<Range<usize>> {
         let quote = self.quote?;
         let pair: String = [quote, quote].iter().collect();
@@ -224,13 +224,13 @@ impl At<'_> {
         Some(start..start + pair.len() + length)
     }
 
-    /// Whether only marks and one other name (`env[NAME]`, `export NAME`) stand before the name.
+    /// Whether only punctuation and one other name (`env[NAME]`, `export NAME`) precede the name.
     fn begins_line(&self) -> bool {
         let before = self.line[..self.name.start].trim_matches(|c: char| !c.is_ascii_alphanumeric());
         !before.contains([' ', '=', ':', '"', '\'']) || matches!(before, "export" | "local" | "declare")
     }
 
-    /// `NAME VALUE`, where directives are written so.
+    /// Value of a directive `NAME VALUE`.
     fn directive(&self, start: usize) -> Option<Range<usize>> {
         let line = self.line;
         let name = &line[self.name.clone()];
@@ -249,14 +249,14 @@ impl At<'_> {
         let begins = self.before.trim_matches([' ', '\t', '#', '>', ';']).is_empty() || self.begins_quote;
         let end = if self.begins_quote { value::until(line, start, b"'\"") } else { line.len() };
         let value = line[start..end].trim_end().trim_end_matches(';');
-        // Redis takes nothing else on such a line; elsewhere the word may begin a sentence.
+        // Redis allows nothing else on such a line; elsewhere the word may start a sentence.
         let is_redis = self.style == Style::Line && (name.ends_with("auth") || name == "requirepass");
         let is_one = !value.contains([' ', '\t']);
         (begins && DIRECTIVES.contains(&name) && (is_one || is_redis)).then(|| start..start + value.len())
     }
 }
 
-/// The next quote of this kind that no backslash escapes, or the end.
+/// The next unescaped quote of this kind, or the end.
 fn escaped_until(line: &str, start: usize, quote: u8) -> usize {
     let bytes = line.as_bytes();
     let mut at = start;

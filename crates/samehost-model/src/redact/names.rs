@@ -1,7 +1,7 @@
-//! Which names say that what they name is a secret: `DB_PASSWORD`, `requirepass`, `api-key`; and which only look so:
+//! Which names denote a secret: `DB_PASSWORD`, `requirepass`, `api-key`; and which only resemble one:
 //! `fastcgi_pass`, `password_encryption`, `PWD`.
 
-/// Words that make a secret of whatever they are in.
+/// Words that denote a secret anywhere in a name.
 const ANYWHERE: &[&str] = &[
     "password",
     "passwd",
@@ -13,9 +13,9 @@ const ANYWHERE: &[&str] = &[
     "credentials",
     "passwords",
 ];
-/// Words that make one where they come last.
+/// Words that denote a secret at the end of a name.
 const LAST: &[&str] = &["pass", "pwd", "token", "salt", "auth", "authorization"];
-/// What may stand behind them all the same.
+/// Words that may follow those.
 const QUALIFIERS: &[&str] = &[
     "prod",
     "production",
@@ -29,7 +29,7 @@ const QUALIFIERS: &[&str] = &[
     "value",
     "default",
 ];
-/// Last words of names that tell something about a secret, not the secret.
+/// Final words of names of properties of a secret.
 const ABOUT: &[&str] = &[
     "age",
     "algo",
@@ -99,7 +99,7 @@ const ABOUT: &[&str] = &[
     "username",
     "verification",
 ];
-/// Names that end like a secret's and are none: where nginx passes requests to, plugins of MySQL, words of Redis.
+/// Names that end like a secret's but are not: upstreams of nginx, plugins of MySQL, words of Redis.
 const HARMLESS: &[&str] = &[
     "fastcgi_pass",
     "proxy_pass",
@@ -125,7 +125,7 @@ const HARMLESS: &[&str] = &[
     "cleartext_password",
     "mysql_clear_password",
 ];
-/// What stands before `key` in names of keys that lock nothing.
+/// Words before `key` that make it an ordinary key.
 const PLAIN_KEYS: &[&str] = &[
     "array",
     "cache",
@@ -151,7 +151,7 @@ const PLAIN_KEYS: &[&str] = &[
     "unique",
 ];
 
-/// Whether a name says that its value is a secret.
+/// Whether the value of this name is a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     let name = name.trim_start_matches('-');
     // The shell's own variable is a directory.
@@ -171,17 +171,17 @@ pub(super) fn is_secret(name: &str) -> bool {
     parts.iter().any(is_anywhere) || is_last(noun) || is_key(noun, before)
 }
 
-/// `requirepass` and `masterauth` end so too.
+/// Whether a word ends like a secret's name, also in compounds: `requirepass`, `masterauth`.
 fn is_last(noun: &str) -> bool {
     !HARMLESS.contains(&noun) && LAST.iter().any(|word| noun.ends_with(word))
 }
 
-/// `APP_KEY`, `secret-key`; not `foreign_key`.
+/// Whether it is a secret key: `APP_KEY`, `secret-key`; not `foreign_key`.
 fn is_key(noun: &str, before: &[String]) -> bool {
     noun == "key" && before.last().is_some_and(|before| !PLAIN_KEYS.contains(&before.as_str()))
 }
 
-/// The words of a name in small letters: `dbPassword2` is `db` and `password`.
+/// Words of a name in lower case: `dbPassword2` is `db` and `password`.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_small = false;

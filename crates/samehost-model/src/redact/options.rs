@@ -1,5 +1,5 @@
-//! Secrets that options of commands take as their next word, or glued to one letter: `--requirepass VALUE`, `-a VALUE`,
-//! `-pVALUE`, `-u user:VALUE`; and words of languages that programs are spoken to in: `AUTH VALUE`, `IDENTIFIED BY`.
+//! Secrets in command options, as the next word or attached to a letter: `--requirepass VALUE`, `-a VALUE`,
+//! `-pVALUE`, `-u user:VALUE`; and in commands of databases: `AUTH VALUE`, `IDENTIFIED BY`.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use samehost_services::Protocol;
 
 use super::names::is_secret;
 
-/// Programs that take `-u user:group`.
+/// Programs whose `-u` is `user:group`.
 const USER_AND_GROUP: &[&str] = &[
     "docker",
     "podman",
@@ -28,17 +28,16 @@ const USER_AND_GROUP: &[&str] = &[
     "gunicorn",
     "unitd",
 ];
-/// Words before an option's name that say that it asks for no value.
+/// Words before an option's name that mean that it has no value.
 const WITHOUT: &[&str] = &["no", "skip", "without", "disable", "enable", "ask", "use", "require", "prompt"];
 
-/// A word in a text.
 #[derive(Clone, Copy, Debug)]
 struct Word<'a> {
     text: &'a str,
     start: usize,
 }
 
-/// The secrets in the words of a command line, for each word.
+/// Secrets in each word of a command line.
 pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
     let all: Vec<Word<'_>> = words.iter().map(|text| Word { text, start: 0 }).collect();
     let mut found = vec![Vec::new(); words.len()];
@@ -48,7 +47,7 @@ pub(super) fn of_words(words: &[&str]) -> Vec<Vec<Range<usize>>> {
     found
 }
 
-/// The secrets of the commands in a line.
+/// Secrets in the commands in a line.
 pub(super) fn of_text(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for command in commands(line) {
@@ -61,7 +60,7 @@ pub(super) fn of_text(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The words of a line in their commands. Quotes and commas around a word, as lists have them, are none of it.
+/// Splits a line into commands and words. Quotes and commas around a word, as in lists, are not part of it.
 fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
     let mut commands = vec![Vec::new()];
     let bytes = line.as_bytes();
@@ -84,7 +83,8 @@ fn commands(line: &str) -> Vec<Vec<Word<'_>>> {
     commands
 }
 
-/// A word ends at a blank or a sign of the shell outside of quotes; what stands in quotes that begin it is a list's item.
+/// End of a word: a blank or a shell metacharacter outside quotes. Quotes at the start of a word enclose an
+/// item of a list.
 fn end_of_word(line: &str, start: usize) -> usize {
     let bytes = line.as_bytes();
     let mut at = start;
@@ -93,7 +93,7 @@ fn end_of_word(line: &str, start: usize) -> usize {
             b'\\' => at += 2,
             quote @ (b'\'' | b'"') if at == start || opens(bytes[at - 1]) => {
                 let closing = closing(bytes, at + 1, quote);
-                // An apostrophe, or a quote that is never closed, is a sign like others.
+                // An apostrophe, or an unclosed quote, is an ordinary character.
                 at = closing.map_or(at + 1, |end| end + 1);
                 if at < bytes.len() && start + 1 < at && bytes[start] == quote && b",]".contains(&bytes[at]) {
                     return at;
@@ -129,7 +129,7 @@ fn strip(whole: &str, start: usize) -> Word<'_> {
     Word { text: if end.is_empty() { text } else { end }, start }
 }
 
-/// The secrets in one command: which word, and where in it.
+/// Secrets in one command: index of the word, and range in it.
 fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
     let mut found = Vec::new();
     let mut hide = |index: usize, from: usize| {
@@ -171,7 +171,7 @@ fn find(words: &[Word<'_>]) -> Vec<(usize, Range<usize>)> {
             }
             _ => {}
         }
-        // A user of Redis: >password, <password, #hash.
+        // Passwords in Redis ACL users: >password, <password, #hash.
         if text.starts_with(['>', '<', '#']) && is_acl(earlier) {
             hide(index, 1);
         }
@@ -193,12 +193,12 @@ fn takes_secret(option: &str, earlier: &[Word<'_>]) -> bool {
     }
 }
 
-/// A value, not the next option.
+/// Whether the next word is a value rather than an option.
 fn is_value(next: &str) -> bool {
     !(next.starts_with("--") || (next.starts_with('-') && next.len() <= 2))
 }
 
-/// `-u user:password`.
+/// Hides the password in `-u user:password`.
 fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
     let Some((user, password)) = next.split_once(':') else { return };
     let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -208,7 +208,7 @@ fn hide_login(next: &str, earlier: &[Word<'_>], mut hide: impl FnMut(usize)) {
     }
 }
 
-/// Whether a program is named before: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
+/// Whether a program precedes: in `sudo redis-cli -a`, in `ExecStart=/usr/bin/redis-cli -a`.
 fn is_after(earlier: &[Word<'_>], is_it: impl Fn(&str) -> bool) -> bool {
     let name = |word: &Word<'_>| -> bool {
         let path = word.text.rsplit(['=', '"', '\'', '`']).next().unwrap_or_default();
@@ -230,7 +230,7 @@ fn is_redis_client(name: &str) -> bool {
     Protocol::Redis.tools().contains(&name)
 }
 
-/// `3306:3306` is a container's port.
+/// Whether it is a container's port mapping such as `3306:3306`.
 fn is_ports(text: &str) -> bool {
     text.contains(':') && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
 }

@@ -1,4 +1,4 @@
-//! Both sides: what must be hidden, and what must stay.
+//! What must be hidden, and what must stay visible.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -267,7 +267,7 @@ fn a_plain_word_is_hidden_as_a_word_only() {
     assert_eq!(redactor.message("near 'redis' at line 3"), "near '***' at line 3");
     assert_eq!(redactor.message("a%3Aredis b"), "a%3A*** b");
     assert_eq!(knowing("3306").message("tcp:127.0.0.1:3306"), "tcp:127.0.0.1:3306");
-    // So short that it stands everywhere; where it is set it is hidden.
+    // Too short to search for; hidden only as the value of a setting.
     assert_eq!(knowing("a").line("password=a and a"), "password=***");
     assert_eq!(knowing("a").message("a and a"), "a and a");
     let mut redactor = knowing("wordpress");
@@ -300,7 +300,7 @@ fn nothing_of_a_file_is_quoted() {
     assert!(!said.contains("geheim") && said.contains("on line 3"), "{said}");
 }
 
-/// Escaped as URLs, shells, HTML, JSON, PHP, YAML, SQL, systemd and Compose write it.
+/// Encodings of URLs, shells, HTML, JSON, PHP, YAML, SQL, systemd and Compose.
 fn escaped(secret: &str) -> Vec<String> {
     let percent = |upper: bool| -> String {
         let code = |byte: u8| if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };

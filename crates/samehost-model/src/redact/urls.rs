@@ -1,11 +1,11 @@
-//! Passwords in URLs (`scheme://user:password@host`) and in the addresses of Go's MySQL driver (`user:password@tcp(…)`).
+//! Passwords in URLs (`scheme://user:password@host`) and in addresses of Go's MySQL driver (`user:password@tcp(…)`).
 
 use std::net::IpAddr;
 use std::ops::Range;
 
 use samehost_services::has_bare_password;
 
-/// The passwords in a line.
+/// Passwords in a line.
 pub(super) fn find(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, sign) in line.match_indices("://") {
@@ -25,7 +25,7 @@ pub(super) fn find(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The password of a URL that is one word: it may hold anything.
+/// Password in a URL that is a whole word; it may contain any character.
 pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
     let (scheme, rest) = word.split_once("://").filter(|(scheme, _)| !scheme.contains(['=', ' ']))?;
     let login = &rest[..rest.rfind('@')?];
@@ -33,27 +33,27 @@ pub(super) fn whole_word(word: &str) -> Option<Range<usize>> {
     password(scheme, login).map(|at| start + at..start + login.len())
 }
 
-/// Where the password begins in a login.
+/// Start of the password in the part before `@`.
 fn password(scheme: &str, login: &str) -> Option<usize> {
     match login.split_once(':') {
         Some((user, rest)) => (!is_port_of(user, rest)).then_some(user.len() + 1),
-        // phpredis and Symfony write it so.
+        // phpredis and Symfony omit the user.
         None => ((scheme == "unix" || has_bare_password(scheme)) && !login.contains('/')).then_some(0),
     }
 }
 
-/// How long the login is, without its `@`. A password may hold any sign but a blank and a quote, slashes too: it ends at
-/// the last `@` of the word.
+/// Length of the login, without its `@`. A password may contain any character except blanks and quotes, even
+/// slashes, so it ends at the last `@` of the word.
 fn login_length(rest: &str) -> usize {
     let end = rest
         .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`'))
         .unwrap_or(rest.len());
-    // Another URL in the same word has a login of its own.
+    // A second URL in the same word has its own login.
     let word = rest[..end].split("://").next().unwrap_or_default();
     word.rfind('@').unwrap_or(0)
 }
 
-/// Whether `user:rest` is an address, the `@` standing in its path: `127.0.0.1:4873/@scope/package`.
+/// Whether `user:rest` is an address with an `@` in its path: `127.0.0.1:4873/@scope/package`.
 fn is_port_of(user: &str, rest: &str) -> bool {
     let is_host = user == "localhost" || user.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

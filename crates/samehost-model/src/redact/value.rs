@@ -1,8 +1,8 @@
-//! How far a value goes, in quotes or without, as configurations, shells and programming languages write it. In doubt it
-//! goes further: too much hidden is a nuisance, too little a leak.
+//! Extent of a value, quoted or not, in configurations, shells and programming languages. If unclear, the
+//! longer extent is used: hiding too much is a nuisance, hiding too little a leak.
 
-/// Where a value ends that stands in quotes at `start`, with what is joined to it (`'a'"b"`, `'a' . 'b'`); none where no
-/// quote is there, and none for an empty one.
+/// End of a value that is quoted at `start`, including concatenated parts (`'a'"b"`, `'a' . 'b'`). `None`
+/// without a quote, or for an empty value.
 pub(super) fn quoted(line: &str, start: usize) -> Option<usize> {
     let bytes = line.as_bytes();
     let end = one_quoted(bytes, start)?;
@@ -11,8 +11,8 @@ pub(super) fn quoted(line: &str, start: usize) -> Option<usize> {
     (!is_empty || whole > end).then_some(whole)
 }
 
-/// The end of one quoted piece: the next quote that has as many backslashes before it as the first one had, or the end of
-/// the line.
+/// End of one quoted part: the next quote with as many backslashes before it as the first one had, or the end
+/// of the line.
 fn one_quoted(bytes: &[u8], start: usize) -> Option<usize> {
     let slashes = bytes[start..].iter().take_while(|byte| **byte == b'\\').count();
     let quote = *bytes.get(start + slashes).filter(|byte| b"'\"`".contains(byte))?;
@@ -29,20 +29,20 @@ fn one_quoted(bytes: &[u8], start: usize) -> Option<usize> {
     Some(bytes.len())
 }
 
-/// Whether a quote behind `before` backslashes closes what one behind `slashes` opened: `"` is escaped by an odd number of
-/// them; in a text that is itself quoted, `\"`, by more than it has.
+/// Whether a quote after `before` backslashes closes one that was opened after `slashes`: an odd number of
+/// backslashes escapes `"`; inside a quoted text, where quotes are `\"`, a larger number does.
 fn closes(before: usize, slashes: usize) -> bool {
     if slashes == 0 { before.is_multiple_of(2) } else { before <= slashes }
 }
 
-/// The end of what is joined to a piece that ends here.
+/// End of the parts that are concatenated to a part ending at `at`.
 fn joined(bytes: &[u8], mut at: usize) -> usize {
     loop {
         let next = bytes.get(at).copied();
         match next {
             None => return at,
             Some(b'\'' | b'"' | b'`') => at = one_quoted(bytes, at).unwrap_or(bytes.len()),
-            // PHP joins by a dot.
+            // PHP concatenates with a dot.
             Some(b' ' | b'\t' | b'.') => match concatenated(&bytes[at..]) {
                 Some(skip) => at += skip,
                 None if next == Some(b'.') => at += 1,
@@ -56,7 +56,7 @@ fn joined(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// How far the next quote is behind a dot.
+/// Distance to the next quote after a dot.
 fn concatenated(bytes: &[u8]) -> Option<usize> {
     let blanks = |bytes: &[u8]| bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let dot = blanks(bytes);
@@ -65,7 +65,7 @@ fn concatenated(bytes: &[u8]) -> Option<usize> {
     matches!(behind.get(quote), Some(b'\'' | b'"')).then_some(dot + quote)
 }
 
-/// The end of a word as a shell reads it: quotes and backslashes keep blanks in it. `stops` end it, too.
+/// End of a word by shell rules: quotes and backslashes protect blanks. Also ends at `stops`.
 pub(super) fn word(line: &str, start: usize, stops: &[u8]) -> usize {
     let bytes = line.as_bytes();
     let mut at = start;
@@ -80,7 +80,7 @@ pub(super) fn word(line: &str, start: usize, stops: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The end of a value in a map or a list: the next comma or bracket that is not within other brackets or quotes.
+/// End of a value in a map or a list: the next comma or bracket outside nested brackets and quotes.
 pub(super) fn item(line: &str, start: usize) -> usize {
     let bytes = line.as_bytes();
     let (mut at, mut depth) = (start, 0_u32);
@@ -102,7 +102,7 @@ pub(super) fn item(line: &str, start: usize) -> usize {
     line[..at.min(bytes.len())].trim_end().len().max(start)
 }
 
-/// The next of these bytes, or the end of the line.
+/// Position of the next of these bytes, or the end of the line.
 pub(super) fn until(line: &str, start: usize, stops: &[u8]) -> usize {
     line.bytes()
         .skip(start)
@@ -110,8 +110,8 @@ pub(super) fn until(line: &str, start: usize, stops: &[u8]) -> usize {
         .map_or(line.len(), |length| start + length)
 }
 
-/// Whether a value is no secret: empty, a reference to a variable, or nothing at all. `says_password`: its name does, so
-/// that a plain word is a password.
+/// Whether a value is not a secret: empty, a reference to a variable, or no value at all. With a password's
+/// name (`says_password`) even a plain word is a password.
 pub(super) fn is_harmless(value: &str, says_password: Name) -> bool {
     let value = value.trim().trim_end_matches([';', ',', ')', ']', '}', '.', '"', '\'']);
     let bare = value.trim_matches(['"', '\'']);
@@ -125,21 +125,21 @@ pub(super) fn is_harmless(value: &str, says_password: Name) -> bool {
     let switches = ["true", "false", "yes", "no", "on", "off"];
     is_variable
         || nothing.contains(&value)
-        // The placeholder of an instruction.
+        // A placeholder in instructions.
         || bare == "PASSWORD"
         || (says_password == Name::Other && switches.contains(&value.to_ascii_lowercase().as_str()))
 }
 
-/// What a name that says secret says.
+/// What a secret's name denotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// A password: any word can be one.
     Password,
-    /// A token, a key, a salt, the way to log in: `on` is none.
+    /// A token, a key, a salt or an authentication setting: values such as `on` are not secrets.
     Other,
 }
 
-/// A value without the quotes around it and the backslashes in it.
+/// A value without its quotes and backslashes.
 pub(super) fn unquoted(value: &str) -> String {
     let value = value.trim_start_matches('\\');
     let Some(quote) = value.chars().next().filter(|c| matches!(c, '\'' | '"' | '`')) else {

@@ -1,4 +1,4 @@
-//! What could be done about a pair: a client and the service it talks to over TCP.
+//! Advice about a pair: a client and the service that it talks to over TCP.
 
 use serde::Serialize;
 
@@ -113,7 +113,7 @@ pub struct ShortTraffic {
 }
 
 impl Traffic {
-    /// Requests with their replies of all its connections; a short one that nothing is known of has had one at least.
+    /// Round trips of all its connections. A short connection without data counts as one.
     #[must_use]
     pub fn all_round_trips_per_s(&self) -> f64 {
         self.round_trips_per_s

@@ -1,4 +1,4 @@
-//! What a scan found of the congestion control of connections inside this machine.
+//! Congestion control of connections within this machine, as found by a scan.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
-//! How a service is set up to listen on a Unix socket, and how clients are told to use it. `samehost.how/1`.
+//! How a service is configured to listen on a Unix socket, and its clients to use it. `samehost.how/1`.
 
 use serde::Serialize;
 
-/// The name of the JSON format.
+/// Name and version of the JSON format.
 pub const HOW_SCHEMA: &str = "samehost.how/1";
 
 /// One client in its own words.

@@ -1,5 +1,5 @@
-//! What a scan of this machine found: sockets, processes, services, connections and advice. Its serde names are the
-//! JSON of `samehost scan --json`, `samehost.scan/1`.
+//! Results of a scan: sockets, processes, services, connections and advice. The serde names are the JSON of
+//! `samehost scan --json`, `samehost.scan/1`.
 
 mod advice;
 mod congestion;
@@ -19,7 +19,7 @@ pub use service::{Connection, RecognisedBy, Service};
 pub use socket::{Address, FileId, Queues, Socket, SocketKind, SocketState, text_of_bytes};
 pub use verification::{HeldConnection, Proof, VERIFY_SCHEMA, Verification};
 
-/// The name of the JSON format.
+/// Name and version of the JSON format.
 pub const SCAN_SCHEMA: &str = "samehost.scan/1";
 
 /// How the sockets of a network namespace were read.
@@ -78,33 +78,33 @@ impl Hidden {
     }
 }
 
-/// Everything that a scan found.
+/// Results of a scan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scan {
     /// Version of samehost.
     pub samehost_version: String,
-    /// Whether it was made with all rights (effective user 0).
+    /// Whether it ran as root (effective user id 0).
     pub as_root: bool,
-    /// Network namespaces, the own one first.
+    /// Network namespaces, this program's own first.
     pub network_namespaces: Vec<NetworkNamespace>,
-    /// Every socket.
+    /// All sockets.
     pub sockets: Vec<Socket>,
-    /// Processes that hold any of them, by pid.
+    /// Processes that hold any of them, sorted by pid.
     pub processes: Vec<Process>,
     /// Services.
     pub services: Vec<Service>,
-    /// Connections with both ends here.
+    /// Connections with both ends on this machine.
     pub connections: Vec<Connection>,
-    /// Advice, one for each pair that talks over TCP.
+    /// Advice for each pair that talks over TCP.
     pub advice: Vec<Advice>,
-    /// Addresses of this machine whose connections begin with a congestion control that is slow there.
+    /// Addresses of this machine whose connections start with a slow congestion control.
     pub slow_congestion: Vec<SlowCongestion>,
-    /// What could not be seen.
+    /// What was not visible.
     pub hidden: Hidden,
 }
 
 impl Scan {
-    /// The process of a number.
+    /// The process with this pid.
     #[must_use]
     pub fn process(&self, pid: u32) -> Option<&Process> {
         self.processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &self.processes[at])

@@ -1,4 +1,4 @@
-//! A process that holds sockets, and where it lives: user, unit, container, namespaces.
+//! A process that holds sockets, with its user, unit, container and namespaces.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A service: a listening process with all its endpoints; and a connection, with both its ends.
+//! Services, each a listening process with all its endpoints; and connections, with both ends.
 
 use samehost_services::Kind;
 use serde::Serialize;
@@ -46,12 +46,12 @@ pub struct Service {
 /// A connection with both its ends on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// What carries it.
+    /// Type of its sockets.
     pub kind: SocketKind,
-    /// The end that connected, as a position in the list of sockets. Of a pair that no service made: the first one.
+    /// Index of the socket that connected; for a socket pair, the first one.
     pub client: usize,
-    /// The end that was accepted, as a position in the list of sockets.
+    /// Index of the accepted socket.
     pub server: usize,
-    /// The service that accepted it, as a position in the list of services; none for socket pairs.
+    /// Index of the service that accepted it; `None` for socket pairs.
     pub service: Option<usize>,
 }

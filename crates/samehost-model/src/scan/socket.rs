@@ -1,4 +1,4 @@
-//! A socket as the kernel lists it: kind, state, both addresses, queues, and the processes that hold it.
+//! A socket as listed by the kernel: kind, state, both addresses, queues, and the processes that hold it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ impl SocketKind {
         matches!(self, SocketKind::UnixStream | SocketKind::UnixDgram | SocketKind::UnixSeqpacket)
     }
 
-    /// The word that a reader knows: `tcp`, `tcp6`, `udp`, `udp6`, `unix`, `unix dgram`, `unix seqpacket`.
+    /// Display name: `tcp`, `tcp6`, `udp`, `udp6`, `unix`, `unix dgram`, `unix seqpacket`.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ pub enum SocketState {
 }
 
 impl SocketState {
-    /// The state of a number of `net/tcp_states.h`.
+    /// State from its number in `net/tcp_states.h`.
     #[must_use]
     pub fn from_raw(raw: u8) -> Self {
         match raw {
@@ -117,19 +117,19 @@ impl SocketState {
 /// The address of one end of a socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
-    /// None: an unbound Unix socket, or a socket without a peer.
+    /// No address: an unbound Unix socket, or a socket without a peer.
     #[default]
     Unnamed,
-    /// IP address and port; IPv4 carried by an IPv6 socket stands here as `::ffff:a.b.c.d`.
+    /// IP address and port. IPv4 on an IPv6 socket is `::ffff:a.b.c.d`.
     Inet(SocketAddr),
-    /// The path that a Unix socket was bound to, as its owner wrote it: it may be relative.
+    /// Path to which a Unix socket was bound, as passed to bind(2): it may be relative.
     Path(PathBuf),
-    /// The name of an abstract Unix socket, without its leading NUL byte.
+    /// Name of an abstract Unix socket, without its leading NUL byte.
     Abstract(Vec<u8>),
 }
 
 impl Address {
-    /// The address of a Unix socket from the bytes of `sun_path`, a leading NUL byte marking an abstract name.
+    /// Address of a Unix socket from the bytes of `sun_path`; a leading NUL byte marks an abstract name.
     #[must_use]
     pub fn from_sun_path(bytes: &[u8]) -> Self {
         match bytes {
@@ -142,7 +142,7 @@ impl Address {
         }
     }
 
-    /// The path, of a Unix socket that has one.
+    /// Path of a Unix socket that has one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -151,7 +151,7 @@ impl Address {
         }
     }
 
-    /// The IP address and port, IPv4 carried by IPv6 turned back into IPv4.
+    /// IP address and port, with IPv4-mapped addresses converted to IPv4.
     #[must_use]
     pub fn inet(&self) -> Option<SocketAddr> {
         match self {
@@ -161,8 +161,8 @@ impl Address {
     }
 }
 
-/// Bytes as text: valid UTF-8 as it is, any other byte as `\xNN`. Control characters stay; who shows the text must
-/// take them out.
+/// Converts bytes to text: valid UTF-8 unchanged, other bytes as `\xNN`. Keeps control characters, which must
+/// be removed before display.
 #[must_use]
 pub fn text_of_bytes(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -176,7 +176,7 @@ pub fn text_of_bytes(bytes: &[u8]) -> String {
 }
 
 impl fmt::Display for Address {
-    /// `127.0.0.1:3306`, `[::1]:3306`, `/run/app.sock`, `@name`, or nothing.
+    /// Formats as `127.0.0.1:3306`, `[::1]:3306`, `/run/app.sock`, `@name`, or an empty string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Unnamed => Ok(()),
@@ -280,7 +280,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Whether it waits for connections, or as a UDP socket for datagrams.
+    /// Whether it waits for connections or, as a UDP socket, for datagrams.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         match self.kind {

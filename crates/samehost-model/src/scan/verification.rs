@@ -1,10 +1,10 @@
-//! What `samehost verify` found: the transport that is really in use, and what proves it. `samehost.verify/1`.
+//! Result of `samehost verify`: the transport in use, with proofs. `samehost.verify/1`.
 
 use serde::Serialize;
 
 use crate::connection::ConnectionSettings;
 
-/// The name of the JSON format.
+/// Name and version of the JSON format.
 pub const VERIFY_SCHEMA: &str = "samehost.verify/1";
 
 /// One piece of evidence.
