@@ -1,4 +1,4 @@
-//! From the endpoint's words to the kernel's socket addresses. Pure but for the name lookup; opens no socket.
+//! Converts endpoints into the kernel's socket addresses. Pure except for name resolution; opens no socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -11,7 +11,7 @@ use samehost_model::{Transport, UNIX_PATH_MAX};
 /// Why a path or name cannot be a Unix socket's address.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum AddressError {
-    /// More bytes than `sun_path` holds.
+    /// Longer than `sun_path`.
     #[error(
         "`{}` is {length} bytes long and a Unix socket's address holds at most {UNIX_PATH_MAX}; use a shorter directory such as /run/NAME, a symbolic link to this one, or a path relative to the working directory", path.display()
     )]
@@ -21,10 +21,10 @@ pub enum AddressError {
         /// Its length in bytes.
         length: usize,
     },
-    /// Nothing: the kernel would take it for an abstract name.
+    /// Empty: the kernel would bind an abstract name.
     #[error("the path or name of the Unix socket is empty; write unix:/run/NAME/NAME.sock or abstract:NAME")]
     Empty,
-    /// A NUL byte would end the path early, and another file would be meant.
+    /// A NUL byte would truncate the path, so that it names another file.
     #[error("the path {path:?} has a NUL byte; a socket's path cannot hold one, remove it")]
     Nul {
         /// The path.
@@ -46,21 +46,21 @@ fn checked(path: &Path) -> Result<&[u8], AddressError> {
     Ok(bytes)
 }
 
-/// The address of a socket file; also for endpoints that were not made by `Endpoint::from_str`.
+/// Address of a socket file. Also checks endpoints that were not created by `Endpoint::from_str`.
 pub(crate) fn unix_path(path: &Path) -> Result<SocketAddrUnix, AddressError> {
     let bytes = checked(path)?;
     SocketAddrUnix::new(path)
         .map_err(|_| AddressError::TooLong { path: path.to_owned(), length: bytes.len() })
 }
 
-/// The address of an abstract name.
+/// Address of an abstract name.
 pub(crate) fn abstract_name(name: &str) -> Result<SocketAddrUnix, AddressError> {
     let bytes = checked(Path::new(name))?;
     SocketAddrUnix::new_abstract_name(bytes)
         .map_err(|_| AddressError::TooLong { path: name.into(), length: bytes.len() })
 }
 
-/// The addresses of a host, those of the transport's own family first. Literals never reach the resolver.
+/// Addresses of a host, those of the transport's own family first. Literals are not passed to the resolver.
 pub(crate) fn look_up(transport: Transport, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);

@@ -1,5 +1,5 @@
-//! Taking a path for a listening socket, safely, and giving it back. Removes nothing but a socket that nobody
-//! answers, or the very file that it made.
+//! Safely takes a path for a listening socket, and releases it. Removes only a socket that nobody listens on,
+//! or the very file that it created.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -17,16 +17,16 @@ use crate::listen_error::ListenError;
 use crate::lock_file::{LockFile, NotTaken, lock_path, same_file};
 use crate::socket::{self, Blocking, Connecting};
 
-/// A path that is ours: the socket file that we made there, and the lock beside it.
+/// A path that we own: the socket file that we created, and the lock beside it.
 #[derive(Debug)]
 pub(crate) struct Claim {
     path: PathBuf,
     made: Stat,
-    /// Given back last, when the file is gone.
+    /// Released last, after the file was removed.
     _lock: LockFile,
 }
 
-/// Who is behind an existing socket file.
+/// Result of probing an existing socket file.
 enum Answer {
     Nobody,
     Somebody(Option<u32>),
@@ -34,7 +34,7 @@ enum Answer {
 }
 
 impl Claim {
-    /// Locks the path, clears a dead socket away, and lets `bind` make the file.
+    /// Locks the path, removes a dead socket, and lets `bind` create the file.
     pub(crate) fn take(
         endpoint: &Endpoint,
         options: &ListenOptions,
@@ -42,7 +42,7 @@ impl Claim {
     ) -> Result<Claim, ListenError> {
         let failed = |errno| ListenError::from_errno(endpoint, errno);
         let given = endpoint.path().unwrap_or(Path::new(""));
-        // For the end, when the working directory may be another one.
+        // For removal, when the working directory may have changed.
         let path = std::path::absolute(given)
             .map_err(|source| ListenError::Other { endpoint: endpoint.clone(), source })?;
         check_directory(endpoint, options, &path)?;
@@ -67,12 +67,12 @@ impl Claim {
         Ok(Claim { path, made, _lock: lock })
     }
 
-    /// The socket file.
+    /// Path of the socket file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file the owner and the mode that were asked for.
+    /// Sets the requested owner and mode of the file.
     pub(crate) fn set_rights(&self, endpoint: &Endpoint, options: &ListenOptions) -> Result<(), ListenError> {
         let failed = |errno| match errno {
             Errno::PERM | Errno::ACCESS => ListenError::PermissionDenied {
@@ -85,7 +85,7 @@ impl Claim {
         if options.owner.is_none() && self.made.st_mode & 0o7777 == options.mode {
             return Ok(());
         }
-        // Through a descriptor that is certainly our file, for the path may lead to what was put in its place.
+        // Uses a descriptor that was checked to be our file, because the path may lead to a replacement by now.
         let held = open(&self.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed)?;
         if !rustix::fs::fstat(&held).is_ok_and(|there| same_file(&there, &self.made)) {
@@ -115,7 +115,8 @@ fn give(held: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
     chownat(held, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
 }
 
-/// Gives a directory away that was just made: the very one, of which nobody else can have made another meanwhile.
+/// Changes the owner of a directory that we just created, through a descriptor, so that it cannot have been
+/// replaced meanwhile.
 fn give_directory(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let held = open(path, flags, Mode::empty())?;
@@ -125,11 +126,11 @@ fn give_directory(path: &Path, uid: u32, gid: u32) -> Result<(), Errno> {
     give(&held, uid, gid)
 }
 
-/// Makes sure of the directory: there, or created, and not a public one where that is refused.
+/// Checks the directory: it must exist or be created, and must not be public if public directories are refused.
 fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) -> Result<(), ListenError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if options.refuse_tmp {
-        // The nearest part that exists, its links resolved: /home/me/sockets may be a link into /tmp.
+        // Resolves symbolic links of the nearest existing ancestor: /home/me/sockets may be a link into /tmp.
         let there = directory.ancestors().find_map(|part| part.canonicalize().ok()).unwrap_or_default();
         if ["/tmp", "/var/tmp"].iter().any(|public| there.starts_with(public) || path.starts_with(public)) {
             return Err(ListenError::UnderTmp { endpoint: endpoint.clone(), path: path.to_owned() });
@@ -145,7 +146,7 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     if !options.create_directory {
         return match directory.try_exists() {
             Ok(false) => Err(missing(directory)),
-            _ => Ok(()), // Cannot be seen: binding will say why.
+            _ => Ok(()), // Not visible: bind(2) will report the reason.
         };
     }
     match mkdir(directory, Mode::RWXU) {
@@ -161,7 +162,7 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     }
 }
 
-/// Leaves alone or clears away what has the path. Only called with the lock held.
+/// Removes a dead socket at the path; fails for anything else. Must be called with the lock held.
 fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -180,7 +181,7 @@ fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
         Answer::Unknown(Errno::NOENT) => Ok(()),
         Answer::Unknown(errno) => Err(ListenError::from_errno(endpoint, errno)),
         Answer::Nobody => {
-            // Programs that know nothing of our lock may have replaced it meanwhile; bind(2) will tell.
+            // Programs that do not use our lock may have replaced it meanwhile; bind(2) will then fail.
             if lstat(path).is_ok_and(|there| same_file(&there, &before)) {
                 unlink(path).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
             }
@@ -189,10 +190,10 @@ fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Asks by connecting: only ECONNREFUSED means that nobody has the socket.
+/// Probes a socket by connecting: only ECONNREFUSED means that nobody listens.
 fn ask(path: &Path) -> Answer {
     let connect = || {
-        // A path made absolute may be too long where the relative one was not; then go through its directory.
+        // An absolute path may be too long although the relative one was not; then connect via its directory.
         let Ok(address) = address::unix_path(path) else {
             return through_directory(path);
         };
@@ -200,7 +201,7 @@ fn ask(path: &Path) -> Answer {
     };
     match connect() {
         Ok(pid) => Answer::Somebody(pid),
-        // Full backlog, or a living socket of another kind.
+        // A full backlog, or a live socket of another type.
         Err(Errno::AGAIN | Errno::PROTOTYPE) => Answer::Somebody(None),
         Err(Errno::CONNREFUSED) => Answer::Nobody,
         Err(errno) => Answer::Unknown(errno),
@@ -224,7 +225,7 @@ fn connect_to(address: &SocketAddrUnix) -> Result<Option<u32>, Errno> {
     Ok(socket::peer_pid(&fd))
 }
 
-/// The process that listens at an address, if it answers.
+/// Process that listens at an address, if it answers.
 pub(crate) fn listening_pid(address: &SocketAddrUnix) -> Option<u32> {
     connect_to(address).ok().flatten()
 }

@@ -1,5 +1,4 @@
-//! `connect`: one endpoint string decides how. Options and entry points; how each transport does it is in its
-//! own file.
+//! `connect`: options and entry points. Each transport implements it in its own file.
 
 use std::time::Duration;
 
@@ -12,22 +11,22 @@ use crate::stream::Stream;
 use crate::tls_trust::TlsTrust;
 use crate::tuning::Tuning;
 
-/// How to connect.
+/// Options for connecting.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// How long connecting and a TLS handshake may take together; `None` waits as long as the kernel does, which
-    /// for a Unix socket with a full backlog is for ever.
+    /// Time limit for connecting and a TLS handshake together. `None` waits as long as the kernel does:
+    /// forever for a Unix socket with a full backlog.
     pub timeout: Option<Duration>,
     /// Which certificates `tcp+tls` accepts; the default is [`TlsTrust::any_on_loopback`].
     pub tls: TlsTrust,
-    /// How the socket is set before it connects.
+    /// Socket options, set before connecting.
     pub tuning: Tuning,
 }
 
-/// Connects to an endpoint and, for `tcp+tls`, does the handshake. The stream blocks.
+/// Connects to an endpoint, including the handshake for `tcp+tls`. The stream is blocking.
 ///
 /// # Errors
-/// [`ConnectError`], which names the endpoint, the cause and what to try next.
+/// [`ConnectError`], which names the endpoint, the cause and a remedy.
 pub fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, ConnectError> {
     match carrier(endpoint.transport()) {
         Some(carrier) => (carrier.connect)(endpoint, options),
@@ -35,17 +34,17 @@ pub fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, 
     }
 }
 
-/// Starts a connection and waits for nothing: one connect(2) on a nonblocking socket, never tried again.
+/// Starts a connection without waiting: a single connect(2) on a nonblocking socket, without retries.
 ///
-/// For bursts of connections. A full backlog answers differently by family: a Unix socket fails at once with
-/// EAGAIN, [`StartError::errno`]; TCP is [`Connecting::InProgress`] and the kernel sends its SYN again after a
-/// second. When a stream that was in progress becomes writable, [`Stream::take_error`] says how it ended.
+/// For bursts of connections. The effect of a full backlog depends on the family. A Unix socket fails
+/// immediately with EAGAIN, [`StartError::errno`]. TCP is [`Connecting::InProgress`], and the kernel repeats its
+/// SYN after a second. When a stream in progress becomes writable, [`Stream::take_error`] returns the result.
 ///
-/// Over `tcp+tls` the handshake is still to come: the first reads and writes do it. A host name is looked up
-/// first, and that does wait; use an address in a burst.
+/// Over `tcp+tls` the handshake takes place in the first reads and writes. A host name is resolved first,
+/// which blocks; use an address in a burst.
 ///
 /// # Errors
-/// [`StartError`] with the errno as the kernel gave it.
+/// [`StartError`] with the kernel's errno.
 pub fn connect_nonblocking(
     endpoint: &Endpoint,
     options: &ConnectOptions,

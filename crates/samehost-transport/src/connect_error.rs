@@ -1,5 +1,5 @@
-//! Why a connection did not come about, in words that name the endpoint, the cause and the next thing to try.
-//! Turns errno into a variant; may look at the path to find the cause, changes nothing.
+//! Errors of connecting: endpoint, cause and remedy. Converts errno to a variant; may inspect the path to
+//! find the cause, but changes nothing.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -19,102 +19,102 @@ pub(crate) const PARENT_NEEDED: &str = "nobody can connect to it by name: make i
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody listens at the address, or the socket file outlived its server.
+    /// Nobody listens at the address, or the socket file is a leftover of a stopped server.
     #[error(
         "cannot connect to {endpoint}: connection refused, nothing listens there; start the server, or see what listens with `ss -ltnp` (TCP) and `ss -lxp` (Unix; an abstract name exists only inside one network namespace)"
     )]
     Refused {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The socket file or a directory on the way to it does not exist.
+    /// The socket file or one of its directories does not exist.
     #[error(
         "cannot connect to {endpoint}: {} does not exist; start the server, or look in its configuration for the path it listens on", missing.display()
     )]
     NotFound {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// The first part of the path that is missing.
+        /// The first component of the path that is missing.
         missing: std::path::PathBuf,
     },
-    /// File permissions stand in the way.
+    /// File permissions do not allow it.
     #[error("cannot connect to {endpoint}: permission denied: {denied}")]
     PermissionDenied {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Which part of the path, and why.
+        /// The component of the path, and the missing permission.
         denied: Denied,
     },
-    /// Something else than a socket has the path.
+    /// The path is not a socket.
     #[error(
         "cannot connect to {endpoint}: the path is {found}, not a socket; give the path of the server's socket"
     )]
     NotASocket {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What is there: `a directory`, `a regular file`, …
+        /// Type of the file: `a directory`, `a regular file`, …
         found: &'static str,
     },
-    /// A socket of another kind has the path.
+    /// The path is a socket of another type.
     #[error(
         "cannot connect to {endpoint}: the socket there is of another kind (stream, seqpacket or datagram); try unix:PATH or seqpacket:PATH"
     )]
     WrongKind {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The server's queue of connections not yet accepted stayed full.
+    /// The server's backlog stayed full.
     #[error(
         "cannot connect to {endpoint}: its backlog is full, the server does not accept connections fast enough; raise the server's backlog and net.core.somaxconn, connect more slowly, or allow a longer timeout"
     )]
     BacklogFull {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// No answer in time.
+    /// No answer within the time limit.
     #[error(
         "cannot connect to {endpoint}: no answer within {after:?}; see whether the server is overloaded or a firewall drops the packets, or allow a longer timeout"
     )]
     TimedOut {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// How long it waited.
+        /// The time limit.
         after: Duration,
     },
-    /// The host has no address.
+    /// The host name cannot be resolved.
     #[error(
         "cannot connect to {endpoint}: its host name cannot be looked up: {source}; use 127.0.0.1 or [::1], or add the name to /etc/hosts"
     )]
     Lookup {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// Every local port towards this address is taken, mostly by connections in TIME_WAIT.
+    /// Every local port for this destination is in use, mostly by connections in TIME_WAIT.
     #[error(
         "cannot connect to {endpoint}: no free local port (EADDRNOTAVAIL); many closed connections linger in TIME_WAIT (`ss -s`): keep connections open, widen net.ipv4.ip_local_port_range, or use a Unix socket, which needs no ports"
     )]
     OutOfPorts {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The process or the system has no descriptor left.
+    /// The process or the system has no free file descriptor.
     #[error(
         "cannot connect to {endpoint}: too many open files ({errno}); raise the limit with `ulimit -n`, or use fewer connections"
     )]
     TooManyFiles {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// EMFILE (this process) or ENFILE (the system).
         errno: Errno,
     },
-    /// The socket could not be set as asked for.
+    /// A socket option could not be set.
     #[error("cannot connect to {endpoint}: {source}")]
     Tuning {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What stands in the way.
+        /// The cause.
         source: TuningError,
     },
     /// Connected, but the TLS handshake failed.
@@ -122,28 +122,28 @@ pub enum ConnectError {
         "connected to {endpoint}, but the TLS handshake failed: {source}; check that the server speaks TLS on this port and that its certificate is the one trusted here"
     )]
     Tls {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
-    /// This transport cannot be connected to.
+    /// Connecting is not possible with this transport.
     #[error("cannot connect to {endpoint}: {reason}")]
     Unsupported {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why, and what can be done.
+        /// Reason and remedy.
         reason: &'static str,
     },
-    /// The path or name is no socket address.
+    /// The path or name is not a valid socket address.
     #[error("cannot connect: {0}")]
     Address(#[from] AddressError),
-    /// Anything else the kernel said.
+    /// Any other error of the kernel.
     #[error("cannot connect to {endpoint}: {source}; see connect(2) for what it means")]
     Other {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -155,7 +155,7 @@ impl ConnectError {
         let endpoint = endpoint.clone();
         match (errno, path) {
             (Errno::CONNREFUSED, Some(path)) => match not_a_socket(path) {
-                // connect(2) says "refused" for a regular file and for a directory too.
+                // connect(2) also returns ECONNREFUSED for a regular file or a directory.
                 Some(found) => ConnectError::NotASocket { endpoint, found },
                 None => ConnectError::Refused { endpoint },
             },
@@ -173,7 +173,7 @@ impl ConnectError {
             (Errno::PROTOTYPE, None) => ConnectError::WrongKind { endpoint },
             (Errno::AGAIN, _) => ConnectError::BacklogFull { endpoint },
             (Errno::INPROGRESS | Errno::TIMEDOUT, _) => {
-                // Without a limit of ours it was the kernel's: tcp_syn_retries, 127 s by default.
+                // Without our own limit it was the kernel's: tcp_syn_retries, 127 s by default.
                 ConnectError::TimedOut { endpoint, after: timeout.unwrap_or(Duration::from_secs(127)) }
             }
             (Errno::ADDRNOTAVAIL, None) => ConnectError::OutOfPorts { endpoint },
@@ -183,13 +183,13 @@ impl ConnectError {
     }
 }
 
-/// What has the path, if it is no socket.
+/// Type of the file at the path, if it is not a socket.
 pub(crate) fn not_a_socket(path: &Path) -> Option<&'static str> {
     let kind = std::fs::metadata(path).ok()?.file_type();
     (!kind.is_socket()).then(|| describe(kind))
 }
 
-/// A kind of file with its article.
+/// A type of file with its article.
 pub(crate) fn describe(kind: std::fs::FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a directory",
@@ -201,7 +201,7 @@ pub(crate) fn describe(kind: std::fs::FileType) -> &'static str {
     }
 }
 
-/// The first part of the path, from its root, that does not exist; the path itself where all do by now.
+/// The first component of the path that does not exist; the whole path if all exist by now.
 fn first_missing(path: &Path) -> &Path {
     let mut parts: Vec<&Path> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
     parts.reverse();
@@ -212,59 +212,59 @@ fn first_missing(path: &Path) -> &Path {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// What socket(2) or connect(2) said.
+    /// An error of socket(2) or connect(2).
     #[error(
         "cannot start a connection to {endpoint}: {errno}; EAGAIN is a full backlog (accept faster or raise it), EMFILE too many open files (`ulimit -n`), EADDRNOTAVAIL no free local port"
     )]
     Os {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// The kernel's answer.
+        /// The kernel's errno.
         errno: Errno,
     },
-    /// The host has no address.
+    /// The host name cannot be resolved.
     #[error(
         "cannot start a connection to {endpoint}: its host name cannot be looked up: {source}; use an address"
     )]
     Lookup {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// The socket could not be set as asked for.
+    /// A socket option could not be set.
     #[error("cannot start a connection to {endpoint}: {source}")]
     Tuning {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What stands in the way.
+        /// The cause.
         source: TuningError,
     },
-    /// The TLS session could not be made, or this certificate rule does not hold for this address.
+    /// The TLS session could not be created, or the certificate policy does not allow this address.
     #[error(
         "cannot start a connection to {endpoint}: TLS: {source}; check the certificate that is trusted here"
     )]
     Tls {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What is wrong.
+        /// The cause.
         source: io::Error,
     },
-    /// This transport cannot be connected to.
+    /// Connecting is not possible with this transport.
     #[error("cannot start a connection to {endpoint}: {reason}")]
     Unsupported {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why, and what can be done.
+        /// Reason and remedy.
         reason: &'static str,
     },
-    /// The path or name is no socket address.
+    /// The path or name is not a valid socket address.
     #[error("cannot start a connection: {0}")]
     Address(#[from] AddressError),
 }
 
 impl StartError {
-    /// The errno, where it was the kernel who refused.
+    /// The errno, if the error came from the kernel.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {

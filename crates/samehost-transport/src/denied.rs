@@ -1,4 +1,4 @@
-//! Which part of a path stands in the way when a socket may not be used. Only looks.
+//! Finds the component of a path that denies access to a socket. Changes nothing.
 
 use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -6,32 +6,32 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// What the process may not do.
+/// A missing permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Pass through a directory (its x bit).
+    /// Search permission on a directory (its x bit).
     Search,
-    /// Write to the socket (its w bit), which connecting needs.
+    /// Write permission on the socket (its w bit), required for connecting.
     Write,
-    /// Unknown: the rights of the path look fine, so a security module or a user namespace may be the cause.
+    /// Unknown: the file permissions suffice, so a security module or a user namespace may be the cause.
     Unknown,
 }
 
-/// The part of a path that stands in the way.
+/// The component of a path that denies access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// That part.
+    /// The path up to and including that component.
     pub part: PathBuf,
-    /// The right that is missing on it.
+    /// The missing permission.
     pub right: Right,
-    /// Its permission bits, owner and group, if they may be seen.
+    /// Its permission bits, owner and group; `None` if not visible.
     pub held_by: Option<(u32, u32, u32)>,
     /// The user who was denied.
     pub uid: u32,
 }
 
 impl Denied {
-    /// Walks the path from its root and finds the first part that this process may not use.
+    /// Checks the path from its root, and returns the first component that this process may not use.
     #[must_use]
     pub fn on_the_way_to(path: &Path) -> Denied {
         let allowed = |part: &Path, access| accessat(CWD, part, access, AtFlags::EACCESS).is_ok();

@@ -1,5 +1,5 @@
-//! Connect and listen by endpoint, whatever the transport: one string decides whether a program talks over TCP, TLS
-//! or a Unix socket. It knows nothing of what is exchanged, of clocks or of statistics, and never prints.
+//! Connect and listen by endpoint: one string selects TCP, TLS or a Unix socket. Has no notion of what is
+//! exchanged, of clocks or of statistics, and never prints.
 //!
 //! ```
 //! use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! `listen`: one endpoint string decides how. Options, entry point and the listener itself; how each transport
-//! starts is in its own file, who may have a path in `claim.rs`.
+//! `listen`: options, entry point and the listener. Each transport implements it in its own file; `claim.rs`
+//! takes paths.
 
 use std::fmt;
 use std::io;
@@ -20,22 +20,23 @@ use crate::tls_session::TlsSession;
 use crate::tls_trust::TlsServer;
 use crate::tuning::Tuning;
 
-/// How to listen. What does not concern the endpoint's transport is ignored.
+/// Options for listening. Options that do not apply to the endpoint's transport are ignored.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// How many connections may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+    /// Maximum number of connections waiting to be accepted; the kernel limits it to `net.core.somaxconn`.
     pub backlog: i32,
-    /// Permission bits of the socket file. Connecting needs the w bit; the file never has more rights than these.
+    /// Permission bits of the socket file. Connecting requires the w bit. The file never has more permissions
+    /// than these, not even briefly.
     pub mode: u32,
-    /// User and group of the socket file, and of the directory if it is created; changing them needs root.
+    /// User and group of the socket file, and of the directory if it is created; changing them requires root.
     pub owner: Option<(u32, u32)>,
-    /// Create the socket's directory (the last one only, mode 0700) where it is missing. It is left in place.
+    /// Create the socket's directory (only the last component, with mode 0700) if it is missing. It is not removed.
     pub create_directory: bool,
-    /// Refuse paths under /tmp and /var/tmp, where any user may have put something in the way first.
+    /// Refuse paths under /tmp and /var/tmp, where any user may have created something at the path before.
     pub refuse_tmp: bool,
-    /// The certificate of a `tcp+tls` listener, which cannot do without.
+    /// Certificate, required for a `tcp+tls` listener.
     pub tls: Option<TlsServer>,
-    /// How the sockets of its connections are set.
+    /// Socket options of its connections.
     pub tuning: Tuning,
 }
 
@@ -54,7 +55,7 @@ impl Default for ListenOptions {
 }
 
 impl ListenOptions {
-    /// For a service that stays: the default, but not under /tmp.
+    /// Options for a long-running service: the default, but not under /tmp.
     #[must_use]
     pub fn service() -> Self {
         ListenOptions { refuse_tmp: true, ..ListenOptions::default() }
@@ -63,12 +64,12 @@ impl ListenOptions {
 
 /// Listens on an endpoint.
 ///
-/// A path is taken safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) decides between
-/// two starters. What already has the path is left alone, unless it is a socket that nobody answers: that one is
-/// removed. To find out, one connection is made to it and closed.
+/// Takes a path safely. A lock file beside it (`PATH.samehost-lock`, held as long as the listener lives) prevents
+/// two starting servers from taking the same path. An existing file is left alone, unless it is a socket on which
+/// nobody listens, which is removed. To find out, `listen` connects to it once and closes the connection.
 ///
 /// # Errors
-/// [`ListenError`], which names the endpoint, the cause and what to try next.
+/// [`ListenError`], which names the endpoint, the cause and a remedy.
 pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     match carrier(endpoint.transport()) {
         Some(carrier) => (carrier.listen)(endpoint, options),
@@ -76,15 +77,16 @@ pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, 
     }
 }
 
-/// A listening socket. Dropping it closes it, and removes the socket file if that is still the one it made.
+/// A listening socket. Dropping it closes it, and removes the socket file if it is still the one that it created.
 pub struct Listener {
-    // Dropped first: the file goes while the socket still listens, so that no client meets a file that refuses.
+    // Dropped first: the file is removed while the socket still listens, so that no client gets a refusal
+    // from a leftover file.
     claim: Option<Claim>,
     fd: OwnedFd,
     endpoint: Endpoint,
     transport: Transport,
     tls: Option<Arc<ServerConfig>>,
-    /// What accepted sockets are set to one by one: a Unix listener hands nothing on.
+    /// Options set on each accepted socket, because Unix sockets do not inherit them from the listener.
     tuning: Tuning,
 }
 
@@ -105,22 +107,24 @@ impl Listener {
         Listener { tuning, ..self }
     }
 
-    /// Where it really listens: port 0 has become the port that the kernel chose, a host name an address.
+    /// The actual endpoint: with the port that the kernel chose instead of 0, and an address instead of a host name.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Takes the next connection, which blocks whether or not the listener does. A TLS handshake is left to the
-    /// stream's first reads and writes: a client that never starts it holds up nobody else.
+    /// Accepts the next connection; the stream is blocking even if the listener is not. The TLS handshake
+    /// takes place in the stream's first reads and writes, so a client that does not start it does not block
+    /// other clients.
     ///
     /// # Errors
-    /// `WouldBlock` when nobody waits at a nonblocking listener; EMFILE; ECONNABORTED when the client is gone again.
+    /// `WouldBlock` if a nonblocking listener has no waiting connection; EMFILE; ECONNABORTED if the client
+    /// has gone.
     pub fn accept(&self) -> io::Result<Stream> {
         self.accepted(SocketFlags::CLOEXEC)
     }
 
-    /// Takes the next connection with its stream nonblocking from the start, which saves a call.
+    /// Accepts the next connection as a nonblocking stream, with one system call less than setting it afterwards.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -142,15 +146,15 @@ impl Listener {
         }
     }
 
-    /// Makes [`accept`](Self::accept) return `WouldBlock` in place of waiting, or wait again.
+    /// Makes [`accept`](Self::accept) return `WouldBlock` instead of waiting, or wait again.
     ///
     /// # Errors
-    /// What ioctl(2) says.
+    /// Errors of ioctl(2).
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(&self.fd, nonblocking)?)
     }
 
-    /// The parts that async code needs: the socket, and what must live as long as it.
+    /// Parts for async code: the socket, and values that must live as long as the socket.
     #[cfg(feature = "tokio")]
     pub(crate) fn into_parts(self) -> (OwnedFd, Option<Claim>, Endpoint, Tuning) {
         (self.fd, self.claim, self.endpoint, self.tuning)

@@ -1,5 +1,4 @@
-//! Why a listener could not start, in words that name the endpoint, the cause and the next thing to try. Turns
-//! errno into a variant; changes nothing.
+//! Errors of listening: endpoint, cause and remedy. Converts errno to a variant; changes nothing.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,23 +13,23 @@ use crate::tuning::TuningError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The socket could not be set as asked for.
+    /// A socket option could not be set.
     #[error("cannot listen on {endpoint}: {source}")]
     Tuning {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What stands in the way.
+        /// The cause.
         source: TuningError,
     },
-    /// Another process listens there, or is about to.
+    /// Another process listens there, or is starting to.
     #[error(
         "cannot listen on {endpoint}: address in use, {} already listens there; stop it or choose another path",
         process(*pid)
     )]
     InUse {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// That process, where the kernel or its lock file tells.
+        /// That process, if known from the kernel or the lock file.
         pid: Option<u32>,
     },
     /// Another process has the port.
@@ -38,19 +37,19 @@ pub enum ListenError {
         "cannot listen on {endpoint}: port {port} is taken; find who has it with `ss -ltnp 'sport = :{port}'`, stop it, or choose another port (0 takes a free one)"
     )]
     PortTaken {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// The port.
         port: u16,
     },
-    /// Something that is no dead socket has the path, and was left alone.
+    /// The path is not a dead socket, and was not changed.
     #[error(
         "cannot listen on {endpoint}: the path is {found}, which was left as it is; remove it if nobody needs it, or choose another path"
     )]
     Occupied {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What is there: `a regular file`, `a symbolic link`, …
+        /// Type of the file: `a regular file`, `a symbolic link`, …
         found: &'static str,
     },
     /// The directory is missing.
@@ -58,59 +57,60 @@ pub enum ListenError {
         "cannot listen on {endpoint}: the directory {} does not exist; create it (`install -d -m 0700 {0}`), or let systemd do so (RuntimeDirectory=)", directory.display()
     )]
     NoDirectory {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// The directory.
         directory: PathBuf,
     },
-    /// The path lies under /tmp or /var/tmp, and a service was asked for.
+    /// The path is under /tmp or /var/tmp, and
+    /// [`ListenOptions::refuse_tmp`](crate::ListenOptions::refuse_tmp) is set.
     #[error(
         "cannot listen on {endpoint}: {} is below a directory where any user may write, so another could take the path first; use /run/NAME (systemd: RuntimeDirectory=) or a directory of your own with mode 0700", path.display()
     )]
     UnderTmp {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// The path with its symbolic links resolved.
         path: PathBuf,
     },
-    /// Rights are missing.
+    /// Permissions do not allow it.
     #[error("cannot listen on {endpoint}: permission denied {doing}; {advice}")]
     PermissionDenied {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// At what: `creating the socket file`, `taking port 80`, …
+        /// The failed action: `creating the socket file`, `taking port 80`, …
         doing: String,
-        /// What to try.
+        /// Remedy.
         advice: &'static str,
     },
-    /// The lock file failed for another reason than being held.
+    /// The lock file failed, although nobody holds it.
     #[error(
         "cannot listen on {endpoint}: the lock file {} cannot be taken: {source}; see who owns it, and remove it if no server runs", path.display()
     )]
     Lock {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// The lock file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The address belongs to another machine.
+    /// The address is not one of this machine's.
     #[error(
         "cannot listen on {endpoint}: this machine does not have that address; use 127.0.0.1 or [::1] (`ip address` lists what there is)"
     )]
     NotLocal {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// The host has no address.
+    /// The host name cannot be resolved.
     #[error(
         "cannot listen on {endpoint}: its host name cannot be looked up: {source}; use 127.0.0.1 or [::1]"
     )]
     Lookup {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// TLS without a certificate.
@@ -118,28 +118,28 @@ pub enum ListenError {
         "cannot listen on {endpoint}: TLS needs a certificate; set `ListenOptions::tls`, for example to `TlsServer::self_signed()`"
     )]
     NoCertificate {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
     },
-    /// This transport cannot be listened on.
+    /// Listening is not possible with this transport.
     #[error("cannot listen on {endpoint}: {reason}")]
     Unsupported {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why, and what can be done.
+        /// Reason and remedy.
         reason: &'static str,
     },
-    /// The path or name is no socket address.
+    /// The path or name is not a valid socket address.
     #[error("cannot listen: {0}")]
     Address(#[from] AddressError),
-    /// Anything else the kernel said.
+    /// Any other error of the kernel.
     #[error(
         "cannot listen on {endpoint}: {source}; see bind(2) and listen(2), and `ulimit -n` for too many open files"
     )]
     Other {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -1,6 +1,6 @@
-//! A lock file that exists while it is held, decides between two starters, and is removed without a moment in which
-//! two could hold it. It has a name of our own (MySQL and PostgreSQL keep their locks at `PATH.lock`), and a file there
-//! that is not ours is neither written to nor removed. Knows nothing of sockets.
+//! A lock file that exists while it is held and decides between two starting servers. It is removed without a
+//! moment in which two could hold it. Its name is specific to samehost, because MySQL and PostgreSQL use
+//! `PATH.lock`. A foreign file with that name is neither changed nor removed. Independent of sockets.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -22,13 +22,13 @@ pub(crate) struct LockFile {
 /// Why the lock was not taken.
 #[derive(Debug)]
 pub(crate) enum NotTaken {
-    /// Another holds it; the process id it wrote, if it has by now.
+    /// Held by another process; its process id, if it has written it already.
     Held(Option<u32>),
-    /// The kernel said no.
+    /// An error of the kernel.
     Failed(Errno),
 }
 
-/// `PATH.samehost-lock`.
+/// Lock file of a path: `PATH.samehost-lock`.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".samehost-lock");
@@ -42,7 +42,8 @@ pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
 impl LockFile {
     /// Takes the lock without waiting.
     pub(crate) fn take(path: &Path) -> Result<LockFile, NotTaken> {
-        // Each turn means that a former holder removed the file between our open and our lock: rare, never endless.
+        // In each iteration a former holder removed the file between our open and our lock. This is rare, so
+        // the loop is bounded.
         for _ in 0..1000 {
             let fd = open_lock(path).map_err(NotTaken::Failed)?;
             if let Some(lock) = LockFile::lock(fd, path)? {
@@ -52,15 +53,15 @@ impl LockFile {
         Err(NotTaken::Failed(Errno::AGAIN))
     }
 
-    /// Locks an opened file; none where the path no longer leads to it.
+    /// Locks an open file; `None` if the path no longer leads to it.
     fn lock(fd: OwnedFd, path: &Path) -> Result<Option<LockFile>, NotTaken> {
         match retry_on_intr(|| flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(NotTaken::Held(holder(&fd))),
             Err(errno) => return Err(NotTaken::Failed(errno)),
         }
-        // A lock on a file that has been removed is no lock: the next starter would make a new file and lock that.
-        // Only the holder removes the file, so once the path leads to our file it stays so.
+        // A lock on a removed file is worthless, because the next process would create and lock a new file.
+        // Only the holder removes the file, so once the path leads to our locked file, it stays so.
         let locked = fstat(&fd).map_err(NotTaken::Failed)?;
         if !lstat(path).is_ok_and(|there| same_file(&there, &locked)) {
             return Ok(None);
@@ -74,7 +75,7 @@ impl LockFile {
     }
 }
 
-/// Makes the file, or opens the one that is there: a regular one, without waiting for anybody.
+/// Creates the file or opens the existing one, which must be regular; never blocks.
 fn open_lock(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     loop {
@@ -84,14 +85,14 @@ fn open_lock(path: &Path) -> Result<OwnedFd, Errno> {
             other => return other,
         }
         match retry_on_intr(|| open(path, flags, Mode::empty())) {
-            // Its holder removed it in between.
+            // The holder removed it in between.
             Err(Errno::NOENT) => {}
             other => return other,
         }
     }
 }
 
-/// Whether a file is a lock of ours: made by this user, regular, with one name, and holding nothing but a process number.
+/// Whether a file is one of our locks: owned by this user, regular, with one link, and containing only a process id.
 fn is_ours(fd: &OwnedFd, stat: &Stat) -> bool {
     let mut text = [0; 16];
     let length = pread(fd, &mut text, 0).unwrap_or(0);
@@ -110,8 +111,8 @@ fn holder(fd: &OwnedFd) -> Option<u32> {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Removed while still locked: whoever opened it before finds, once it has the lock, that the path leads
-        // elsewhere, and starts again.
+        // Removed while still locked: a process that opened it before will find, once it has the lock, that
+        // the path leads elsewhere, and starts again.
         let ours = fstat(&self.fd).ok().zip(lstat(&self.path).ok());
         if ours.is_some_and(|(held, there)| same_file(&held, &there)) {
             let _ = unlink(&self.path);
@@ -179,7 +180,7 @@ mod tests {
         for text in ["M4711\n", "a file of somebody's, longer than a number", "4711\n"] {
             std::fs::write(&path, text).unwrap();
             let taken = LockFile::take(&path);
-            // One with a number alone is what a starter of ours that was killed leaves.
+            // A file with only a number is left by a killed process of ours.
             assert_eq!(taken.is_ok(), text == "4711\n", "{text}");
             assert!(taken.is_ok() || std::fs::read_to_string(&path).unwrap() == text);
         }

@@ -1,5 +1,6 @@
-//! What a descriptor really is, asked of the kernel and never of our own bookkeeping: clients lie about their
-//! transport, and a report must show evidence. Cannot see TLS, which lives above the kernel; ask the stream's cipher.
+//! Determines what a descriptor is by asking the kernel, not our own bookkeeping: clients may use another
+//! transport than configured, and reports need evidence. Cannot detect TLS, which is above the kernel; use
+//! the stream's cipher.
 
 use std::fmt;
 use std::io;
@@ -14,7 +15,7 @@ use samehost_model::Transport;
 use crate::registry::carrier;
 use crate::socket::peer_pid;
 
-/// The family of a descriptor (`SO_DOMAIN`).
+/// Address family of a descriptor (`SO_DOMAIN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Family {
@@ -24,13 +25,13 @@ pub enum Family {
     Inet,
     /// IPv6.
     Inet6,
-    /// No socket but a pipe (fstat: `S_ISFIFO`).
+    /// A pipe, which is not a socket (fstat: `S_ISFIFO`).
     Pipe,
-    /// Another, by number.
+    /// Another family, by number.
     Other(u16),
 }
 
-/// The kind of a descriptor (`SO_TYPE`).
+/// Type of a descriptor (`SO_TYPE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -38,52 +39,52 @@ pub enum Kind {
     Stream,
     /// A sequence of messages.
     Seqpacket,
-    /// One way only, as pipes are.
+    /// Unidirectional, such as a pipe.
     OneWay,
-    /// Another, by number.
+    /// Another type, by number.
     Other(u32),
 }
 
-/// The protocol of a descriptor (`SO_PROTOCOL`).
+/// Protocol of a descriptor (`SO_PROTOCOL`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
     /// TCP.
     Tcp,
-    /// Multipath TCP, which costs more than TCP and must not pass for it.
+    /// Multipath TCP, which costs more than TCP and must be distinguished from it.
     Mptcp,
-    /// Another, by number.
+    /// Another protocol, by number.
     Other(u32),
 }
 
-/// One end of a Unix socket's connection, or of a TCP one.
+/// Address of one end of a Unix or TCP connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Name {
-    /// Address and port.
+    /// IP address and port.
     Inet(SocketAddr),
-    /// The path of a socket file.
+    /// Path of a socket file.
     Path(std::path::PathBuf),
-    /// A name in the abstract namespace, without its leading NUL byte.
+    /// Name in the abstract namespace, without its leading NUL byte.
     Abstract(Vec<u8>),
-    /// A Unix socket that was never bound, as clients' are.
+    /// An unbound Unix socket, typically a client's.
     Unnamed,
 }
 
-/// What the kernel says about a descriptor.
+/// What the kernel reports about a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Its family.
+    /// Address family.
     pub family: Family,
-    /// Its kind.
+    /// Socket type.
     pub kind: Kind,
-    /// Its protocol; Unix sockets and pipes have none.
+    /// Protocol; `None` for Unix sockets and pipes.
     pub protocol: Option<Protocol>,
-    /// Its own address.
+    /// Own address.
     pub local: Option<Name>,
-    /// The peer's address; none when it is gone.
+    /// The peer's address; `None` if the peer has gone.
     pub peer: Option<Name>,
-    /// The process at the other end when the connection was made (`SO_PEERCRED`), for Unix sockets.
+    /// The peer's process at the time of connecting (`SO_PEERCRED`), for Unix sockets.
     pub peer_pid: Option<u32>,
 }
 
@@ -91,7 +92,7 @@ impl Observed {
     /// Asks the kernel about a descriptor.
     ///
     /// # Errors
-    /// ENOTSOCK for what is neither a socket nor a pipe; else what getsockopt(2) says.
+    /// ENOTSOCK if it is neither a socket nor a pipe; errors of getsockopt(2).
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Observed> {
         let domain = match sockopt::socket_domain(fd) {
             Err(Errno::NOTSOCK) => return Observed::of_pipe(fd),
@@ -135,32 +136,33 @@ impl Observed {
         })
     }
 
-    /// Whether this can be that transport. `unix`, `abstract` and `socketpair` differ in their names, so a
-    /// comparison needs both ends' sight of them; for `tcp+tls` it says that TCP is below.
+    /// Whether the descriptor can belong to this transport. `unix`, `abstract` and `socketpair` differ only
+    /// in their names, so check both ends to distinguish them. For `tcp+tls` the result only means TCP.
     #[must_use]
     pub fn matches(&self, transport: Transport) -> bool {
         carrier(transport).is_some_and(|carrier| (carrier.carries)(self))
     }
 
-    /// Whether either end has a name that passes the test.
+    /// Whether the name of either end passes the test.
     pub(crate) fn either(&self, test: fn(&Name) -> bool) -> bool {
         self.local.as_ref().is_some_and(test) || self.peer.as_ref().is_some_and(test)
     }
 }
 
-/// The size of `sockaddr_un`.
+/// Size of `sockaddr_un`.
 const SUN_PATH_END: u32 = 2 + 108;
 
 fn name(address: SocketAddrAny) -> Option<Name> {
     use std::os::unix::ffi::OsStrExt;
     match address.address_family() {
-        // A path of 108 bytes has its NUL beyond `sockaddr_un`, which rustix panics on: any local client could bind one.
+        // With a path of 108 bytes the NUL is beyond `sockaddr_un`, which makes rustix panic. Any local
+        // client could bind such a path.
         AddressFamily::UNIX if address.addr_len() > SUN_PATH_END => None,
         AddressFamily::UNIX => {
             let address = SocketAddrUnix::try_from(address).ok()?;
             Some(match (address.path_bytes(), address.abstract_name()) {
                 (Some(path), _) => Name::Path(std::ffi::OsStr::from_bytes(path).into()),
-                // rustix shows a socket without a name as one with an empty abstract name.
+                // rustix represents an unnamed socket by an empty abstract name.
                 (None, Some(name)) if !name.is_empty() => Name::Abstract(name.to_vec()),
                 (None, _) => Name::Unnamed,
             })
@@ -181,7 +183,8 @@ impl fmt::Display for Name {
 }
 
 impl fmt::Display for Observed {
-    /// `AF_INET stream tcp, 127.0.0.1:39218 → 127.0.0.1:7000`, `AF_UNIX stream /run/app.sock, peer pid 4711`.
+    /// Formats as `AF_INET stream tcp, 127.0.0.1:39218 → 127.0.0.1:7000` or `AF_UNIX stream /run/app.sock,
+    /// peer pid 4711`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.family {
             Family::Pipe => return f.write_str("pipe"),

@@ -1,5 +1,5 @@
-//! The list of transports: one line each. What a transport does is in its own file under `transports/`; nothing
-//! above may ask which transport it has, but for the async adapter, which has two families of its own.
+//! The list of transports. Each is implemented in its own file under `transports/`. No other code may depend
+//! on which transport it has, except for the async adapter, which supports two families itself.
 
 use samehost_model::{Endpoint, Transport};
 
@@ -15,21 +15,21 @@ use crate::transports::{abstract_name, pipe, seqpacket, socketpair, tcp, tls, un
 /// See [`connect_nonblocking`](crate::connect_nonblocking).
 type Start = fn(&Endpoint, &ConnectOptions) -> Result<(Stream, Connecting), StartError>;
 
-/// What a transport's file provides.
+/// Implementation of a transport.
 pub(crate) struct Carrier {
-    /// The transport that it carries.
+    /// The implemented transport.
     pub(crate) transport: Transport,
-    /// Connects and waits until it is done.
+    /// Connects and waits for completion.
     pub(crate) connect: fn(&Endpoint, &ConnectOptions) -> Result<Stream, ConnectError>,
-    /// Sends connect(2) on a nonblocking socket and waits for nothing.
+    /// Calls connect(2) on a nonblocking socket, without waiting.
     pub(crate) start: Start,
-    /// Starts to listen.
+    /// Starts listening.
     pub(crate) listen: fn(&Endpoint, &ListenOptions) -> Result<Listener, ListenError>,
-    /// Whether what the kernel says of a descriptor fits this transport.
+    /// Whether the kernel's view of a descriptor matches this transport.
     pub(crate) carries: fn(&Observed) -> bool,
 }
 
-/// Every transport.
+/// All transports.
 pub(crate) const CARRIERS: [Carrier; 8] = [
     tcp::TCP,
     tcp::TCP6,
@@ -41,7 +41,7 @@ pub(crate) const CARRIERS: [Carrier; 8] = [
     pipe::CARRIER,
 ];
 
-/// The carrier of a transport; none where no bytes travel (`none`, `command`).
+/// Implementation of a transport; `None` for those without a connection (`none`, `command`).
 pub(crate) fn carrier(transport: Transport) -> Option<&'static Carrier> {
     const { &CARRIERS }.iter().find(|carrier| carrier.transport == transport)
 }

@@ -1,4 +1,4 @@
-//! The few socket calls that all transports share. Knows errno, not endpoints; makes no messages.
+//! Socket calls that all transports share. Handles errno, not endpoints; creates no messages.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// How far a started connection has come.
+/// State of a started connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connecting {
-    /// Connected: a Unix socket always is at once, or fails at once.
+    /// Connected. A Unix socket connects or fails immediately.
     Done,
-    /// On its way (EINPROGRESS): writable when done; `Stream::take_error` then says how it ended.
+    /// In progress (EINPROGRESS): becomes writable when done; `Stream::take_error` then returns the result.
     InProgress,
 }
 
-/// Whether a new socket blocks.
+/// Whether a new socket is blocking.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocking {
     Yes,
@@ -32,18 +32,18 @@ pub(crate) fn open(family: AddressFamily, kind: SocketType, blocking: Blocking) 
     };
     let fd = net::socket_with(family, kind, flags, None)?;
     if family == AddressFamily::INET || family == AddressFamily::INET6 {
-        // Without it a request that takes two writes waits for the delayed ACK of the first (40 ms): the hop
-        // would measure Nagle's algorithm and not the transport. Both ends set it, as every server and client
-        // library of note does.
+        // Without TCP_NODELAY, a request in two writes waits for the delayed ACK of the first (40 ms), and
+        // the measurement would show Nagle's algorithm instead of the transport. Both ends set it, as all
+        // major servers and client libraries do.
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     Ok(fd)
 }
 
-/// connect(2) on a blocking socket, within the time allowed.
+/// connect(2) on a blocking socket, with a deadline.
 ///
-/// The time limit is `SO_SNDTIMEO`, which connect(2) honours for both families: EINPROGRESS is a TCP handshake
-/// that took too long, EAGAIN a Unix backlog that stayed full.
+/// The time limit is `SO_SNDTIMEO`, which connect(2) honours for both families: EINPROGRESS means that a TCP
+/// handshake took too long, EAGAIN that a Unix socket's backlog stayed full.
 pub(crate) fn connect(
     fd: &OwnedFd,
     address: &impl SocketAddrArg,
@@ -54,7 +54,7 @@ pub(crate) fn connect(
             sockopt::set_socket_timeout(fd, Timeout::Send, Some(remaining(deadline)))?;
         }
         match net::connect(fd, address) {
-            // A signal: connect(2) on the same blocking socket goes on waiting.
+            // After a signal, connect(2) on the same blocking socket continues waiting.
             Err(Errno::INTR) => {}
             Ok(()) | Err(Errno::ISCONN) => break,
             Err(errno) => return Err(errno),
@@ -66,7 +66,7 @@ pub(crate) fn connect(
     Ok(())
 }
 
-/// connect(2) on a nonblocking socket, once.
+/// A single connect(2) on a nonblocking socket.
 pub(crate) fn start(fd: &OwnedFd, address: &impl SocketAddrArg) -> Result<Connecting, Errno> {
     match retry_on_intr(|| net::connect(fd, address)) {
         Ok(()) | Err(Errno::ISCONN) => Ok(Connecting::Done),
@@ -75,20 +75,21 @@ pub(crate) fn start(fd: &OwnedFd, address: &impl SocketAddrArg) -> Result<Connec
     }
 }
 
-/// When a time limit ends; one beyond the clock's reach is none.
+/// Deadline of a time limit; `None` if it exceeds the clock's range.
 pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// What is left until the deadline, at least a microsecond: zero would mean "for ever" to the kernel.
+/// Time until the deadline, at least one microsecond, because zero means no limit to the kernel.
 pub(crate) fn remaining(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_micros(1))
 }
 
-/// The process at the other end of a connected Unix socket, where the kernel can tell.
+/// The process at the other end of a connected Unix socket, if the kernel reports it.
 pub(crate) fn peer_pid(fd: impl AsFd) -> Option<u32> {
     let credentials = sockopt::socket_peercred(fd).ok()?;
-    // A peer in another PID namespace is pid 0, which `Pid` says cannot be; the box keeps the test alive.
+    // A peer in another PID namespace has pid 0, which is invalid for `Pid`; black_box keeps the compiler
+    // from removing the check.
     let pid = std::hint::black_box(credentials.pid.as_raw_pid());
     u32::try_from(pid).ok().filter(|&pid| pid > 0)
 }

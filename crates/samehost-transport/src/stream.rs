@@ -1,7 +1,7 @@
-//! `Stream`: one type for all transports, so that what is exchanged need not know how it travels.
+//! `Stream`: one type for all transports, so that code using it does not depend on the transport.
 //!
-//! The plain path is the hot path of a benchmark: `read` and `write` are one system call behind an inlined match,
-//! repeated only when a signal interrupted it. Nothing here may lock, allocate or look at a clock.
+//! Reads and writes without TLS are the hot path of a benchmark: one system call behind an inlined match,
+//! repeated only after a signal. This code must not lock, allocate or read a clock.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -18,36 +18,35 @@ use crate::tls_session::TlsSession;
 
 /// A connection over any transport.
 ///
-/// * Over `seqpacket` one `read` returns one message, or as much of it as the buffer holds: the rest of that message
-///   is gone. A write is one message and fails with EMSGSIZE when it exceeds the send buffer
-///   (`net.core.wmem_default`, 208 KiB by default, of which the kernel keeps some). An empty message cannot be told
-///   from the end of the stream.
-/// * Over `tcp+tls` bytes that were decrypted may wait inside ([`has_buffered`](Self::has_buffered)) and bytes that
-///   were accepted may not have left yet ([`wants_write`](Self::wants_write)); an epoll loop asks for both.
-/// * A write to a peer that is gone raises SIGPIPE, which Rust programs ignore unless they reset it.
+/// * Over `seqpacket` one `read` returns one message; the part that exceeds the buffer is lost. A write is one
+///   message, and fails with EMSGSIZE when it exceeds the send buffer (`net.core.wmem_default`, 208 KiB by default,
+///   of which the kernel reserves some). An empty message cannot be distinguished from the end of the stream.
+/// * Over `tcp+tls` decrypted bytes may be buffered ([`has_buffered`](Self::has_buffered)), and accepted
+///   bytes may not be sent yet ([`wants_write`](Self::wants_write)); an epoll loop must check both.
+/// * A write to a closed peer raises SIGPIPE, which Rust programs ignore by default.
 pub struct Stream {
     inner: Inner,
     transport: Transport,
 }
 
 enum Inner {
-    /// One descriptor for both ways.
+    /// One descriptor for both directions.
     Socket(OwnedFd),
-    /// A descriptor each way; writing ends by closing its descriptor.
+    /// One descriptor for each direction; writing is ended by closing its descriptor.
     Pipe { read: OwnedFd, write: Option<OwnedFd> },
-    /// A socket and the session that encrypts on it.
+    /// A socket with its TLS session.
     Tls(Box<TlsSession>),
 }
 
 impl Stream {
-    /// Takes over a connected socket, such as one that was inherited. Its bytes are passed as they are: a TLS
-    /// session cannot be taken over.
+    /// Wraps a connected socket, such as an inherited one. Bytes are passed unchanged: a TLS session cannot
+    /// be taken over.
     #[must_use]
     pub fn from_fd(fd: OwnedFd, transport: Transport) -> Stream {
         Stream { inner: Inner::Socket(fd), transport }
     }
 
-    /// Takes over the two ends of two pipes.
+    /// Wraps the ends of two pipes.
     #[must_use]
     pub fn pipe(read: OwnedFd, write: OwnedFd) -> Stream {
         Stream { inner: Inner::Pipe { read, write: Some(write) }, transport: Transport::Pipe }
@@ -57,17 +56,17 @@ impl Stream {
         Stream { inner: Inner::Tls(Box::new(session)), transport: Transport::TcpTls }
     }
 
-    /// How the bytes travel, by what was asked for; [`observed`](Self::observed) asks the kernel.
+    /// The transport as configured; [`observed`](Self::observed) asks the kernel.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// The descriptors, to hand to a child process as its standard input and output: one for a socket, the read and
-    /// the write side for pipes. A pipe whose write side was shut down gives the read side only.
+    /// The descriptors, for a child process' standard input and output: one for a socket, read and write side
+    /// for pipes. Only the read side for a pipe whose write side was shut down.
     ///
     /// # Errors
-    /// Unsupported for TLS, whose keys a descriptor does not hold.
+    /// Unsupported for TLS, because the descriptor does not contain the keys.
     pub fn into_fds(self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         match self.inner {
             Inner::Socket(fd) => Ok((fd, None)),
@@ -79,8 +78,8 @@ impl Stream {
         }
     }
 
-    /// The descriptor that is written to: the same as [`as_fd`](AsFd::as_fd) but for pipes. After
-    /// [`shutdown_write`](Self::shutdown_write) of a pipe there is none, and the read side stands in.
+    /// The descriptor for writing; differs from [`as_fd`](AsFd::as_fd) only for pipes. After
+    /// [`shutdown_write`](Self::shutdown_write) of a pipe, returns the read side.
     #[must_use]
     pub fn write_fd(&self) -> BorrowedFd<'_> {
         match &self.inner {
@@ -89,10 +88,10 @@ impl Stream {
         }
     }
 
-    /// Makes reads and writes return `WouldBlock` in place of waiting, or wait again.
+    /// Makes reads and writes return `WouldBlock` instead of waiting, or wait again.
     ///
     /// # Errors
-    /// What ioctl(2) says.
+    /// Errors of ioctl(2).
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         rustix::io::ioctl_fionbio(self.as_fd(), nonblocking)?;
         if let Inner::Pipe { write: Some(write), .. } = &self.inner {
@@ -101,8 +100,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether a read would return something although the descriptor may not be readable: decrypted bytes, or the
-    /// peer's close. Always false without TLS.
+    /// Whether a read would return data or the end although the descriptor may not be readable: decrypted
+    /// bytes, or the peer's close. Always false without TLS.
     #[inline]
     #[must_use]
     pub fn has_buffered(&self) -> bool {
@@ -112,8 +111,8 @@ impl Stream {
         }
     }
 
-    /// Whether bytes that `write` accepted have not left yet, and [`flush`](Write::flush) is due when the descriptor
-    /// is writable. Always false without TLS.
+    /// Whether accepted bytes are not sent yet, so that [`flush`](Write::flush) must be called when the
+    /// descriptor is writable. Always false without TLS.
     #[inline]
     #[must_use]
     pub fn wants_write(&self) -> bool {
@@ -123,15 +122,15 @@ impl Stream {
         }
     }
 
-    /// Waits in poll(2) until a read would return something, for as long as `patience` says. Returns at once over TLS,
-    /// where decrypted bytes may wait already.
+    /// Waits in poll(2) until a read would return something, up to the time limit. Returns immediately over
+    /// TLS, where decrypted bytes may be buffered.
     ///
-    /// A thread that sleeps in `read` of a Unix socket is woken once more: when the peer takes what was sent
-    /// (`unix_write_space` in net/unix/af_unix.c wakes whoever sleeps on the socket). One that sleeps in poll is woken by
-    /// what it asked for only. Over TCP there is no such difference.
+    /// A thread that sleeps in `read` of a Unix socket is also woken when the peer receives what was sent
+    /// (`unix_write_space` in net/unix/af_unix.c wakes all sleepers on the socket). A thread in poll is woken
+    /// only by the requested events. TCP has no such difference.
     ///
     /// # Errors
-    /// `TimedOut`; what poll(2) says.
+    /// `TimedOut`; errors of poll(2).
     #[inline]
     pub fn wait_readable(&self, patience: Option<Duration>) -> io::Result<()> {
         if let Inner::Tls(_) = &self.inner {
@@ -145,11 +144,12 @@ impl Stream {
         }
     }
 
-    /// Ends writing; the peer reads to the end, and reading goes on here. A socket is shut down, TLS sends its
-    /// close_notify, a pipe's write side is closed.
+    /// Ends writing: the peer reads until the end, and reading continues on this side. Shuts down a socket,
+    /// sends close_notify over TLS, closes the write side of a pipe.
     ///
     /// # Errors
-    /// `WouldBlock` on a nonblocking TLS stream that could not send everything: call again when it is writable.
+    /// `WouldBlock` on a nonblocking TLS stream that could not send everything: call it again when the stream
+    /// is writable.
     pub fn shutdown_write(&mut self) -> io::Result<()> {
         match &mut self.inner {
             Inner::Socket(fd) => Ok(rustix::net::shutdown(fd, Shutdown::Write)?),
@@ -161,13 +161,13 @@ impl Stream {
         }
     }
 
-    /// Ends both ways at once, unblocking whoever waits for this socket.
+    /// Ends both directions immediately, and wakes threads that wait for this socket.
     ///
     /// A thread that is blocked in `read` holds the stream; give another thread a
     /// [`shutdown_handle`](Self::shutdown_handle) beforehand.
     ///
     /// # Errors
-    /// Unsupported for pipes, which cannot be shut down; else what shutdown(2) says.
+    /// Unsupported for pipes, which cannot be shut down; errors of shutdown(2).
     pub fn shutdown_both(&self) -> io::Result<()> {
         match &self.inner {
             Inner::Pipe { .. } => Err(pipes_cannot()),
@@ -175,7 +175,7 @@ impl Stream {
         }
     }
 
-    /// A second hold on the socket that can end the connection from another thread.
+    /// A handle with which another thread can end the connection.
     ///
     /// # Errors
     /// Unsupported for pipes; too many open files.
@@ -186,7 +186,7 @@ impl Stream {
         }
     }
 
-    /// How a connection that was in progress ended; also clears the error.
+    /// Result of a connection that was in progress; also clears the socket's error.
     ///
     /// # Errors
     /// The connection's error, such as ECONNREFUSED.
@@ -197,16 +197,16 @@ impl Stream {
         }
     }
 
-    /// What the kernel says this really is.
+    /// What the kernel reports about the descriptor.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// Errors of getsockopt(2).
     pub fn observed(&self) -> io::Result<Observed> {
         Observed::of(self.as_fd())
     }
 
-    /// Protocol version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; none without TLS or before the
-    /// handshake.
+    /// Protocol version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`; `None` without TLS or
+    /// before the handshake.
     #[must_use]
     pub fn cipher(&self) -> Option<String> {
         match &self.inner {
@@ -264,7 +264,7 @@ impl Write for Stream {
         }
     }
 
-    /// Sends what TLS accepted and still holds; nothing is held without TLS.
+    /// Sends bytes that TLS has buffered; nothing is buffered without TLS.
     #[inline]
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.inner {
@@ -275,7 +275,7 @@ impl Write for Stream {
 }
 
 impl AsFd for Stream {
-    /// The descriptor that is read from.
+    /// The descriptor for reading.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.inner {
             Inner::Socket(fd) | Inner::Pipe { read: fd, .. } => fd.as_fd(),
@@ -297,10 +297,10 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Ends both ways; a blocked `read` returns 0 and a blocked `write` fails.
+    /// Ends both directions; a blocked `read` returns 0 and a blocked `write` fails.
     ///
     /// # Errors
-    /// What shutdown(2) says, such as ENOTCONN when the peer ended it already.
+    /// Errors of shutdown(2), such as ENOTCONN if the peer has already closed the connection.
     pub fn shutdown_both(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Both)?)
     }

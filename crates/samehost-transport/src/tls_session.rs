@@ -1,8 +1,8 @@
-//! A TLS session on a socket, client's or server's, blocking or not. It decides nothing about certificates and
-//! hides no waiting: what does not fit into the socket stays inside and is reported.
+//! A TLS session on a socket, for client or server, blocking or not. Makes no decisions about certificates,
+//! and never waits silently: bytes that do not fit into the socket are buffered and reported.
 //!
-//! In either mode the handshake is done by the first reads and writes, so that accepting a connection never waits
-//! for its client.
+//! In either mode the first reads and writes perform the handshake, so accepting a connection never waits for
+//! its client.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,31 +11,31 @@ use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 use rustls::{Connection, ProtocolVersion};
 
-/// Two of the largest records: rustls itself would read 4 KiB at a time, and four reads a record are not what
-/// the servers and clients do with which TLS is compared.
+/// Two maximum-size records. rustls itself reads 4 KiB at a time; four reads per record would not be
+/// comparable with other TLS servers and clients.
 const READ_AHEAD: usize = 32 * 1024;
 
 pub(crate) struct TlsSession {
     connection: Connection,
     fd: OwnedFd,
-    /// Encrypted bytes read ahead; those in `start..end` were not yet given to the connection.
+    /// Encrypted bytes read ahead; those in `start..end` were not yet passed to the connection.
     ahead: Box<[u8]>,
     start: usize,
     end: usize,
-    /// Decrypted bytes that were not yet read.
+    /// Number of decrypted bytes not yet read.
     decrypted: usize,
-    /// Whether the peer ended its side and the reader has not been told yet.
+    /// Whether the peer ended its side and the reader has not seen it yet.
     unread_end: bool,
     /// Whether the socket is at its end.
     socket_ended: bool,
     closing: Closing,
 }
 
-/// Where our own close_notify is.
+/// State of our own close_notify.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
     Open,
-    /// Asked for during the handshake; it follows what was written.
+    /// Requested during the handshake; sent after the written data.
     Asked,
     Sent,
 }
@@ -103,22 +103,22 @@ impl TlsSession {
         if self.closing != Closing::Open {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the write side was shut down"));
         }
-        // A blocking socket finishes its handshake here. A nonblocking one may still have to hear from the peer:
-        // the bytes are then kept, up to rustls' limit of 64 KiB, and leave with the end of the handshake.
+        // A blocking socket completes its handshake here. A nonblocking one may have to wait for the peer:
+        // the bytes are then buffered, up to rustls' limit of 64 KiB, and sent after the handshake.
         unless_blocked(self.handshake())?;
-        // What is held must leave first: otherwise the buffer would grow without the caller noticing.
+        // Buffered bytes must be sent first; otherwise the buffer would grow unnoticed by the caller.
         self.flush()?;
         let accepted = self.connection.writer().write(bytes)?;
         if accepted == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        // Accepted is accepted: what does not fit into the socket is kept, and `wants_write` says so. Saying
-        // WouldBlock would make the caller send it twice.
+        // Accepted bytes stay accepted: those that do not fit into the socket are buffered, as `wants_write`
+        // reports. Returning WouldBlock would make the caller send them twice.
         unless_blocked(self.flush())?;
         Ok(accepted)
     }
 
-    /// Sends what was encrypted and not sent.
+    /// Sends encrypted bytes that were not sent yet.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
             self.connection.write_tls(&mut Socket(&self.fd))?;
@@ -135,7 +135,7 @@ impl TlsSession {
         self.flush()
     }
 
-    /// Does the handshake as far as the socket allows.
+    /// Performs the handshake as far as the socket allows.
     pub(crate) fn handshake(&mut self) -> io::Result<()> {
         while self.connection.is_handshaking() {
             self.handshake_once()?;
@@ -143,7 +143,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// One step of the handshake: sends what is due, then reads once.
+    /// One step of the handshake: sends pending data, then reads once.
     pub(crate) fn handshake_once(&mut self) -> io::Result<()> {
         self.flush()?;
         if !self.connection.is_handshaking() {
@@ -159,10 +159,10 @@ impl TlsSession {
         unless_blocked(self.flush())
     }
 
-    /// Takes in more encrypted bytes: those read ahead, else one read of the socket.
+    /// Processes more encrypted bytes: those read ahead, else one read of the socket.
     fn advance(&mut self) -> io::Result<()> {
-        // Replies of the handshake must leave before waiting for the answer to them. If they cannot, reading
-        // goes on: the peer may be waiting for us to read; a broken connection shows there as well.
+        // Replies of the handshake must be sent before waiting for the answer. If they cannot be, reading
+        // continues: the peer may be waiting for us to read, and a broken connection is also detected there.
         let _ = self.flush();
         if self.start == self.end {
             self.end = 0;
@@ -178,13 +178,13 @@ impl TlsSession {
                 self.unread_end = state.peer_has_closed();
             }
             Err(error) => {
-                // The alert that tells the peer why.
+                // Sends the alert that informs the peer of the reason.
                 let _ = self.flush();
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
         }
         if self.unread_end {
-            // Nothing after close_notify counts.
+            // Data after close_notify are ignored.
             self.start = self.end;
         }
         if !self.connection.is_handshaking() {
@@ -209,7 +209,7 @@ impl AsFd for TlsSession {
 }
 
 impl Drop for TlsSession {
-    /// Says goodbye if that needs no waiting, so that the peer sees an end and not a truncation.
+    /// Sends close_notify if this does not block, so that the peer sees an end and not a truncation.
     fn drop(&mut self) {
         if self.connection.is_handshaking() {
             return;
@@ -232,7 +232,7 @@ fn unless_blocked(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The socket as rustls writes to it.
+/// The socket as a writer for rustls.
 struct Socket<'a>(&'a OwnedFd);
 
 impl Write for Socket<'_> {
@@ -249,7 +249,7 @@ impl Write for Socket<'_> {
     }
 }
 
-/// The socket, never waiting even where it blocks.
+/// The socket as a nonblocking writer, even if it is blocking.
 struct WithoutWaiting<'a>(&'a OwnedFd);
 
 impl Write for WithoutWaiting<'_> {

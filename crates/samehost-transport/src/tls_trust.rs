@@ -1,5 +1,5 @@
-//! Whom TLS trusts: the server's own certificate, and which certificates a client accepts. Only in memory; no keys
-//! are written, no system store is read.
+//! TLS certificates: the server's own, and which ones a client accepts. In memory only: writes no keys and
+//! reads no system store.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime
 use rustls::server::NoServerSessionStorage;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 
-/// The ring provider, passed explicitly: a library must not depend on a default of the process, nor install one.
+/// The ring provider, passed explicitly, because a library must neither depend on nor install a process-wide
+/// default.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
@@ -19,8 +20,8 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// Which server certificates a client accepts.
 ///
-/// Except with [`config`](Self::config), sessions are never resumed: each connection pays a full handshake, so
-/// that the first connection of a measurement costs what the others do.
+/// Except with [`config`](Self::config), sessions are never resumed: every connection has a full handshake,
+/// so that the first connection of a measurement costs as much as the others.
 #[derive(Clone)]
 pub struct TlsTrust {
     pub(crate) config: Arc<ClientConfig>,
@@ -28,21 +29,21 @@ pub struct TlsTrust {
 }
 
 impl TlsTrust {
-    /// Exactly this certificate (DER), whatever names stand in it: for a server that was started here.
+    /// Accepts exactly this certificate (DER), whatever names it contains: for a server started by this program.
     #[must_use]
     pub fn pinned(certificate: &[u8]) -> TlsTrust {
         let pinned = CertificateDer::from(certificate.to_vec());
         TlsTrust { config: client_config(Some(pinned)), loopback_only: false }
     }
 
-    /// Whatever this rustls configuration accepts, resumes and offers.
+    /// Accepts, resumes and offers what this rustls configuration does.
     #[must_use]
     pub fn config(config: Arc<ClientConfig>) -> TlsTrust {
         TlsTrust { config, loopback_only: false }
     }
 
-    /// Any certificate, but only when the peer's address is on loopback (127.0.0.0/8, ::1): measuring a local server
-    /// must not need its CA. It does not protect from another local program that took the port.
+    /// Accepts any certificate, but only if the peer's address is loopback (127.0.0.0/8, ::1), so that measuring
+    /// a local server does not require its CA. Does not protect against another local program that took the port.
     #[must_use]
     pub fn any_on_loopback() -> TlsTrust {
         static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
@@ -75,7 +76,7 @@ fn client_config(pinned: Option<CertificateDer<'static>>) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Compares the certificate with the pinned one, if any, and checks that the server holds its key.
+/// Compares the certificate with the pinned one, if any, and checks that the server has its key.
 #[derive(Debug)]
 struct Verifier {
     pinned: Option<CertificateDer<'static>>,
@@ -131,30 +132,30 @@ pub struct TlsServer {
     certificate: CertificateDer<'static>,
 }
 
-/// Why a certificate could not be made.
+/// Why a certificate could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateMakingError {
     /// The key or the certificate could not be generated.
     #[error("cannot make a self-signed certificate: {0}; see whether getrandom(2) works here")]
     Generate(#[from] rcgen::Error),
-    /// rustls does not take the certificate or the key.
+    /// rustls rejects the certificate or the key.
     #[error("cannot use the self-signed certificate: {0}; this is a defect of samehost, please report it")]
     Refused(#[from] Error),
 }
 
-/// A new certificate and its key, for a server that reads them from files.
+/// A new certificate with its key, for a server that reads them from files.
 #[derive(Clone)]
 pub struct MadeCertificate {
-    /// The certificate, PEM.
+    /// The certificate in PEM.
     pub certificate_pem: String,
-    /// Its private key, PEM (PKCS #8): write it where only the server can read it.
+    /// Its private key in PEM (PKCS #8). Write it where only the server can read it.
     pub key_pem: String,
-    /// The certificate, DER, for [`TlsTrust::pinned`].
+    /// The certificate in DER, for [`TlsTrust::pinned`].
     pub certificate_der: Vec<u8>,
 }
 
 impl MadeCertificate {
-    /// Self-signed, for localhost, 127.0.0.1 and ::1, with a new ECDSA P-256 key.
+    /// Creates a self-signed certificate for localhost, 127.0.0.1 and ::1, with a new ECDSA P-256 key.
     ///
     /// # Errors
     /// [`CertificateMakingError`].
@@ -180,7 +181,7 @@ fn own_names() -> [String; 3] {
 }
 
 impl TlsServer {
-    /// A new certificate for localhost, 127.0.0.1 and ::1 with a new ECDSA P-256 key, kept in memory only.
+    /// Creates a certificate for localhost, 127.0.0.1 and ::1 with a new ECDSA P-256 key, kept only in memory.
     ///
     /// # Errors
     /// [`CertificateMakingError`].
@@ -192,7 +193,7 @@ impl TlsServer {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], key.into())?;
-        // No tickets and no cache: nobody resumes, and unread tickets would be bytes that only TLS sends.
+        // No tickets and no cache: clients do not resume, and unused tickets would be bytes that only TLS sends.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(TlsServer { config: Arc::new(config), certificate })

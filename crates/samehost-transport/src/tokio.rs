@@ -1,9 +1,9 @@
-//! The same endpoints for async programs: `tcp`, `unix` and `abstract` as tokio streams. An adapter only: addresses,
-//! safe listening and errors are those of the blocking side.
+//! Endpoints for async programs: `tcp`, `unix` and `abstract` as tokio streams. Only an adapter: addresses,
+//! safe listening and errors are those of the blocking API.
 //!
-//! TLS is out: wrap the [`Stream`] of a `tcp:` endpoint in tokio-rustls. So is seqpacket, which tokio does not have.
-//! A time limit is `tokio::time::timeout` around [`connect`]. A Unix socket with a full backlog fails at once
-//! ([`ConnectError::BacklogFull`]), for the kernel offers no way to wait for room but to block.
+//! Does not support TLS (wrap the [`Stream`] of a `tcp:` endpoint in tokio-rustls) or seqpacket, which tokio does
+//! not have. For a time limit use `tokio::time::timeout` around [`connect`]. A Unix socket with a full backlog fails
+//! immediately ([`ConnectError::BacklogFull`]), because the kernel offers no way to wait for space except blocking.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,10 +52,10 @@ enum Inner {
     Unix(UnixStream),
 }
 
-/// Connects; call it inside a tokio runtime with I/O enabled.
+/// Connects. Must be called inside a tokio runtime with I/O enabled.
 ///
 /// # Errors
-/// [`ConnectError`], as the blocking side.
+/// [`ConnectError`], as in the blocking API.
 pub async fn connect(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
     match endpoint {
         Endpoint::Tcp { host, port } => connect_tcp(endpoint, host, *port).await,
@@ -72,7 +72,7 @@ async fn connect_tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Strea
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // As on the blocking side, and for the same reason: see `socket::open`.
+                // As in the blocking API, for the reason given in `socket::open`.
                 stream.set_nodelay(true).map_err(|error| failed(endpoint, error))?;
                 return Ok(Stream(Inner::Tcp(stream)));
             }
@@ -82,7 +82,7 @@ async fn connect_tcp(endpoint: &Endpoint, host: &str, port: u16) -> Result<Strea
     Err(failed(endpoint, last))
 }
 
-/// A Unix socket connects at once or fails at once, so there is nothing to await.
+/// A Unix socket connects or fails immediately, so there is nothing to await.
 fn connect_unix(endpoint: &Endpoint) -> Result<Stream, ConnectError> {
     let (stream, _) =
         crate::connect_nonblocking(endpoint, &ConnectOptions::default()).map_err(|error| match error {
@@ -106,10 +106,10 @@ fn failed(endpoint: &Endpoint, error: io::Error) -> ConnectError {
 }
 
 impl Stream {
-    /// What the kernel says this really is.
+    /// What the kernel reports about the descriptor.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// Errors of getsockopt(2).
     pub fn observed(&self) -> io::Result<Observed> {
         Observed::of(self.as_fd())
     }
@@ -118,10 +118,10 @@ impl Stream {
 impl TryFrom<crate::Stream> for Stream {
     type Error = io::Error;
 
-    /// Takes over a connection of the blocking side; call it inside a tokio runtime with I/O enabled.
+    /// Converts a blocking connection. Must be called inside a tokio runtime with I/O enabled.
     ///
     /// # Errors
-    /// Unsupported for transports other than `tcp`, `tcp6`, `unix` and `abstract`; what the kernel says.
+    /// Unsupported for transports other than `tcp`, `tcp6`, `unix` and `abstract`; errors of the kernel.
     fn try_from(stream: crate::Stream) -> io::Result<Stream> {
         let transport = stream.transport();
         stream.set_nonblocking(true)?;
@@ -197,14 +197,14 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// An async listener; dropping it removes its socket file, as the blocking one does.
+/// An async listener. Dropping it removes its socket file, as for the blocking one.
 #[derive(Debug)]
 pub struct Listener {
     // Dropped first, as in the blocking listener.
     _claim: Option<Claim>,
     socket: Socket,
     endpoint: Endpoint,
-    /// What accepted sockets are set to one by one.
+    /// Options set on each accepted socket.
     tuning: Tuning,
 }
 
@@ -214,10 +214,11 @@ enum Socket {
     Unix(UnixListener),
 }
 
-/// Listens, as safely as the blocking [`listen`](crate::listen); call it inside a tokio runtime with I/O enabled.
+/// Listens as safely as the blocking [`listen`](crate::listen). Must be called inside a tokio runtime with
+/// I/O enabled.
 ///
 /// # Errors
-/// [`ListenError`], as the blocking side.
+/// [`ListenError`], as in the blocking API.
 pub async fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, ListenError> {
     if !matches!(endpoint, Endpoint::Tcp { .. } | Endpoint::Unix(_) | Endpoint::Abstract(_)) {
         return Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: NOT_ASYNC });
@@ -238,16 +239,16 @@ fn register(fd: OwnedFd, endpoint: &Endpoint) -> io::Result<Socket> {
 }
 
 impl Listener {
-    /// Where it really listens.
+    /// The actual endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// What accept(2) says: too many open files.
+    /// Errors of accept(2), such as too many open files.
     pub async fn accept(&self) -> io::Result<Stream> {
         let stream = Stream(match &self.socket {
             Socket::Tcp(listener) => Inner::Tcp(listener.accept().await?.0),

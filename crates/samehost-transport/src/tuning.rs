@@ -1,5 +1,5 @@
-//! How a socket is set beyond its address: congestion control and buffers. Asks for it, sees that the kernel
-//! has it so, and says what stands in the way. Never touches a setting of the machine.
+//! Socket options: congestion control and buffer sizes. Sets them, checks that the kernel applied them, and
+//! reports the cause of a failure. Never changes system settings.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,68 +7,69 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, ipproto, sockopt};
 
-/// What to set on a socket; nothing by default.
+/// Socket options; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// The congestion control of what a TCP socket sends, such as `cubic`. Other sockets have none, and ignore it.
+    /// Congestion control of a TCP socket's sending side, such as `cubic`. Ignored for other sockets, which
+    /// have none.
     pub congestion: Option<String>,
-    /// Bytes of the send buffer and of the receive buffer, as for `SO_SNDBUF`: the kernel takes twice as much, for its
-    /// own use. A TCP buffer that is set does not grow.
+    /// Size of the send buffer and of the receive buffer in bytes, as for `SO_SNDBUF`: the kernel doubles it
+    /// for its own overhead. A TCP buffer with a fixed size does not grow.
     pub buffer_bytes: Option<u64>,
 }
 
-/// Why a socket could not be set as asked for.
+/// Why a socket option could not be set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuningError {
-    /// The kernel has no such congestion control.
+    /// The kernel does not have this congestion control.
     #[error(
         "this kernel has no congestion control `{name}` now (it has: {available}); the module tcp_{name} may bring it: `modprobe tcp_{name}` as root"
     )]
     NoCongestion {
-        /// Its name.
+        /// Name of the congestion control.
         name: String,
-        /// Those that it has.
+        /// Available congestion controls.
         available: String,
     },
-    /// The congestion control is root's to use.
+    /// The congestion control is reserved for root.
     #[error(
         "the congestion control `{name}` is not among those that ordinary users may use here (net.ipv4.tcp_allowed_congestion_control is {allowed}); run this as root"
     )]
     Restricted {
-        /// Its name.
+        /// Name of the congestion control.
         name: String,
-        /// Those that everybody may use.
+        /// Congestion controls allowed for all users.
         allowed: String,
     },
-    /// The kernel gives no such buffer.
+    /// The buffer exceeds a limit of the kernel.
     #[error(
         "a socket buffer of {asked} bytes is more than {limit} allows here ({most} bytes); ask for less, or run this as root, who may go beyond"
     )]
     BufferTooLarge {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// The setting that stands against it.
+        /// Name of the sysctl with the limit.
         limit: &'static str,
-        /// What it allows.
+        /// The limit in bytes.
         most: u64,
     },
-    /// Anything else that the kernel said.
+    /// Any other error of the kernel.
     #[error("a socket could not be set up: {0}")]
     Other(#[from] io::Error),
 }
 
 impl Tuning {
-    /// Whether there is nothing to set.
+    /// Whether no option is set.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.congestion.is_none() && self.buffer_bytes.is_none()
     }
 
-    /// Sets a socket. A listener hands on what it has to the TCP connections that it accepts; a Unix one does not.
+    /// Sets the options of a socket. Accepted TCP connections inherit them from the listener; Unix sockets do not.
     ///
     /// # Errors
-    /// [`TuningError`], when the kernel does not have it so afterwards.
+    /// [`TuningError`] if the kernel did not apply an option.
     pub fn apply(&self, socket: impl AsFd) -> Result<(), TuningError> {
         if let Some(name) = &self.congestion {
             set_congestion(&socket, name)?;
@@ -116,7 +117,7 @@ fn is_tcp(socket: impl AsFd) -> bool {
 fn set_buffers(socket: impl AsFd, bytes: u64) -> Result<(), TuningError> {
     let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
     let failed = |errno: Errno| TuningError::Other(errno.into());
-    // The kernel does not refuse what is too much: it gives less, in silence.
+    // The kernel does not reject an excessive size, but silently reduces it.
     sockopt::set_socket_send_buffer_size(&socket, wanted).map_err(failed)?;
     if sockopt::socket_send_buffer_size(&socket).map_err(failed)? < wanted.saturating_mul(2)
         && sockopt::set_socket_send_buffer_size_force(&socket, wanted).is_err()
@@ -137,7 +138,7 @@ fn too_large(asked: u64, limit: &'static str) -> TuningError {
     TuningError::BufferTooLarge { asked, limit, most }
 }
 
-/// A setting of the network, in words for a message.
+/// A network sysctl as text for a message.
 fn setting(name: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
     if text.trim().is_empty() { "not known".into() } else { text.trim().into() }

@@ -1,5 +1,5 @@
-//! `abstract`: a stream socket with a Linux abstract name. It has no file: no permissions, nothing to clean up, and
-//! it is seen in one network namespace only. Any local user may connect, and any may take a name that is free.
+//! `abstract`: a stream socket with a Linux abstract name. Without a file there are no permissions and nothing to
+//! remove. It is visible in one network namespace only. Any local user may connect, and may take an unused name.
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use samehost_model::{Endpoint, Transport};

@@ -1,5 +1,5 @@
-//! The transports, one file each; `registry.rs` lists them. A transport's file may not touch another's, but for
-//! what is built upon it (TLS upon TCP, names and messages upon Unix sockets).
+//! The transports, one file each; `registry.rs` lists them. A transport's file must not use another's, unless
+//! it builds on it (TLS on TCP, abstract names and seqpacket on Unix sockets).
 
 pub(crate) mod abstract_name;
 pub(crate) mod pipe;
@@ -18,17 +18,17 @@ use crate::listen_error::ListenError;
 use crate::socket::Connecting;
 use crate::stream::Stream;
 
-/// `connect` of a transport that only a parent can hand over.
+/// `connect` of an inherited transport.
 fn connect_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<Stream, ConnectError> {
     Err(ConnectError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }
 
-/// `connect_nonblocking` of a transport that only a parent can hand over.
+/// `connect_nonblocking` of an inherited transport.
 fn start_needs_parent(endpoint: &Endpoint, _: &ConnectOptions) -> Result<(Stream, Connecting), StartError> {
     Err(StartError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }
 
-/// `listen` of a transport that only a parent can hand over.
+/// `listen` of an inherited transport.
 fn listen_needs_parent(endpoint: &Endpoint, _: &ListenOptions) -> Result<Listener, ListenError> {
     Err(ListenError::Unsupported { endpoint: endpoint.clone(), reason: PARENT_NEEDED })
 }

@@ -1,4 +1,4 @@
-//! `pipe`: two pipes, one each way; a parent hands the ends of one side to its child.
+//! `pipe`: two pipes, one for each direction; a parent passes the ends of one side to its child.
 
 use std::io;
 
@@ -18,13 +18,13 @@ pub(crate) const CARRIER: Carrier = Carrier {
     carries: |seen| seen.family == Family::Pipe,
 };
 
-/// Two streams joined by two pipes; what one writes the other reads.
+/// Two streams connected by two pipes: what one writes, the other reads.
 ///
-/// All four ends are close-on-exec. To give one side to a child: [`Stream::into_fds`], then `std::process::Stdio::from`
-/// for its standard input and output.
+/// All four ends are close-on-exec. To pass one side to a child, use [`Stream::into_fds`], then
+/// `std::process::Stdio::from` for its standard input and output.
 ///
 /// # Errors
-/// What pipe(2) says: too many open files.
+/// Errors of pipe(2), such as too many open files.
 pub fn pipe_pair() -> io::Result<(Stream, Stream)> {
     let (here_reads, there_writes) = pipe_with(PipeFlags::CLOEXEC)?;
     let (there_reads, here_writes) = pipe_with(PipeFlags::CLOEXEC)?;

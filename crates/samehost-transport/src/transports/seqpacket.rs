@@ -1,5 +1,5 @@
-//! `seqpacket`: a Unix socket with a path that keeps message boundaries. What that means for reads, writes and the
-//! end of the stream is documented at `Stream`.
+//! `seqpacket`: a Unix socket with a path that preserves message boundaries. `Stream` documents the effects
+//! on reads, writes and the end of the stream.
 
 use rustix::net::SocketType;
 use samehost_model::Transport;

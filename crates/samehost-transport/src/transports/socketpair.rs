@@ -1,4 +1,4 @@
-//! `socketpair`: two connected Unix stream sockets without a name; a parent hands one to its child.
+//! `socketpair`: two connected Unix stream sockets without a name; a parent passes one to its child.
 
 use std::io;
 
@@ -22,12 +22,12 @@ pub(crate) const CARRIER: Carrier = Carrier {
     },
 };
 
-/// Two connected Unix stream sockets; what one writes the other reads.
+/// Two connected Unix stream sockets: what one writes, the other reads.
 ///
-/// Both are close-on-exec. To give one to a child: [`Stream::into_fds`], then `std::process::Stdio::from`.
+/// Both are close-on-exec. To pass one to a child, use [`Stream::into_fds`], then `std::process::Stdio::from`.
 ///
 /// # Errors
-/// What socketpair(2) says: too many open files.
+/// Errors of socketpair(2), such as too many open files.
 pub fn pair() -> io::Result<(Stream, Stream)> {
     let (one, other) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

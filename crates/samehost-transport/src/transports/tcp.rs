@@ -1,4 +1,4 @@
-//! `tcp` and `tcp6`: TCP by host and port. Also the ground that `tcp+tls` stands on; knows nothing of TLS.
+//! `tcp` and `tcp6`: TCP by host and port. Also the basis of `tcp+tls`, but independent of TLS.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -39,7 +39,7 @@ pub(super) fn is_tcp(seen: &Observed) -> bool {
         && seen.protocol == Some(Protocol::Tcp)
 }
 
-/// `localhost` may lead to either family; the name that counts is that of the one it led to.
+/// Transport of an address, because `localhost` may resolve to either family.
 fn transport(address: SocketAddr) -> Transport {
     if address.is_ipv6() { Transport::Tcp6 } else { Transport::Tcp }
 }
@@ -61,7 +61,7 @@ fn connect(endpoint: &Endpoint, options: &ConnectOptions) -> Result<Stream, Conn
     Ok(Stream::from_fd(fd, transport(address)))
 }
 
-/// Tries the host's addresses in turn, within one deadline; the last one's error counts.
+/// Tries the host's addresses in turn, within one deadline; returns the last one's error.
 pub(super) fn connect_socket(
     endpoint: &Endpoint,
     options: &ConnectOptions,
@@ -89,7 +89,7 @@ fn start(endpoint: &Endpoint, options: &ConnectOptions) -> Result<(Stream, Conne
     Ok((Stream::from_fd(fd, transport(address)), connecting))
 }
 
-/// Starts with the first address only: the next would mean to wait for this one.
+/// Starts with the first address only; trying the next would require waiting.
 pub(super) fn start_socket(
     endpoint: &Endpoint,
     options: &ConnectOptions,
@@ -111,7 +111,7 @@ fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Listener, List
     Ok(Listener::new(fd, actual, transport(address)))
 }
 
-/// A listening socket and the address it really has.
+/// A listening socket with its actual address.
 pub(super) fn listen_socket(
     endpoint: &Endpoint,
     options: &ListenOptions,
@@ -120,15 +120,15 @@ pub(super) fn listen_socket(
     let (host, port) = host_port(endpoint).map_err(failed)?;
     let address = look_up(endpoint.transport(), host, port)
         .map_err(|source| ListenError::Lookup { endpoint: endpoint.clone(), source })?[0];
-    // TCP_NODELAY, which this sets, is handed on to accepted sockets: both ends have it without a call each.
+    // Accepted sockets inherit TCP_NODELAY from this one, so both ends have it without further system calls.
     let fd = socket::open(family(address), SocketType::STREAM, Blocking::Yes).map_err(failed)?;
-    // Connections of a former server that linger in TIME_WAIT do not keep its port; a living listener does.
+    // Allows reusing a port with connections in TIME_WAIT; a live listener still prevents it.
     sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
     if address.is_ipv6() {
-        // `[::]` must not take the IPv4 port as well: tcp6 is tcp6.
+        // `[::]` must not take the IPv4 port as well: tcp6 means IPv6 only.
         sockopt::set_ipv6_v6only(&fd, true).map_err(failed)?;
     }
-    // As TCP_NODELAY, these are handed on; the window of a connection is fixed before it is accepted.
+    // Inherited like TCP_NODELAY; a connection's window is fixed before it is accepted.
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
     net::bind(&fd, &address).map_err(failed)?;

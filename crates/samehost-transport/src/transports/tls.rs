@@ -1,5 +1,5 @@
-//! `tcp+tls`: TLS 1.3 or 1.2 over TCP, on whichever family the host has. The client's `connect` does the handshake;
-//! everything else leaves it to the first reads and writes.
+//! `tcp+tls`: TLS 1.3 or 1.2 over TCP, over whichever family the host has. The client's `connect` performs
+//! the handshake; in all other cases the first reads and writes do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -49,13 +49,13 @@ fn finish(
     }
 }
 
-/// Turns a plain TCP connection into TLS, for protocols that agree on it first (MySQL, PostgreSQL): `endpoint` is
-/// the `tcp+tls` one of the same host and port, and no byte of the peer's handshake may have been read yet. The
-/// stream blocks.
+/// Upgrades a plain TCP connection to TLS, for protocols that negotiate it first (MySQL, PostgreSQL).
+/// `endpoint` is the `tcp+tls` endpoint with the same host and port. No byte of the peer's handshake may have
+/// been read yet. The stream is blocking.
 ///
 /// # Errors
-/// [`ConnectError`] when the stream is no plain TCP connection, the certificate is not accepted, or the handshake
-/// fails or takes too long.
+/// [`ConnectError`] if the stream is not a plain TCP connection, the certificate is rejected, or the
+/// handshake fails or takes too long.
 pub fn start_tls(
     stream: Stream,
     endpoint: &Endpoint,
@@ -71,7 +71,7 @@ pub fn start_tls(
     finish(session, endpoint, options, deadline)
 }
 
-/// The handshake on a blocking socket; `WouldBlock` once the deadline is over.
+/// Performs the handshake on a blocking socket; `WouldBlock` after the deadline.
 fn handshake(session: &mut TlsSession, deadline: Option<Instant>) -> io::Result<()> {
     while session.is_handshaking() {
         if let Some(deadline) = deadline {

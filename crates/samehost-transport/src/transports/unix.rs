@@ -1,5 +1,5 @@
-//! `unix`: a stream socket with a path. Also the ground of `seqpacket` (other kind) and `abstract` (other name).
-//! Who may have the path is decided in `claim.rs`.
+//! `unix`: a stream socket with a path. Also the basis of `seqpacket` (another type) and `abstract` (another
+//! name). `claim.rs` takes the path.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -73,11 +73,12 @@ pub(super) fn listen_at(
     let address = path_address(endpoint)?;
     let failed = |errno| ListenError::from_errno(endpoint, errno);
     let fd = socket::open(AddressFamily::UNIX, kind, Blocking::Yes).map_err(failed)?;
-    // Linux gives the new file the mode of the socket less the umask, so it never has more rights than asked for.
+    // Linux creates the file with the socket's mode minus the umask, so it never has more permissions than
+    // requested.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(options.mode)).map_err(failed)?;
     let claim = Claim::take(endpoint, options, |_| net::bind(&fd, &address))?;
-    // The umask may have taken too much, and the owner may be another. Both change between bind and listen, when
-    // connecting is still refused: nobody comes in by rights that the file is not to keep.
+    // The umask may have removed permissions, and another owner may be requested. Both are set between bind
+    // and listen, while connecting is still refused, so nobody can connect with temporary permissions.
     claim.set_rights(endpoint, options)?;
     listen_on(endpoint, options, fd).map(|listener| listener.with_claim(claim))
 }
@@ -88,7 +89,7 @@ pub(super) fn listen_on(
     fd: OwnedFd,
 ) -> Result<Listener, ListenError> {
     net::listen(&fd, options.backlog).map_err(|errno| ListenError::from_errno(endpoint, errno))?;
-    // To see now what accepting would be refused for.
+    // Detects now what would fail when accepting.
     let set = options.tuning.apply(&fd);
     set.map_err(|source| ListenError::Tuning { endpoint: endpoint.clone(), source })?;
     Ok(Listener::new(fd, endpoint.clone(), endpoint.transport()).tuning_each(options.tuning.clone()))
@@ -100,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// What `listen_at` relies on: unix(7) does not say so, the kernel (`unix_bind_bsd`) does it.
+    /// `listen_at` relies on this. It is not documented in unix(7), but implemented by the kernel (`unix_bind_bsd`).
     #[test]
     fn the_mode_of_the_socket_becomes_that_of_the_file_at_once() {
         let directory = tempfile::tempdir().unwrap();
