@@ -12,8 +12,8 @@ use crate::network::{Network, OwnNetwork};
 use crate::planned::Planned;
 use crate::points::{self, FLOOR};
 use crate::profile::Profiler;
-use crate::request::{Benched, Recorder, Request};
-use crate::stage::{Nets, Stage};
+use crate::request::{BenchOutcome, Recorder, Request};
+use crate::runner::{Nets, TrialRunner};
 use crate::tuned::{self, Means};
 use crate::workload::{Look, OpenOrClosed, Wanted, Workload};
 
@@ -25,7 +25,7 @@ pub fn bench(
     workload: &'static dyn Workload,
     request: &Request,
     observer: &mut dyn Recorder,
-) -> Result<Benched, BenchError> {
+) -> Result<BenchOutcome, BenchError> {
     tuned::check(workload, request)?;
     let network = network(workload, request);
     let means = tuned::means(workload, request);
@@ -36,14 +36,14 @@ pub fn bench(
     };
     let own = Arc::new(OwnNetwork::new(instead).map_err(|error| tuned::denied(network, error))?);
     let routed = (means == Means::Routes).then(|| Arc::clone(&own));
-    let benched = match network {
+    let outcome = match network {
         Network::OwnBehind(_) => {
             let nets = Nets { behind: Some(Arc::clone(&own)), routed };
             bench_here(workload, request, nets, observer)
         }
         _ => own.inside(|| bench_here(workload, request, Nets { behind: None, routed }, observer))?,
     };
-    benched.map(|benched| warned(benched, &own, network))
+    outcome.map(|outcome| warned(outcome, &own, network))
 }
 
 /// Whether a measurement's private servers need a network namespace of their own; see
@@ -61,9 +61,9 @@ fn network(workload: &dyn Workload, request: &Request) -> Network {
     }
 }
 
-fn warned(mut benched: Benched, own: &OwnNetwork, network: Network) -> Benched {
-    benched.report.warnings.push(own.warning(network));
-    benched
+fn warned(mut outcome: BenchOutcome, own: &OwnNetwork, network: Network) -> BenchOutcome {
+    outcome.report.warnings.push(own.warning(network));
+    outcome
 }
 
 /// Measures a workload in the network namespace of this thread.
@@ -72,7 +72,7 @@ fn bench_here(
     request: &Request,
     nets: Nets,
     observer: &mut dyn Recorder,
-) -> Result<Benched, BenchError> {
+) -> Result<BenchOutcome, BenchError> {
     let host = host();
     let first = Planned::new(workload, request)?;
     let request = &first.request;
@@ -81,19 +81,19 @@ fn bench_here(
     if !is_agreed && (!request.servers.is_empty() || workload.uses_what_runs(&request.parameters)) {
         consented(&first, observer)?;
     }
-    let mut stage = Stage::new(&first, host.cpus, nets)?;
+    let mut runner = TrialRunner::new(&first, host.cpus, nets)?;
     let mut planned = match &request.earlier {
         _ if request.rates.is_empty() => first.clone(),
         Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
-        None => first.with_capacities(stage.measure_capacities(&first.matrix, observer)?)?,
+        None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
     // Until all is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
     planned.plan.awake = awake.as_ref().map(Awake::by);
-    stage.follow(&planned.plan);
-    stage.find_endpoints(&mut planned.arms);
-    let report = Report::new(head(planned, host, stage.server()));
-    Ok(stage.measure(report, request, profiler.as_ref(), observer))
+    runner.follow(&planned.plan);
+    runner.find_endpoints(&mut planned.arms);
+    let report = Report::new(head(planned, host, runner.server()));
+    Ok(runner.run(report, request, profiler.as_ref(), observer))
 }
 
 /// All that is known before the first trial.

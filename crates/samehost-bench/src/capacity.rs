@@ -9,7 +9,7 @@ use samehost_model::{Arm, RateSpec, Transport};
 use crate::error::BenchError;
 use crate::matrix::{Capacity, Matrix, distinct};
 use crate::measure::Observer;
-use crate::stage::Stage;
+use crate::runner::TrialRunner;
 
 /// Highest rate that one program could offer over any local transport, in requests per second.
 const HIGHEST_RATE: f64 = 5e6;
@@ -18,7 +18,7 @@ const MOST_OF_CAPACITY: f64 = 2.0;
 /// Trials per arm; their median is the capacity.
 const TRIALS: usize = 3;
 
-impl Stage<'_> {
+impl TrialRunner<'_> {
     /// Measures every transport at every level. At each level the transports alternate, so that a change of
     /// the machine affects them all.
     pub(crate) fn measure_capacities(

@@ -1,5 +1,5 @@
 //! From plan to trials: blocks, repeats of polluted trials, checks of precision. It knows no server and no
-//! clock, so that tests can run all of it with a scripted measurer. Start reading at [`measure`].
+//! clock, so that tests can run all of it with a scripted measurer. Start reading at [`run_blocks`].
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub trait Measurer {
     ///
     /// # Errors
     /// When measuring was not possible at all; failed operations are counted in the trials.
-    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
+    fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError>;
 
     /// Names the foreign process that uses the most CPU, if one stands out.
     fn name_stranger(&mut self) -> Option<String>;
@@ -95,7 +95,7 @@ pub struct Aim<'a> {
 /// Measures blocks until every point is precise or decided, the maximum of blocks is reached, or the budget
 /// is spent. Continues after the trials in `before`: they count, and the new blocks are numbered after
 /// theirs.
-pub fn measure(
+pub fn run_blocks(
     aim: Aim<'_>,
     before: Vec<Trial>,
     measurer: &mut dyn Measurer,
@@ -105,22 +105,22 @@ pub fn measure(
     let groups = schedule::groups(arms);
     let active = groups.clone();
     let begun = before.iter().map(|trial| trial.block + 1).max().unwrap_or(0);
-    let mut course =
-        Course { aim, begun, trials: before, repeats: 0, watch: Watch::default(), groups, active };
+    let mut blocks =
+        BlockLoop { aim, begun, trials: before, repeats: 0, watch: Watch::default(), groups, active };
     if begun > 0 && plan.stopping == Stopping::Decision {
-        course.drop_decided();
+        blocks.drop_decided();
     }
-    let first = schedule::block(arms, &course.groups, &course.active, plan.control, seed, begun);
+    let first = schedule::block(arms, &blocks.groups, &blocks.active, plan.control, seed, begun);
     observer.begin(first.len(), plan);
-    let (outcome, failure) = match course.run(measurer, observer) {
+    let (outcome, failure) = match blocks.run(measurer, observer) {
         Ok(outcome) => (outcome, None),
         Err(BenchError::Interrupted) => (Outcome::Interrupted, None),
         Err(failure) => (Outcome::Failed, Some(failure)),
     };
-    Measured { trials: course.trials, outcome, failure }
+    Measured { trials: blocks.trials, outcome, failure }
 }
 
-struct Course<'a> {
+struct BlockLoop<'a> {
     aim: Aim<'a>,
     /// First block of this run.
     begun: u32,
@@ -133,7 +133,7 @@ struct Course<'a> {
     active: Vec<Group>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> BlockLoop<'a> {
     fn run(
         &mut self,
         measurer: &mut dyn Measurer,
@@ -214,7 +214,7 @@ impl<'a> Course<'a> {
         let in_turn = slots.first().is_some_and(|slot| measurer.takes_turns(slot.arm));
         let repeats = self.aim.plan.repeats;
         for attempt in 0..=repeats {
-            let mut trials = measurer.measure(slots)?;
+            let mut trials = measurer.measure_slots(slots)?;
             // All trials of a round have the same meter readings of the machine.
             let Some(machine) = trials.first().map(|trial| trial.machine.clone()) else { return Ok(()) };
             let mut pollution = self.watch.judge(&machine, in_turn);

@@ -116,7 +116,7 @@ fn plan(
     driving: &Driving,
     arms: &[Arm],
 ) -> Result<Plan, BenchError> {
-    let mut plan = points::plan(&request.wishes, capabilities, arms, driving.driven(arms)?)?;
+    let mut plan = points::plan(&request.stop, capabilities, arms, driving.driven(arms)?)?;
     if let Some(earlier) = &request.earlier {
         let known = &earlier.head.arms;
         let is_there = |arm: &Arm| known.iter().any(|one| one.id == arm.id && one.point == arm.point);
@@ -130,12 +130,12 @@ fn plan(
 
 /// How a request's arms are driven.
 fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
-    let has_control = transports.len() > 1 && !request.wishes.no_control;
+    let has_control = transports.len() > 1 && !request.stop.no_control;
     Driving {
         most: workload.most_sliced(&request.parameters, &request.servers),
         least: workload.least_slice(&request.parameters),
         threads: request.threads,
-        slicing: request.wishes.slicing,
+        slicing: request.stop.slicing,
         lanes: transports.len() as u32 + u32::from(has_control),
         allowed: allowed_cpus(),
         places_server: request.servers.is_empty(),
@@ -185,7 +185,7 @@ fn refuse_unfit(
                 .into(),
         ));
     }
-    if request.wishes.trial_time.is_some() && !capabilities.timed {
+    if request.stop.trial_time.is_some() && !capabilities.timed {
         return no("--trial-time: each trial is one whole operation");
     }
     for placement in &request.placements {

@@ -68,7 +68,7 @@ pub fn floor_arm() -> Arm {
 
 /// The user's options on how much to measure.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wishes {
+pub struct StopOptions {
     /// Total time.
     pub budget: Option<Duration>,
     /// Half-width of the interval to reach.
@@ -97,23 +97,23 @@ pub struct Wishes {
 /// # Errors
 /// When the options contradict each other.
 pub fn plan(
-    wishes: &Wishes,
+    stop: &StopOptions,
     axes: &Capabilities,
     arms: &[Arm],
     driven: Vec<Driven>,
 ) -> Result<Plan, BenchError> {
     let groups = crate::schedule::groups(arms);
     let candidates: usize = groups.iter().map(|group| group.len() - 1).sum();
-    let control = !wishes.no_control && candidates > 0;
+    let control = !stop.no_control && candidates > 0;
     let controls = if control { groups.iter().filter(|group| group.len() > 1).count() } else { 0 };
     let per_block = (arms.len() + controls) as f64;
     let needed = min_blocks_for(candidates as u32);
-    let max_blocks = wishes.max_blocks.unwrap_or_else(|| wishes.min_blocks.unwrap_or(0).max(40));
-    let min_blocks = wishes.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
-    if wishes.min_blocks.is_some_and(|min| min > max_blocks) {
+    let max_blocks = stop.max_blocks.unwrap_or_else(|| stop.min_blocks.unwrap_or(0).max(40));
+    let min_blocks = stop.min_blocks.unwrap_or(if candidates == 0 { 5 } else { needed }).min(max_blocks);
+    if stop.min_blocks.is_some_and(|min| min > max_blocks) {
         return Err(BenchError::Usage(format!(
             "--min-blocks {} is more than --max-blocks {max_blocks}",
-            wishes.min_blocks.unwrap_or(0)
+            stop.min_blocks.unwrap_or(0)
         )));
     }
     if max_blocks == 0 {
@@ -121,12 +121,12 @@ pub fn plan(
     }
     let least = per_block * f64::from(min_blocks);
     let default_budget = (least * 0.3 / BUDGET_FOR_LEAST).max(60.0);
-    let budget = wishes.budget.map_or(default_budget, |budget| budget.as_secs_f64());
+    let budget = stop.budget.map_or(default_budget, |budget| budget.as_secs_f64());
     let trial_s = if axes.timed {
-        Some(match wishes.trial_time {
+        Some(match stop.trial_time {
             Some(time) => time.as_secs_f64(),
             None => {
-                let fits = trial_length(budget, least, wishes.budget.is_some())?;
+                let fits = trial_length(budget, least, stop.budget.is_some())?;
                 let all_in_rounds = !driven.is_empty() && driven.iter().all(|one| one.slice_s.is_some());
                 if all_in_rounds { fits.min(IN_A_ROUND) } else { fits }
             }
@@ -139,18 +139,18 @@ pub fn plan(
         min_blocks,
         max_blocks,
         looks: looks(min_blocks, max_blocks),
-        precision: wishes.precision.unwrap_or(0.02),
-        margin: wishes.margin.unwrap_or(0.02),
+        precision: stop.precision.unwrap_or(0.02),
+        margin: stop.margin.unwrap_or(0.02),
         confidence: 0.95,
         trial_s,
         budget_s: Some(budget),
         control,
-        stopping: wishes.stopping,
-        asked: wishes.asked.clone(),
-        others: wishes.others,
+        stopping: stop.stopping,
+        asked: stop.asked.clone(),
+        others: stop.others,
         driven,
         awake: None,
-        repeats: wishes.repeats.unwrap_or(Plan::default().repeats),
+        repeats: stop.repeats.unwrap_or(Plan::default().repeats),
     })
 }
 
@@ -199,19 +199,21 @@ mod tests {
         let parameters = raw_parameters();
         let axes = raw.axes(&parameters);
         let arms = matrix().arms(raw, &parameters).unwrap();
-        let plan_of = |wishes: Wishes, arms: &[Arm]| plan(&wishes, &axes, arms, Vec::new());
-        let default = plan_of(Wishes::default(), &arms).unwrap();
+        let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new());
+        let default = plan_of(StopOptions::default(), &arms).unwrap();
         assert_eq!(default.min_blocks, 10);
         assert_eq!(default.looks.last(), Some(&default.max_blocks));
         let short =
-            plan_of(Wishes { budget: Some(Duration::from_secs(10)), ..Wishes::default() }, &arms).unwrap();
+            plan_of(StopOptions { budget: Some(Duration::from_secs(10)), ..StopOptions::default() }, &arms)
+                .unwrap();
         assert!(short.trial_s.unwrap() < default.trial_s.unwrap());
-        let error = plan_of(Wishes { budget: Some(Duration::from_secs(2)), ..Wishes::default() }, &arms);
+        let error =
+            plan_of(StopOptions { budget: Some(Duration::from_secs(2)), ..StopOptions::default() }, &arms);
         assert!(error.unwrap_err().to_string().contains("too short"));
         let many = Matrix { connections: (1..=33).collect(), ..matrix() }.arms(raw, &parameters).unwrap();
-        let wide = plan_of(Wishes::default(), &many).unwrap();
+        let wide = plan_of(StopOptions::default(), &many).unwrap();
         assert!(wide.min_blocks > 10, "Holm over 33 points needs smaller p-values");
-        let wrong = Wishes { min_blocks: Some(9), max_blocks: Some(3), ..Wishes::default() };
+        let wrong = StopOptions { min_blocks: Some(9), max_blocks: Some(3), ..StopOptions::default() };
         assert!(plan_of(wrong, &arms).is_err());
         let driven = Driven {
             connections: 1,
@@ -221,7 +223,7 @@ mod tests {
             client_cpus: Vec::new(),
             server_cpus: Vec::new(),
         };
-        let in_rounds = plan(&Wishes::default(), &axes, &arms, vec![driven]).unwrap();
+        let in_rounds = plan(&StopOptions::default(), &axes, &arms, vec![driven]).unwrap();
         assert_eq!(in_rounds.trial_s, Some(IN_A_ROUND), "short rounds, for a minute has room for many");
     }
 }

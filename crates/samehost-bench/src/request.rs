@@ -11,7 +11,7 @@ use crate::engine::arrivals::Spacing;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::measure::Observer;
-use crate::points::Wishes;
+use crate::points::StopOptions;
 use crate::profile::CallGraph;
 use crate::workload::Parameters;
 
@@ -47,7 +47,7 @@ pub struct Request {
     /// The most private servers used in turn if a start takes seconds; `None` for the usual number.
     pub most_servers: Option<u32>,
     pub threads: u32,
-    pub wishes: Wishes,
+    pub stop: StopOptions,
     /// Seed of orders and schedules.
     pub seed: u64,
     /// Addresses of servers that are already running, by transport.
@@ -82,7 +82,7 @@ impl Request {
             own_servers: false,
             most_servers: None,
             threads: 1,
-            wishes: Wishes::default(),
+            stop: StopOptions::default(),
             seed: 0,
             servers: BTreeMap::new(),
             parameters: Parameters::new(),
@@ -96,7 +96,7 @@ impl Request {
 
 /// Result of a measurement: always a report once something was measured, and the error that ended it early.
 #[derive(Debug)]
-pub struct Benched {
+pub struct BenchOutcome {
     /// Report with its analysis.
     pub report: Report,
     /// The error that ended it early.

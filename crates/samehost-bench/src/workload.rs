@@ -272,7 +272,7 @@ pub trait Instance {
     }
 
     /// The end of the server's stderr, for the message when the server is lost.
-    fn said(&self) -> String {
+    fn stderr_tail(&self) -> String {
         String::new()
     }
 

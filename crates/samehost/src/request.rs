@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use samehost_bench::{BenchError, Request, Wishes};
+use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
 
 use crate::cli::{Bench, BenchOptions};
@@ -36,7 +36,7 @@ pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Re
         own_servers: options.own_servers,
         most_servers: None,
         threads: options.threads,
-        wishes: wishes(options),
+        stop: stop_options(options),
         seed: options.seed.unwrap_or_else(fresh_seed),
         servers: servers(options)?,
         parameters: bench.parameters.clone(),
@@ -71,8 +71,8 @@ fn servers(options: &BenchOptions) -> anyhow::Result<BTreeMap<Transport, String>
     Ok(servers)
 }
 
-fn wishes(options: &BenchOptions) -> Wishes {
-    Wishes {
+fn stop_options(options: &BenchOptions) -> StopOptions {
+    StopOptions {
         budget: options.budget,
         precision: options.precision,
         margin: options.margin,

@@ -38,7 +38,7 @@ fn two_pools_in_one_master_and_nothing_left() {
     let Some(Endpoint::Unix(path)) = server.endpoint("unix") else { panic!("no path") };
     UnixStream::connect(path).unwrap();
     assert_eq!(std::fs::read_to_string(server.scripts().join("hello.php")).unwrap(), "<?php echo 'hello';");
-    assert!(server.said().contains("ready to handle connections"), "{}", server.said());
+    assert!(server.stderr_tail().contains("ready to handle connections"), "{}", server.stderr_tail());
     let (directory, master, children) = (server.directory().to_owned(), server.pid(), server.pids_of("unix"));
     drop(server);
     assert!(!directory.exists());

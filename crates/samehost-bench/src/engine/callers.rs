@@ -11,7 +11,7 @@ use super::session::Caller;
 
 /// Queue of due times that the threads share.
 #[derive(Debug)]
-pub struct Line {
+pub struct DueQueue {
     /// Due times, ascending.
     pub due: Vec<Nanos>,
     /// Index of the next due time to take.
@@ -20,10 +20,10 @@ pub struct Line {
 
 /// Load of one thread: calls until the window is over or the queue is empty.
 #[must_use]
-pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, line: Option<&Arc<Line>>) -> Tally {
-    match line {
+pub fn drive(caller: &mut dyn Caller, mut recorder: Recorder, queue: Option<&Arc<DueQueue>>) -> Tally {
+    match queue {
         None => closed_loop(caller, &mut recorder),
-        Some(line) => open_loop(caller, &mut recorder, line),
+        Some(queue) => open_loop(caller, &mut recorder, queue),
     }
     recorder.finish()
 }
@@ -47,10 +47,10 @@ fn closed_loop(caller: &mut dyn Caller, recorder: &mut Recorder) {
     }
 }
 
-fn open_loop(caller: &mut dyn Caller, recorder: &mut Recorder, line: &Line) {
+fn open_loop(caller: &mut dyn Caller, recorder: &mut Recorder, queue: &DueQueue) {
     let mut idle_since = now();
     loop {
-        let Some(due) = line.due.get(line.next.fetch_add(1, Ordering::Relaxed)).copied() else { return };
+        let Some(due) = queue.due.get(queue.next.fetch_add(1, Ordering::Relaxed)).copied() else { return };
         let mut sent = now();
         while sent < due {
             // Returns early only on a signal; the loop then sleeps for the rest.

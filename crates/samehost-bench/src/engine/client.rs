@@ -19,7 +19,7 @@ use super::clock::{Nanos, Window, nanos, now, timespec};
 use super::recorder::Tally;
 use super::seen;
 use super::trial::{self, Metered};
-use super::workers::{Crew, own_cpu_ns, precise_sleep};
+use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
 use super::{Load, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ServerUse, ThreadUse, families};
@@ -191,7 +191,7 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
     load.place(surroundings);
     let (warm_up, length) = (load.warm_up, load.length);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), job.endpoint.clone());
-    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
+    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
         // The client inherits the CPU affinity of this thread.
         cpus.place_client();
         precise_sleep();
@@ -207,8 +207,8 @@ pub fn drive(job: ClientJob, load: &Load, surroundings: &Surroundings) -> Result
         Ok(sample)
     })])?;
     let patience = warm_up + length + surroundings.patience * 2;
-    crew.wait(now() + nanos(patience), surroundings)?;
-    crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+    pool.wait(now() + nanos(patience), surroundings)?;
+    pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
 }
 
 /// CPU time of client, server and the rest of the machine in the window.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use samehost_model::Trial;
 
 use super::bulk::Writer;
-use super::callers::Line;
+use super::callers::DueQueue;
 use super::clock::{Nanos, Window, nanos, now};
 use super::epoll::Pace;
 use super::recorder::{Recorder, Tally};
@@ -20,7 +20,7 @@ use crate::error::BenchError;
 use crate::machine::{MachineMeter, ServerMeter, ThreadUse, families, process_cpu_ns};
 
 /// Longest time between two checks for a signal.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Meters to read when the window ends.
 struct Meters {
@@ -75,13 +75,13 @@ pub(super) fn own_cpu_ns() -> u64 {
 
 /// Workers that report over a channel. If the receiver is dropped, stuck threads end by themselves once their
 /// server is gone.
-pub(super) struct Crew<T> {
+pub(super) struct WorkerPool<T> {
     receiver: mpsc::Receiver<Result<T, BenchError>>,
     size: usize,
     pub(super) done: Vec<T>,
 }
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> WorkerPool<T> {
     pub(super) fn spawn(
         work: Vec<Box<dyn FnOnce() -> Result<T, BenchError> + Send>>,
     ) -> Result<Self, BenchError> {
@@ -97,7 +97,7 @@ impl<T: Send + 'static> Crew<T> {
                 })
                 .map_err(|error| BenchError::io("starting a client thread", error))?;
         }
-        Ok(Crew { receiver, size, done: Vec::with_capacity(size) })
+        Ok(WorkerPool { receiver, size, done: Vec::with_capacity(size) })
     }
 
     fn all_done(&self) -> bool {
@@ -114,7 +114,7 @@ impl<T: Send + 'static> Crew<T> {
             if left == 0 {
                 return Ok(());
             }
-            match self.receiver.recv_timeout(GLANCE.min(Duration::from_nanos(left))) {
+            match self.receiver.recv_timeout(POLL_INTERVAL.min(Duration::from_nanos(left))) {
                 Ok(result) => self.done.push(result?),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -128,25 +128,25 @@ impl<T: Send + 'static> Crew<T> {
 
 /// Waits for the window with the meters at its ends, then for the workers.
 fn attend(
-    mut crew: Crew<Tally>,
+    mut pool: WorkerPool<Tally>,
     window: Window,
     family: &[u32],
     endpoint: &str,
     load: &Load,
     surroundings: &Surroundings,
 ) -> Result<Trial, BenchError> {
-    crew.wait(window.start, surroundings)?;
+    pool.wait(window.start, surroundings)?;
     let meters = Meters::begin_with(surroundings, family);
-    crew.wait(window.end, surroundings)?;
+    pool.wait(window.end, surroundings)?;
     let metered = meters.end_of(window, surroundings);
-    crew.wait(window.end + nanos(surroundings.patience), surroundings)?;
-    if !crew.all_done() {
+    pool.wait(window.end + nanos(surroundings.patience), surroundings)?;
+    if !pool.all_done() {
         return Err(BenchError::Hung {
             endpoint: endpoint.to_owned(),
             seconds: surroundings.patience.as_secs_f64(),
         });
     }
-    let mut tallies = crew.done.into_iter();
+    let mut tallies = pool.done.into_iter();
     let mut sum = tallies.next().unwrap_or_else(|| Tally::new(load.open_loop.is_some()));
     for tally in tallies {
         sum.merge(&tally);
@@ -205,8 +205,8 @@ pub fn sessions(
         let due = due.as_ref().map(|due| due.iter().copied().skip(index).step_by(threads).collect());
         session_work(connector, small, share, due, window, load, surroundings)
     });
-    let crew = Crew::spawn(work.collect())?;
-    let mut trial = attend(crew, window, &family, &connector.endpoint(), load, surroundings)?;
+    let pool = WorkerPool::spawn(work.collect())?;
+    let mut trial = attend(pool, window, &family, &connector.endpoint(), load, surroundings)?;
     seen.tell(&mut trial);
     Ok(trial)
 }
@@ -271,27 +271,27 @@ pub fn callers(
     load.place(surroundings);
     let family = families(&surroundings.server_pids);
     let window = window(load);
-    let line = load
+    let queue = load
         .open_loop
         .as_ref()
-        .map(|open_loop| Arc::new(Line { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
+        .map(|open_loop| Arc::new(DueQueue { due: schedule(open_loop, window), next: AtomicUsize::new(0) }));
     let (seen_sender, seen_receiver) = mpsc::channel();
     let work = callers.into_iter().map(|mut caller| {
-        let (line, cpus, seen) = (line.clone(), load.cpus.clone(), seen_sender.clone());
+        let (queue, cpus, seen) = (queue.clone(), load.cpus.clone(), seen_sender.clone());
         Box::new(move || {
             cpus.place_client();
             precise_sleep();
-            if line.is_some() {
+            if queue.is_some() {
                 ask_for_priority();
             }
-            let recorder = Recorder::new(window, line.is_some());
-            let tally = callers::drive(caller.as_mut(), recorder, line.as_ref());
+            let recorder = Recorder::new(window, queue.is_some());
+            let tally = callers::drive(caller.as_mut(), recorder, queue.as_ref());
             let _ = seen.send(caller.seen());
             Ok(tally)
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
     });
-    let crew = Crew::spawn(work.collect())?;
-    let mut trial = attend(crew, window, &family, "the server", load, surroundings)?;
+    let pool = WorkerPool::spawn(work.collect())?;
+    let mut trial = attend(pool, window, &family, "the server", load, surroundings)?;
     seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
     Ok(trial)
 }
@@ -301,7 +301,7 @@ pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Res
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
     let (cpus, length, around) = (load.cpus.clone(), nanos(load.length), surroundings.clone());
-    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
+    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
         cpus.place_client();
         writer.warm_up(length)?;
         let meters = Meters::begin(&around);
@@ -313,8 +313,8 @@ pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Res
     // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads the
     // stream.
     let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
-    crew.wait(now() + patience, surroundings)?;
-    let Some(mut trial) = crew.done.pop() else {
+    pool.wait(now() + patience, surroundings)?;
+    let Some(mut trial) = pool.done.pop() else {
         return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
     };
     seen.tell(&mut trial);
@@ -331,15 +331,15 @@ pub fn whole(
     load.place(surroundings);
     let seen = Seen::of(&stream);
     let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), connector.endpoint());
-    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
+    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
         cpus.place_client();
         let meters = Meters::begin(&around);
         let tally = whole::drive(stream, session, &endpoint)?;
         Ok(trial::of_whole(&tally, meters.end(&around)))
     })])?;
-    crew.wait(Nanos::MAX, surroundings)?;
+    pool.wait(Nanos::MAX, surroundings)?;
     let gone = || BenchError::io("a client thread", std::io::Error::other("it ended without a sample"));
-    let mut trial = crew.done.pop().ok_or_else(gone)?;
+    let mut trial = pool.done.pop().ok_or_else(gone)?;
     seen.tell(&mut trial);
     Ok(trial)
 }
@@ -349,14 +349,14 @@ pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> 
     let (cpus, around, connects) = (load.cpus.clone(), surroundings.clone(), job.connects);
     let patience = job.patience + surroundings.patience;
     let endpoint = job.endpoint.to_string();
-    let mut crew: Crew<Trial> = Crew::spawn(vec![Box::new(move || {
+    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
         cpus.place_client();
         let meters = Meters::begin(&around);
         let tally = burst::drive(&job)?;
         Ok(trial::of_burst(&tally, connects, meters.end(&around)))
     })])?;
-    crew.wait(now() + nanos(patience), surroundings)?;
-    crew.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+    pool.wait(now() + nanos(patience), surroundings)?;
+    pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
 }
 
 /// Runs a command.

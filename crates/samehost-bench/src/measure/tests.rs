@@ -47,7 +47,7 @@ impl Measurer for Scripted {
         self.in_rounds
     }
 
-    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
+    fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
         self.rounds.push(slots.len());
         let stolen = self.steal.pop_front().unwrap_or(0.0);
         let trials = slots.iter().map(|slot| self.one(slot.arm, slot.planned, stolen));
@@ -87,7 +87,7 @@ fn run(measurer: &mut Scripted, plan: &Plan) -> Measured {
 fn go_on(measurer: &mut Scripted, plan: &Plan, before: Vec<Trial>) -> Measured {
     let metrics = [MetricInfo::built_in("throughput"), MetricInfo::built_in("latency_mean")];
     let aim = Aim { arms: &arms(), plan, metrics: &metrics, seed: 3 };
-    measure(aim, before, measurer, &mut Silent)
+    run_blocks(aim, before, measurer, &mut Silent)
 }
 
 #[test]

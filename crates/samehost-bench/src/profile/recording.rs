@@ -13,15 +13,15 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::folding::Folding;
 use super::perf::{FREQUENCY_HZ, Profiler};
 use crate::error::BenchError;
-use crate::private_servers::{PrivateDirectory, Supervised, Supervision};
+use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision};
 
-/// Time limit of a command: perf opens an event for each thread and CPU.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// perf opens an event for each thread and CPU.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time without a line while perf reads its data and looks up symbols.
 const LOOKING_UP: Duration = Duration::from_secs(120);
-/// Longest time between two checks for a signal.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Last line of a recording. It cannot be a sample: frames are indented, and other lines start with a pid.
+/// Longest time between looks at whether a signal came.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The last line of a recording; frames are indented, and other lines begin with a pid.
 const END: &str = "samehost: that is all";
 /// Records only between `enable` and `stop`. Without build ids, which would be copied into the user's home.
 const SCRIPT: &str = r#"cd "$1" && export PERF_CONFIG=/dev/null && unset DEBUGINFOD_URLS &&
@@ -32,7 +32,7 @@ echo "$7""#;
 /// A running recording. Dropping it ends it and leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    perf: Supervised,
+    perf: SupervisedProcess,
     order: File,
     answer: File,
 }
@@ -59,7 +59,7 @@ impl Profiler {
         ];
         let command = arguments.map(str::to_owned).to_vec();
         let supervision = Supervision::new(&self.program, "perf", None, command);
-        let perf = Supervised::start(&supervision, directory)?;
+        let perf = SupervisedProcess::start(&supervision, directory)?;
         let mut recording = Recording { perf, order, answer };
         recording.tell("enable", interrupted)?;
         Ok(recording)
@@ -88,7 +88,7 @@ impl Recording {
         writeln!(self.order, "{order}").map_err(|error| BenchError::io("ordering perf", error))?;
         let since = Instant::now();
         loop {
-            let glance = Timespec { tv_sec: 0, tv_nsec: GLANCE.subsec_nanos().into() };
+            let glance = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
             let mut answer = [PollFd::new(&self.answer, PollFlags::IN)];
             // After a signal, poll is called again by the loop.
             if matches!(poll(&mut answer, Some(&glance)), Ok(ready) if ready > 0) {
@@ -102,10 +102,10 @@ impl Recording {
             if self.perf.has_ended() {
                 return Err(self.perf.failure(format!("it ended before `{order}`")));
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > ANSWER_TIMEOUT {
                 return Err(self
                     .perf
-                    .failure(format!("no answer to `{order}` for {} s", PATIENCE.as_secs())));
+                    .failure(format!("no answer to `{order}` for {} s", ANSWER_TIMEOUT.as_secs())));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use samehost_bench::workload::Workload;
 use samehost_bench::workloads::workload;
-use samehost_bench::{BenchError, Request, Wishes};
+use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Placement, Question, Report, Stopping};
 
 use super::parts::{Part, PartLine};
@@ -105,12 +105,12 @@ impl Bench {
         let workload = workload(part.workload)
             .ok_or_else(|| BenchError::Usage(format!("no workload is called {}", part.workload)))?;
         let parameters = part.all_parameters(workload);
-        let (wishes, earlier) = wishes(part, spend);
+        let (stop, earlier) = stop_options(part, spend);
         let request = Request {
             connections: part.connections.clone(),
             sizes: part.size.into_iter().collect(),
             placements: part.placement.into_iter().collect(),
-            wishes,
+            stop,
             seed: self.seed,
             parameters,
             transports: part.transports.clone(),
@@ -129,10 +129,10 @@ impl Bench {
     }
 }
 
-fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
+fn stop_options(part: &Part, spend: Spend) -> (StopOptions, Option<Arc<Report>>) {
     let (time, others, earlier) = match spend {
         Spend::All(time) => {
-            return (Wishes { budget: Some(time), min_blocks: Some(8), ..Wishes::default() }, None);
+            return (StopOptions { budget: Some(time), min_blocks: Some(8), ..StopOptions::default() }, None);
         }
         Spend::Until { time, others, earlier } => (time, others, earlier),
     };
@@ -141,7 +141,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
     let asked: Vec<Question> = part.lines.iter().filter(|line| line.is_asked()).map(question).collect();
     // Rows that depend on the scheduler need no verdict.
     let is_asked = !asked.is_empty();
-    let wishes = Wishes {
+    let stop = StopOptions {
         budget: Some(time),
         trial_time: Some(part.trial),
         max_blocks: Some(if is_asked { MOST_BLOCKS } else { FEW_BLOCKS }),
@@ -151,7 +151,7 @@ fn wishes(part: &Part, spend: Spend) -> (Wishes, Option<Arc<Report>>) {
         // Lasting disturbances do not end within seconds, so repeating a trial is useless.
         repeats: Some(0),
         no_control: !part.control,
-        ..Wishes::default()
+        ..StopOptions::default()
     };
-    (wishes, earlier)
+    (stop, earlier)
 }

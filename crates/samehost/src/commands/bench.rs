@@ -1,7 +1,7 @@
 //! `samehost bench WORKLOAD`.
 
 use anyhow::Context;
-use samehost_bench::Benched;
+use samehost_bench::BenchOutcome;
 use samehost_model::{Code, Warning};
 
 use crate::cli::Bench;
@@ -30,7 +30,7 @@ pub fn bench(bench: &Bench) -> anyhow::Result<Ending> {
     watcher.announce(&format!("bench {}", bench.workload.name()));
     let result = samehost_bench::bench(bench.workload, &request, &mut watcher);
     let store = watcher.finish();
-    let Benched { mut report, failure } = result.inspect_err(|_| {
+    let BenchOutcome { mut report, failure } = result.inspect_err(|_| {
         if let Some(store) = &store {
             // Nothing was measured, so the empty file is removed.
             let _ = std::fs::remove_file(store.path());

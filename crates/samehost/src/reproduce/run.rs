@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use samehost_bench::machine::Awake;
-use samehost_bench::{BenchError, Request, Wishes};
+use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Experiment, ExperimentState, Measurement, Mode, Report, Stopping};
 
 use super::conclude::{blank, conclude};
@@ -222,17 +222,17 @@ impl Reproducer {
         if awake {
             words.push("--awake".into());
         }
-        let wishes = Wishes {
+        let stop = StopOptions {
             budget: Some(Duration::from_secs_f64(spend.seconds)),
             trial_time: spend.trial_time,
             stopping: Stopping::Decision,
             asked: race::questions(published.claims),
             max_blocks: Some(MOST_BLOCKS),
-            ..request.wishes
+            ..request.stop
         };
         let earlier = spend.earlier.clone();
         let command = earlier.as_ref().map_or(words, |earlier| earlier.head.command.clone());
-        let request = Request { command, seed: self.seed, wishes, earlier, awake, ..request };
+        let request = Request { command, seed: self.seed, stop, earlier, awake, ..request };
         let request = congestion::as_then(bench.workload, request);
         let mut watcher = Watcher::new(self.quiet, None);
         watcher.announce(&format!("{} {}", published.id, planned.label));
@@ -321,12 +321,12 @@ mod tests {
                 let command = planned.command(mode);
                 let bench = parse(command.line).unwrap().unwrap();
                 let request = bench_request(&bench, Arc::default()).unwrap();
-                let wishes = Wishes {
+                let stop = StopOptions {
                     budget: Some(Duration::from_secs_f64(command.seconds)),
                     trial_time: command.trial_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0)),
-                    ..Wishes::default()
+                    ..StopOptions::default()
                 };
-                let arms = samehost_bench::check(bench.workload, &Request { wishes, ..request }).unwrap();
+                let arms = samehost_bench::check(bench.workload, &Request { stop, ..request }).unwrap();
                 assert!(arms.len() > 1, "{}: `{}`", one.id, command.line);
             }
         }

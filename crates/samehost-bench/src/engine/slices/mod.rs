@@ -25,7 +25,7 @@ use super::clock::{Nanos, nanos, now, timespec};
 use super::seen::Seen;
 use super::session::{Connected, Connector, connect_all};
 use super::trial::Metered;
-use super::workers::{Crew, own_cpu_ns, precise_sleep};
+use super::workers::{WorkerPool, own_cpu_ns, precise_sleep};
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, families};
 
@@ -134,12 +134,12 @@ impl Lanes {
             precise_sleep();
             in_turn(self, &round, &around, &told)
         };
-        let mut crew: Crew<Vec<Trial>> = Crew::spawn(vec![Box::new(work)])?;
+        let mut pool: WorkerPool<Vec<Trial>> = WorkerPool::spawn(vec![Box::new(work)])?;
         let mut seen = u64::MAX;
         loop {
             // The server counts as hung only if no slice has ended since the last check.
             let turns = progress.turns.load(Ordering::Relaxed);
-            if let Some(trials) = crew.done.pop() {
+            if let Some(trials) = pool.done.pop() {
                 return Ok(trials);
             }
             if turns == seen {
@@ -148,7 +148,7 @@ impl Lanes {
                 return Err(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() });
             }
             seen = turns;
-            crew.wait(now() + nanos(patience), surroundings)?;
+            pool.wait(now() + nanos(patience), surroundings)?;
         }
     }
 }
@@ -187,11 +187,11 @@ fn in_turn(
     rest_until(now() + REST, sleeps);
     let clocks = Kernel::of(&mut division, threads);
     let books = Books::open(clocks, division, own_cpu_ns());
-    let mut course = Course { books, progress, interrupted, sleeps };
+    let mut meters = RoundMeters { books, progress, interrupted, sleeps };
     let began = now();
-    play(&mut arms, (passes, slice), round.seed.rotate_left(32), &mut course)?;
+    play(&mut arms, (passes, slice), round.seed.rotate_left(32), &mut meters)?;
     let elapsed = now() - began;
-    let Closed { arms: used, machine } = course.books.close(own_cpu_ns(), surroundings.cpus);
+    let Closed { arms: used, machine } = meters.books.close(own_cpu_ns(), surroundings.cpus);
     let in_slices: Nanos = arms.iter().map(Lane::in_slices).sum();
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
@@ -243,14 +243,14 @@ impl Borders for WarmUp<'_> {
 }
 
 /// What happens between counted slices.
-struct Course<'a> {
+struct RoundMeters<'a> {
     books: Books<Kernel>,
     progress: &'a Progress,
     interrupted: &'a AtomicBool,
     sleeps: bool,
 }
 
-impl Borders for Course<'_> {
+impl Borders for RoundMeters<'_> {
     fn before(&mut self, arm: usize) -> Result<(), BenchError> {
         self.progress.arm.store(arm as u64, Ordering::Relaxed);
         if self.interrupted.load(Ordering::Relaxed) {

@@ -219,8 +219,8 @@ impl Instance for RunningConnect {
         foreign.or_else(|| self.server.endpoint(transport)).cloned()
     }
 
-    fn said(&self) -> String {
-        self.server.said()
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
     }
 
     fn after(&mut self, trial: &mut Trial) {

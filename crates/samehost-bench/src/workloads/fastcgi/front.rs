@@ -79,8 +79,8 @@ impl Front {
     }
 
     /// The end of its error log.
-    pub(super) fn said(&self) -> String {
-        self.nginx.said()
+    pub(super) fn stderr_tail(&self) -> String {
+        self.nginx.stderr_tail()
     }
 }
 

@@ -157,7 +157,8 @@ impl RunningFastCgi {
             match refusal(head.status) {
                 None => Ok(body),
                 Some(_) => {
-                    let reply = Reply { status: head.status, complaint: front.said(), ..Reply::default() };
+                    let reply =
+                        Reply { status: head.status, complaint: front.stderr_tail(), ..Reply::default() };
                     Err(self.refused(&endpoint, &reply, &body))
                 }
             }
@@ -347,10 +348,10 @@ impl Instance for RunningFastCgi {
         self.endpoint_of(transport, &pool(transport, first))
     }
 
-    fn said(&self) -> String {
-        let behind = self.private.as_ref().map(PhpFpm::said).unwrap_or_default();
+    fn stderr_tail(&self) -> String {
+        let behind = self.private.as_ref().map(PhpFpm::stderr_tail).unwrap_or_default();
         match &self.front {
-            Some(front) => format!("{behind}\n{}", front.said()).trim().to_owned(),
+            Some(front) => format!("{behind}\n{}", front.stderr_tail()).trim().to_owned(),
             None => behind,
         }
     }
@@ -364,7 +365,7 @@ impl Instance for RunningFastCgi {
 
     fn after(&mut self, trial: &mut Trial) {
         if let (Some(front), true) = (&self.front, trial.errors.contains_key("HTTP 502")) {
-            trial.warnings.extend(explain(&front.said()));
+            trial.warnings.extend(explain(&front.stderr_tail()));
         }
         if let (Some((connections, backlog)), Some(_)) = (self.burst, &self.private) {
             trial.warnings.extend(advise(connections, backlog, somaxconn()));

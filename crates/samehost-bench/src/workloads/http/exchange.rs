@@ -18,7 +18,7 @@ use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 
 /// How long to wait for a reply.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parts of a request.
 #[derive(Clone, Debug)]
@@ -81,7 +81,11 @@ impl<'a> RequestParts<'a> {
 
 /// Options of a connection. Certificates are accepted: verifying them is not measured.
 fn options() -> ConnectOptions {
-    ConnectOptions { tls: TlsTrust::any_on_loopback(), timeout: Some(PATIENCE), ..ConnectOptions::default() }
+    ConnectOptions {
+        tls: TlsTrust::any_on_loopback(),
+        timeout: Some(REPLY_TIMEOUT),
+        ..ConnectOptions::default()
+    }
 }
 
 /// Fetches a reply outside the measurement: its head and body.
@@ -110,18 +114,19 @@ pub(super) fn fetch_with(
 ) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
-    // Over TLS a read blocks.
-    set_socket_timeout(&stream, Timeout::Recv, Some(PATIENCE))
+    // Over TLS a read waits.
+    set_socket_timeout(&stream, Timeout::Recv, Some(REPLY_TIMEOUT))
         .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
     let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());
-    let outcome = exchange(&mut stream, request, Some(PATIENCE), &mut reader, &mut pending, |_, bytes| {
-        whole.extend_from_slice(bytes);
-        Ok(())
-    });
+    let outcome =
+        exchange(&mut stream, request, Some(REPLY_TIMEOUT), &mut reader, &mut pending, |_, bytes| {
+            whole.extend_from_slice(bytes);
+            Ok(())
+        });
     match outcome {
         Ok(head) => Ok((head, whole, reader)),
         Err(bad) if bad.kind == "no answer in time" => {
-            Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: PATIENCE.as_secs_f64() })
+            Err(BenchError::Hung { endpoint: endpoint.to_string(), seconds: REPLY_TIMEOUT.as_secs_f64() })
         }
         Err(bad) => Err(BenchError::lost(endpoint, bad.to_string())),
     }

@@ -170,8 +170,8 @@ impl Instance for RunningHttp {
         self.addresses.get(&transport).map(|address| address.endpoint.clone())
     }
 
-    fn said(&self) -> String {
-        self.server.as_ref().map(BuiltIn::said).unwrap_or_default()
+    fn stderr_tail(&self) -> String {
+        self.server.as_ref().map(BuiltIn::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

@@ -127,9 +127,9 @@ impl Instance for RunningMemcached {
         self.given.get(&transport).or(private).cloned()
     }
 
-    fn said(&self) -> String {
+    fn stderr_tail(&self) -> String {
         let current = self.current.and_then(|current| self.private.get(&current));
-        current.map(MemcachedServer::said).unwrap_or_default()
+        current.map(MemcachedServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

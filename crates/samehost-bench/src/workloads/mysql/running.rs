@@ -217,8 +217,8 @@ impl Instance for RunningMySql {
         self.addresses.get(&transport).map(|address| address.endpoint.clone())
     }
 
-    fn said(&self) -> String {
-        self.server.as_ref().map(MariaDbServer::said).unwrap_or_default()
+    fn stderr_tail(&self) -> String {
+        self.server.as_ref().map(MariaDbServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

@@ -249,8 +249,8 @@ impl Instance for RunningPostgres {
         self.addresses.get(&transport).map(|address| address.endpoint.clone())
     }
 
-    fn said(&self) -> String {
-        self.server.as_ref().map(PostgresServer::said).unwrap_or_default()
+    fn stderr_tail(&self) -> String {
+        self.server.as_ref().map(PostgresServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

@@ -189,7 +189,7 @@ impl Instance for RunningProxy {
                 return Err(BenchError::ServerLost {
                     endpoint: self.kind.title.into(),
                     reason: format!("process {} behind nginx has ended", backend.pid()),
-                    server_said: backend.said(),
+                    server_said: backend.stderr_tail(),
                 });
             }
         }
@@ -198,7 +198,7 @@ impl Instance for RunningProxy {
             return Err(BenchError::ServerLost {
                 endpoint: self.front.to_string(),
                 reason: "nginx answers, and not with what stands behind it: a backend is gone".into(),
-                server_said: self.said(),
+                server_said: self.stderr_tail(),
             });
         };
         self.asked = asked;
@@ -224,9 +224,9 @@ impl Instance for RunningProxy {
         self.backends.values().flatten().find_map(|backend| backend.endpoint(transport)).cloned()
     }
 
-    fn said(&self) -> String {
-        let backends = self.backends.values().flatten().map(Backend::said);
-        let all: Vec<String> = std::iter::once(self.nginx.said()).chain(backends).collect();
+    fn stderr_tail(&self) -> String {
+        let backends = self.backends.values().flatten().map(Backend::stderr_tail);
+        let all: Vec<String> = std::iter::once(self.nginx.stderr_tail()).chain(backends).collect();
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }
 

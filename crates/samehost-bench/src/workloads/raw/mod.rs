@@ -300,8 +300,8 @@ impl Instance for RunningRaw {
         self.foreign_endpoint(transport).or_else(own)
     }
 
-    fn said(&self) -> String {
-        self.with_each(|server| server.said()).concat()
+    fn stderr_tail(&self) -> String {
+        self.with_each(|server| server.stderr_tail()).concat()
     }
 
     fn after(&mut self, _: &mut samehost_model::Trial) {

@@ -199,8 +199,8 @@ impl Instance for RunningRedis {
         self.addresses.get(&transport).map(|address| address.endpoint.clone())
     }
 
-    fn said(&self) -> String {
-        self.server.as_ref().map(RedisServer::said).unwrap_or_default()
+    fn stderr_tail(&self) -> String {
+        self.server.as_ref().map(RedisServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

@@ -25,7 +25,7 @@ use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 
 /// How long the first answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is asked over and over.
 #[derive(Clone, Debug)]
@@ -77,9 +77,9 @@ impl GrpcCaller {
 /// Waits for the first answers, with a limit.
 fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
     // The limit's timer must be made inside the runtime.
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, work).await })
-        .map_err(|_| BenchError::Hung { endpoint: endpoint.to_string(), seconds: PATIENCE.as_secs_f64() })
+    runtime.block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, work).await }).map_err(|_| {
+        BenchError::Hung { endpoint: endpoint.to_string(), seconds: CONNECT_TIMEOUT.as_secs_f64() }
+    })
 }
 
 /// A channel over a connection of ours. It connects anew by itself when that breaks.

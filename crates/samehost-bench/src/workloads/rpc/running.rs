@@ -88,8 +88,8 @@ impl Instance for Grpc {
         foreign.or_else(|| self.server.endpoint(transport)).cloned()
     }
 
-    fn said(&self) -> String {
-        self.server.said()
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
     }
 }
 
@@ -152,8 +152,8 @@ impl Instance for Go {
         self.server.endpoint(self.codec, transport).cloned()
     }
 
-    fn said(&self) -> String {
-        self.server.said()
+    fn stderr_tail(&self) -> String {
+        self.server.stderr_tail()
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use samehost_model::Transport;
 
 /// How long a line may take that follows a page which is already here.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 
 /// One page, as PHP saw it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,7 +122,7 @@ impl PageLog {
         let mut pages = Vec::new();
         loop {
             pages.extend(self.new_pages()?.into_iter().filter(|page| page.trial == trial));
-            if pages.len() as u64 >= least || begun.elapsed() > PATIENCE {
+            if pages.len() as u64 >= least || begun.elapsed() > LONGEST_SEARCH {
                 return Ok(pages);
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -133,7 +133,7 @@ impl RunningWordPress {
         if self.web.is_going() {
             return self.web.lost();
         }
-        let said = self.web.said();
+        let said = self.web.stderr_tail();
         let said = said.trim();
         let separator = if said.is_empty() { "" } else { "; the servers said: " };
         BenchError::Refused {
@@ -190,7 +190,7 @@ fn install(web: &Web) -> Result<(String, String), BenchError> {
     let failed = |reason: String| BenchError::Start {
         server: "the private site".into(),
         reason,
-        server_said: web.said(),
+        server_said: web.stderr_tail(),
     };
     let said = web.run("/install").map_err(|error| failed(error.to_string()))?;
     let last = said.lines().last().unwrap_or_default();
@@ -248,8 +248,8 @@ impl Instance for RunningWordPress {
         self.site.databases.get(&transport).map(|database| database.endpoint.clone())
     }
 
-    fn said(&self) -> String {
-        self.web.said()
+    fn stderr_tail(&self) -> String {
+        self.web.stderr_tail()
     }
 
     fn after(&mut self, trial: &mut Trial) {

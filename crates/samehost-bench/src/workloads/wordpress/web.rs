@@ -114,13 +114,13 @@ impl Web {
         BenchError::ServerLost {
             endpoint: self.fpm.directory().display().to_string(),
             reason: "PHP-FPM ended".into(),
-            server_said: self.fpm.said(),
+            server_said: self.fpm.stderr_tail(),
         }
     }
 
     /// The end of what they wrote.
-    pub(super) fn said(&self) -> String {
-        let each = [("nginx", self.nginx.said()), ("PHP-FPM", self.fpm.said())];
+    pub(super) fn stderr_tail(&self) -> String {
+        let each = [("nginx", self.nginx.stderr_tail()), ("PHP-FPM", self.fpm.stderr_tail())];
         let said = each.into_iter().filter(|(_, said)| !said.trim().is_empty());
         said.map(|(name, said)| format!("{name}: {}", said.trim())).collect::<Vec<_>>().join("\n")
     }

@@ -48,8 +48,8 @@ impl Serving {
     }
 
     /// The end of each server's stderr, joined.
-    pub(super) fn said(&self) -> String {
-        let said: Vec<String> = self.servers.iter().map(|server| server.said()).collect();
+    pub(super) fn stderr_tail(&self) -> String {
+        let said: Vec<String> = self.servers.iter().map(|server| server.stderr_tail()).collect();
         said.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_model::{Arm, Code, Outcome, Profile, Report, Role, RoleShare, Trial, Warning};
 
-use super::Stage;
+use super::TrialRunner;
 use crate::error::BenchError;
 use crate::machine::families;
 use crate::points::FLOOR;
@@ -22,7 +22,7 @@ struct Profiling {
     trials: Vec<Trial>,
 }
 
-impl Stage<'_> {
+impl TrialRunner<'_> {
     /// Profiles every arm and adds the profiles to the report. Returns the error that ended it early.
     pub(super) fn profile(
         &mut self,

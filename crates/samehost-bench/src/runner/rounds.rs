@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use samehost_model::{Arm, Trial};
 
-use super::Stage;
+use super::TrialRunner;
 use crate::engine::Job;
 use crate::engine::slices::{Lanes, Round};
 use crate::error::BenchError;
 use crate::measure::ArmSlot;
 
-impl Stage<'_> {
+impl TrialRunner<'_> {
     /// Length of this arm's slices; `None` if its point is measured in separate trials.
     pub(super) fn slice(&self, arm: &Arm) -> Option<Duration> {
         // The floor's arm shares its point with no other arm, so that it has no entry.

@@ -1,5 +1,5 @@
 //! The running servers, and what each trial needs from them. Makes single trials and rounds; blocks are up to
-//! `measure`. Start reading at `Stage::trial`.
+//! `measure`. Start reading at `TrialRunner::trial`.
 
 mod profiled;
 mod rounds;
@@ -16,12 +16,12 @@ use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
 use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
-use crate::measure::{Aim, ArmSlot, Measurer, measure};
+use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::Planned;
 use crate::points::FLOOR;
 use crate::profile::Profiler;
-use crate::request::{Benched, Recorder, Request};
+use crate::request::{BenchOutcome, Recorder, Request};
 use crate::starts::Starts;
 use crate::tuned::{congestion, first_congestion, unusual};
 use crate::workload::{StartOptions, Workload};
@@ -32,9 +32,9 @@ use self::serving::Serving;
 /// Length of the floor's trials.
 const FLOOR_TRIAL: Duration = Duration::from_millis(20);
 /// How long to wait for a reply after the window.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the machine to calm down before a trial is repeated.
-const CALM: Duration = Duration::from_secs(2);
+const LONGEST_WAIT_FOR_CALM: Duration = Duration::from_secs(2);
 
 /// Network namespaces of a measurement.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Nets {
 }
 
 /// The running servers and what trials need from them.
-pub(crate) struct Stage<'a> {
+pub(crate) struct TrialRunner<'a> {
     pub(crate) workload: &'static dyn Workload,
     start: StartOptions,
     pub(crate) request: &'a Request,
@@ -70,7 +70,7 @@ pub(crate) struct Stage<'a> {
     routed: Option<Arc<OwnNetwork>>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> TrialRunner<'a> {
     pub(crate) fn new(planned: &'a Planned, cpus: u32, nets: Nets) -> Result<Self, BenchError> {
         let (workload, request, matrix) = (planned.workload, &planned.request, &planned.matrix);
         let mut transports = matrix.transports.clone();
@@ -98,9 +98,9 @@ impl<'a> Stage<'a> {
             proxy_pids: Vec::new(),
             interrupted: Arc::clone(&request.interrupted),
             cpus,
-            patience: PATIENCE,
+            patience: REPLY_TIMEOUT,
         };
-        Ok(Stage {
+        Ok(TrialRunner {
             workload,
             start,
             request,
@@ -187,7 +187,7 @@ impl<'a> Stage<'a> {
     fn with_last_words(&self, error: BenchError) -> BenchError {
         match error {
             BenchError::ServerLost { endpoint, reason, .. } => {
-                BenchError::ServerLost { endpoint, reason, server_said: self.running.said() }
+                BenchError::ServerLost { endpoint, reason, server_said: self.running.stderr_tail() }
             }
             other => other,
         }
@@ -205,13 +205,13 @@ impl<'a> Stage<'a> {
         })
     }
 
-    pub(crate) fn measure(
+    pub(crate) fn run(
         mut self,
         mut report: Report,
         request: &Request,
         profiler: Option<&Profiler>,
         observer: &mut dyn Recorder,
-    ) -> Benched {
+    ) -> BenchOutcome {
         observer.head(&mut report);
         let machine = MachineMeter::begin();
         self.begun = Instant::now();
@@ -224,7 +224,7 @@ impl<'a> Stage<'a> {
         // Continues the numbering of an earlier part, so that no schedule repeats.
         self.trials += before.len() as u64;
         let aim = Aim { arms: &arms, plan: &plan, metrics: &metrics, seed: request.seed };
-        let measured = measure(aim, before, &mut self, observer);
+        let measured = run_blocks(aim, before, &mut self, observer);
         report.head.host.steal_percent = machine.end(0, cpus).steal_percent;
         report.trials = measured.trials;
         report.head.outcome = measured.outcome;
@@ -243,11 +243,11 @@ impl<'a> Stage<'a> {
             failure = self.profile(profiler, &mut report, observer);
         }
         samehost_analysis::analyse(&report).apply(&mut report);
-        Benched { report, failure }
+        BenchOutcome { report, failure }
     }
 }
 
-impl Measurer for Stage<'_> {
+impl Measurer for TrialRunner<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
         // A server that was already running is not restarted.
         let usual = self.workload.starts(&self.request.parameters).at_most(self.request.most_servers);
@@ -274,7 +274,7 @@ impl Measurer for Stage<'_> {
         self.slice(arm).is_some()
     }
 
-    fn measure(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
+    fn measure_slots(&mut self, slots: &[ArmSlot<'_>]) -> Result<Vec<Trial>, BenchError> {
         let mut trials = Vec::with_capacity(slots.len());
         match slots.first().and_then(|slot| self.slice(slot.arm)) {
             Some(slice) => trials = self.round(slots, slice)?,
@@ -300,7 +300,9 @@ impl Measurer for Stage<'_> {
 
     fn wait_for_calm(&mut self) {
         let since = Instant::now();
-        while since.elapsed() < CALM && !self.surroundings.interrupted.load(Ordering::Relaxed) {
+        while since.elapsed() < LONGEST_WAIT_FOR_CALM
+            && !self.surroundings.interrupted.load(Ordering::Relaxed)
+        {
             let meter = MachineMeter::begin();
             std::thread::sleep(Duration::from_millis(200));
             if judge_pollution(&meter.end(0, self.surroundings.cpus)).is_none() {
