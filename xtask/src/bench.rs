@@ -1,5 +1,6 @@
-//! Our client against its yardsticks: minimal C loops on the same server, alternated trial by trial, with
-//! samehost's own statistics for whole commands. Nothing is asserted: machines are shared; the ratios are printed.
+//! Compares our client with yardsticks: minimal C loops on the same server, alternating with it trial by
+//! trial, evaluated by samehost's own statistics for whole commands. Prints ratios and asserts nothing,
+//! because machines are shared.
 
 mod http;
 mod mysql;
@@ -15,7 +16,6 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
-/// A yardstick.
 struct Yardstick {
     name: &'static str,
     about: &'static str,
@@ -75,18 +75,18 @@ const YARDSTICKS: &[Yardstick] = &[
     },
 ];
 
-/// Client and server each have a CPU of their own: where the kernel puts them would be the largest difference
-/// between two runs, and it is none of the client's doing.
+/// Client and server are pinned to one CPU each. Otherwise the kernel's placement would be the largest
+/// difference between two runs, and it is not caused by the client.
 const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
 
-/// What a yardstick works with.
+/// Inputs of a yardstick.
 struct Tools {
     samehost: PathBuf,
     directory: tempfile::TempDir,
 }
 
-/// Runs the named yardsticks, or all.
+/// Runs the named yardsticks; all if `names` is empty.
 pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let known: Vec<&str> = YARDSTICKS.iter().map(|yardstick| yardstick.name).collect();
@@ -102,7 +102,7 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An echo server for both clients; gone when dropped.
+/// An echo server for both clients, stopped on drop.
 struct Echo {
     child: Child,
     tcp: String,
@@ -141,7 +141,7 @@ impl Tools {
         Ok(Echo { child, tcp, unix })
     }
 
-    /// One trial of ours against a server that already runs, as JSON on standard output.
+    /// Command for one trial of our client against a running server, with JSON on standard output.
     fn ours(&self, transport: &str, endpoint: &str, connections: u32) -> String {
         format!(
             "taskset -c {CLIENT_CPU} {} bench raw --transports {transport} --{transport} {endpoint} --connections {connections} --size 128 --min-blocks 1 --max-blocks 1 --trial-time 500ms --quiet --json -",
@@ -149,12 +149,12 @@ impl Tools {
         )
     }
 
-    /// Alternates two commands and compares the number that the pattern finds in their output.
+    /// Alternates two commands and compares the number that the pattern matches in their output.
     fn compare(&self, peer: &str, ours: &str, pattern: &str) -> anyhow::Result<()> {
         self.compare_with("c-loop", peer, ours, pattern, "lower")
     }
 
-    /// The same against a peer of another name, and with the better direction said.
+    /// Like `compare`, with the peer's name and the better direction.
     fn compare_with(
         &self,
         name: &str,
@@ -174,8 +174,8 @@ impl Tools {
 }
 
 impl Tools {
-    /// What a Unix socket saves the server, as a peer sees it and as we do: a pair of commands each, over TCP and
-    /// over the Unix socket.
+    /// Server CPU that a Unix socket saves, measured by a peer and by us: a pair of commands each, over TCP
+    /// and over the Unix socket.
     fn server_cpu(
         &self,
         peer: &str,
@@ -204,17 +204,17 @@ impl Tools {
     }
 }
 
-/// The pattern that finds a field of the arm's own trial in a JSON report (the floor's trial has it too).
+/// Pattern for a field of the arm's own trial in a JSON report, because the floor's trial has the field as well.
 fn field(transport: &str, name: &str) -> String {
     format!(r#""arm": "{transport}",[\s\S]*?"{name}": ([\d.]+)"#)
 }
 
 fn ping_pong(tools: &Tools) -> anyhow::Result<()> {
     let peer = tools.compile("pingpong")?;
-    // On one CPU nothing sleeps for long, and a difference of a hundred nanoseconds shows; across two, waking an
-    // idle CPU costs tens of microseconds on a virtual machine, and varies by more than the clients differ.
+    // On one CPU there are no long sleeps, and a difference of 100 ns is visible. Across two CPUs, waking an
+    // idle one costs tens of microseconds on a virtual machine, and varies by more than the clients differ.
     for (where_to, server_cpu) in [("on one CPU", CLIENT_CPU), ("across two CPUs", SERVER_CPU)] {
-        // Who sleeps in read is woken at other moments than who sleeps in poll, so both ends do the same.
+        // A thread in read is woken at other times than one in poll, so both ends use the same call.
         for (wait, model) in [("poll", "threads"), ("read", "blocking")] {
             let echo = tools.echo(model, server_cpu)?;
             for (transport, endpoint) in [("unix", &echo.unix), ("tcp", &echo.tcp)] {

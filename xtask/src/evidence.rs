@@ -1,5 +1,5 @@
-//! Evidence: what takes longer than a test may. Each prints how long it will take first, and what it found; its last
-//! output is kept in `docs/evidence/NAME.txt` and committed.
+//! Evidence: checks that take too long for tests. Each prints its expected duration and its findings. The
+//! latest output is committed as `docs/evidence/NAME.txt`.
 
 mod congestion;
 mod fuzz;
@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 struct Evidence {
     name: &'static str,
     about: &'static str,
-    /// How long it takes where nothing else is said.
+    /// Default duration.
     length: Duration,
     run: fn(&mut Account<'_>) -> anyhow::Result<()>,
 }
@@ -65,30 +65,29 @@ const ALL: &[Evidence] = &[
     },
 ];
 
-/// What is found, told as it comes and kept.
+/// Output of a run, printed immediately and stored.
 pub(crate) struct Account<'a> {
-    /// The project's folder.
+    /// Root of the repository.
     pub(crate) root: &'a Path,
-    /// How long it may take.
+    /// Time limit.
     pub(crate) length: Duration,
-    /// The only part that is asked for.
+    /// Name of the only part to run, if given.
     pub(crate) only: Option<String>,
-    /// An earlier program.
+    /// An earlier program to compare with.
     pub(crate) before: Option<PathBuf>,
     text: String,
 }
 
 impl Account<'_> {
-    /// Tells a line, and keeps it.
+    /// Prints and stores a line.
     pub(crate) fn tell(&mut self, line: &str) {
         println!("{line}");
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{line}");
     }
 }
 
-/// Gathers one kind of evidence, all of it in `minutes` where that is given. With `only` the lines of other parts stay as they
-/// were kept.
+/// Runs one kind of evidence, within `minutes` if given. With `only`, the stored lines of other parts are kept.
 pub(crate) fn gather(
     name: &str,
     minutes: Option<u64>,
@@ -117,13 +116,13 @@ pub(crate) fn gather(
     found
 }
 
-/// What was kept, with the command and the lines of one part in place of its old ones.
+/// The stored text, with the command and the lines of one part replaced.
 fn merged(kept: &str, new: &str, only: &str) -> String {
     let start = format!("{only} | ");
     let is_its = |line: &&str| line.starts_with(&start);
     let mut lines: Vec<&str> = kept.lines().collect();
     let place = lines.iter().position(is_its).unwrap_or(lines.len());
-    // A finding may have many lines; they end where the next part begins.
+    // A finding may have several lines, up to the start of the next part.
     let end = lines.iter().skip(place + 1).position(|line| line.contains(" | ")).map(|at| place + 1 + at);
     lines.splice(place..end.unwrap_or(lines.len()).max(place), new.lines().filter(is_its));
     let commands = lines.iter().take_while(|line| line.starts_with("$ ")).count();

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`.
+//! Development tasks: `cargo xtask test`, `ci`, `servers`, `bench`, `evidence`, `tidy`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to its developer")]
 
@@ -71,12 +71,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The project's folder.
+/// Root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// Runs a program in the project's folder and shows what it says.
+/// Runs a program in the repository, with its output shown.
 fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     println!("$ {program} {}", arguments.join(" "));
     let status = Command::new(program)
@@ -87,14 +87,14 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     if status.success() { Ok(()) } else { bail!("`{program} {}` ended with {status}", arguments.join(" ")) }
 }
 
-/// The program, built for release.
+/// Builds the program for release and returns its path.
 fn release_program() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "-p", "samehost"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     Ok(target.join("release/samehost"))
 }
 
-/// What a measurement prints as JSON.
+/// JSON output of a measurement.
 fn report(program: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
     let output = Command::new(program).args(arguments).args(["--quiet", "--json", "-"]).output()?;
     ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -115,7 +115,7 @@ fn ci() -> anyhow::Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
     let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|out| out.status.success());
     if has_deny {
-        // Licences, bans and sources need no network; the advisory database does.
+        // Licences, bans and sources do not require a network; the advisory database does.
         cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])?;
     } else {
         println!("cargo-deny is not installed: licences are not checked here");

@@ -1,5 +1,5 @@
-//! The programs that the tests need besides Rust: each is a line here, and a service's program is in its descriptor.
-//! Nothing is skipped silently: what is missing is installed as root, or named.
+//! Programs that the tests need besides Rust. Each is a line here, except for a service's program, which is
+//! in its descriptor. Nothing is skipped silently: missing programs are installed as root, or listed.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::bail;
 use samehost_services::Kind;
 
-/// A program and the Debian or Ubuntu package that has it.
+/// A program and its Debian or Ubuntu package.
 #[derive(Clone, Copy)]
 struct Needed {
     program: &'static str,
@@ -15,10 +15,10 @@ struct Needed {
     why: &'static str,
 }
 
-// Services: what the descriptor does not say is why.
+// Services, and why they are needed, which is not in their descriptors.
 //
-// Installing a server may start a service of the distribution's own on its usual port. That is harmless: the
-// tests start servers of their own on free ports and never use it.
+// Installing a server may start the distribution's service on its usual port. That is harmless: the tests
+// start private servers on free ports and never use it.
 const SERVICES: &[(Kind, &str)] = &[
     (Kind::Mariadb, "is measured by the mysql workload"),
     (Kind::Redis, "is measured by the redis workload"),
@@ -64,13 +64,14 @@ const NEEDED: &[Needed] = &[
     Needed { program: "redis-cli", package: "redis-tools", why: "asks private servers" },
 ];
 
-/// Libraries of clients that `how` knows, which no program of their own shows, and what has its version in the name.
+/// Libraries of clients that `how` knows, which have no program of their own, and packages with a version in
+/// their program's name.
 const LIBRARIES: &[&str] = &[
-    // php-fpm8.2, say; measured by the fastcgi workload.
+    // For example php-fpm8.2; measured by the fastcgi workload.
     "php-fpm",
-    // An Apache that runs PHP itself is the client of its database.
+    // An Apache with an embedded PHP is the database's client itself.
     "libapache2-mod-php",
-    // Databases behind nginx, which switch's editor reads.
+    // nginx as a proxy for databases, which switch's editor supports.
     "libnginx-mod-stream",
     "php-mysql",
     "php-pgsql",
@@ -89,7 +90,7 @@ const LIBRARIES: &[&str] = &[
     "wordpress-theme-twentytwentythree",
     "libpq-dev",
     "libhiredis-dev",
-    // Editors of `switch`, proved by the libraries that read the files.
+    // Editors of `switch` are tested with the libraries that read the files.
     "php-vlucas-phpdotenv",
     "php-illuminate-database",
     "php-illuminate-redis",
@@ -109,7 +110,7 @@ const LIBRARIES: &[&str] = &[
     "docker-compose",
 ];
 
-/// Whether dpkg says that a package is installed; without dpkg nothing can be said, and the tests will.
+/// Whether dpkg reports a package as installed. Without dpkg it returns true, and a test will fail if it is missing.
 fn is_installed(package: &str) -> bool {
     let status = Command::new("dpkg-query").args(["-W", "-f=${db:Status-Status}", package]).output();
     status.map_or(true, |output| output.stdout.trim_ascii() == b"installed")
@@ -117,7 +118,7 @@ fn is_installed(package: &str) -> bool {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    // Debian keeps the programs of each PostgreSQL version in a directory of its own.
+    // Debian has a directory for the programs of each PostgreSQL version.
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     path.split(':').any(|directory| Path::new(directory).join(program).is_file())
         || versions.into_iter().any(|version| version.path().join("bin").join(program).is_file())

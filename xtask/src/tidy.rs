@@ -1,4 +1,4 @@
-//! House rules as code (docs/design.md): module docs, no file that grew past its design, no forgotten names.
+//! House rules as code (docs/design.md): module documentation, length of files and functions, meaningful names.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use anyhow::bail;
 use samehost_services::Kind;
 
-/// A source file longer than this, in lines, is worth a look: does it hold one idea?
+/// Length of a source file, in lines, above which tidy suggests a review.
 const LONG_FILE: usize = 600;
-/// No function is longer than this, in lines from its signature to its closing brace.
+/// Maximum length of a function, in lines from its signature to its closing brace.
 const LONGEST_FUNCTION: usize = 60;
-/// Names that say nothing about what is inside.
+/// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helpers.rs", "helper.rs", "misc.rs", "common.rs", "manager.rs"];
 
-/// Checks every source file below `root`.
+/// Checks all source files below `root`.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     let mut files = 0;
@@ -76,7 +76,7 @@ fn is_test(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
-/// Functions that are too long, with their lines. Their ends are found by indentation, which rustfmt holds.
+/// Functions that are too long, with their lengths. Ends are found by indentation, which rustfmt guarantees.
 fn long_functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut long = Vec::new();

@@ -1,5 +1,5 @@
-//! The yardstick of the http workload: 64 connections that stay, by wrk and by us, through nginx and straight to the
-//! built-in server. The clients have one CPU, and what serves them the other.
+//! Yardstick of the http workload: 64 persistent connections, by wrk and by us, through nginx and directly to
+//! the built-in server. The clients have one CPU, and the servers the other.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,15 +9,15 @@ use anyhow::{Context, ensure};
 
 use super::{CLIENT_CPU, SERVER_CPU, Tools, field};
 
-/// What is asked for: a small reply, so that the client's own work shows.
+/// The requested page. Its reply is small, so that the client's own work is visible.
 const PAGE: &str = "/bytes/128";
 
-/// A process, ended when dropped.
+/// A process, stopped on drop.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // nginx ends its workers on SIGTERM only.
+        // nginx stops its workers only on SIGTERM.
         let pid = self.0.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.0.wait();
@@ -41,7 +41,7 @@ fn built_in(tools: &Tools) -> anyhow::Result<(Process, String, String)> {
     Ok((process, first.trim_start_matches("listening on tcp:").to_owned(), socket))
 }
 
-/// nginx in front of it, with connections that stay on both sides.
+/// nginx as a proxy for it, with persistent connections on both sides.
 fn nginx(tools: &Tools, behind: &str) -> anyhow::Result<(Process, u16)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let directory = tools.directory.path().display();

@@ -1,5 +1,6 @@
-//! The yardstick of the mysql workload: a prepared point select on one MariaDB by a minimal C epoll loop, by sysbench
-//! and by us, on rows of the same shape; and what a Unix socket saves the server, as sysbench and as we see it.
+//! Yardstick of the mysql workload: a prepared point select on one MariaDB by a minimal C epoll loop, by
+//! sysbench and by us, on rows of the same shape. Also the server CPU that a Unix socket saves, measured by
+//! sysbench and by us.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,7 @@ use super::{Tools, c_command, field};
 /// Rows of the table, ours and sysbench's.
 const ROWS: &str = "10000";
 
-/// A MariaDB whose root needs no password, with sysbench's table; gone when dropped.
+/// A MariaDB without a root password, with sysbench's table; stopped on drop.
 struct MariaDb {
     child: Child,
     directory: tempfile::TempDir,
@@ -98,7 +99,7 @@ impl MariaDb {
         )
     }
 
-    /// sysbench's point selects without what its start costs, as many as take about a second.
+    /// Command for about a second of sysbench's point selects, without the cost of its start.
     fn metered(&self, family: &Path, transport: &str, threads: u32) -> String {
         let sysbench = self.sysbench(transport, threads, "run", "--events=$0");
         format!("{} {} 1 40000 sh -c 'exec {sysbench}' @", family.display(), self.child.id())

@@ -1,5 +1,5 @@
-//! The yardstick of the postgres workload: a prepared point select on one server by a minimal C epoll loop, by
-//! pgbench and by us; and what a Unix socket saves the server, as pgbench and as we see it.
+//! Yardstick of the postgres workload: a prepared point select on one server by a minimal C epoll loop, by
+//! pgbench and by us. Also the server CPU that a Unix socket saves, measured by pgbench and by us.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use super::{Tools, c_command, field};
 /// Rows of the C loop's table; ours has as many.
 const ROWS: &str = "10000";
 
-/// A PostgreSQL that asks for no password, with the tables of pgbench and of the C loop; gone when dropped.
+/// A PostgreSQL without passwords, with the tables of pgbench and of the C loop; stopped on drop.
 struct Postgres {
     child: Child,
     directory: PathBuf,
@@ -24,7 +24,7 @@ struct Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGQUIT ends it at once and, unlike SIGKILL, takes its shared memory along.
+        // SIGQUIT stops it immediately and, unlike SIGKILL, releases its shared memory.
         let _ = Command::new("kill").args(["-QUIT", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }
@@ -38,7 +38,7 @@ fn programs() -> anyhow::Result<PathBuf> {
     found.pop().context("install the package postgresql")
 }
 
-/// A command as a user who may run a PostgreSQL.
+/// A command as an unprivileged user, because PostgreSQL refuses to run as root.
 fn unprivileged(program: &Path) -> anyhow::Result<Command> {
     let is_root = Command::new("id").arg("-u").output()?.stdout.trim_ascii() == b"0";
     if !is_root {
@@ -56,7 +56,7 @@ impl Postgres {
         fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
         let directory = root.join("cluster");
         fs::create_dir(&directory)?;
-        // As an ordinary user this changes nothing.
+        // As an unprivileged user this fails, and is not needed.
         let _ = Command::new("chown").arg("postgres:").arg(&directory).stderr(Stdio::null()).status();
         let data = directory.join("data");
         let status = unprivileged(&bin.join("initdb"))?
@@ -114,7 +114,7 @@ impl Postgres {
         if transport == "tcp" { "127.0.0.1".into() } else { self.directory.display().to_string() }
     }
 
-    /// pgbench's point select, its connections' cost taken out; as many operations as take about a second.
+    /// Command for about a second of pgbench's point selects, without the cost of its connections.
     fn pgbench(&self, family: &Path, transport: &str, clients: u32) -> String {
         format!(
             "{} {} {clients} {} {}/pgbench -S -M prepared -n -c {clients} -t @ -U samehost -p {} -h {} postgres",

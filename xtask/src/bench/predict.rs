@@ -1,5 +1,5 @@
-//! The yardstick of `scan --observe`: what it predicts of a load that runs, against what `bench` measures of the same
-//! program on the same server, one after the other, round after round.
+//! Yardstick of `scan --observe`: its prediction for a running load, compared with `bench` of the same
+//! program on the same server, alternating for several rounds.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::Tools;
 
-/// Rounds of all loads.
+/// Number of rounds over all loads.
 const ROUNDS: u32 = 2;
-/// Until a load's first measured trial, with servers that have to be started; and once more where that was too short.
+/// Time until a load's first measured trial, including server starts; the second value is for a retry.
 const WARM: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(20)];
 
-/// A load, and where prediction and measurement of it stand.
+/// A load, and the JSON fields of its prediction and measurement.
 struct Load {
     arguments: &'static [&'static str],
-    /// The saving in the scan.
+    /// Field of the saving in the scan.
     predicted: &'static str,
-    /// The metric of the report that it is held against.
+    /// Metric of the report with which it is compared.
     measured: &'static str,
     budget: &'static str,
 }
@@ -42,12 +42,12 @@ const LOADS: &[Load] = &[
     cpu(&["redis", "--connections", "4"]),
 ];
 
-/// A load over TCP; it is stopped when dropped.
+/// A load over TCP, stopped on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // As Ctrl-C does it, so that its servers end with it.
+        // SIGINT, like Ctrl-C, so that its servers are stopped as well.
         let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
         let _ = self.0.wait();
     }
@@ -80,7 +80,7 @@ pub(super) fn predict(tools: &Tools) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The range that a scan predicts while the load runs; none when it does not decide.
+/// The range that a scan predicts while the load runs; `None` if it is undecided.
 fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<(f64, f64)>> {
     let mut child = Command::new(&tools.samehost);
     child.arg("bench").args(load.arguments).args(["--transports", "tcp", "--trial-time", "30s"]);
@@ -90,7 +90,7 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
     let mut scan = Command::new(&tools.samehost);
     scan.args(["scan", "--observe", "4s", "--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let scan = scan.spawn()?;
-    // The scan looks for four seconds, and then measures on a machine that should be its own.
+    // The scan observes for four seconds, and then measures, for which the machine should be idle.
     std::thread::sleep(Duration::from_millis(4700));
     drop(running);
     let scanned = scan.wait_with_output()?;
@@ -109,7 +109,7 @@ fn scanned(tools: &Tools, load: &Load, warm: Duration) -> anyhow::Result<Option<
     Ok((bounds.0 > 0.0).then_some(bounds))
 }
 
-/// What `bench` measures: the saving with the ends of its interval.
+/// The saving measured by `bench`, with its interval.
 fn measured(tools: &Tools, load: &Load) -> anyhow::Result<(f64, f64, f64)> {
     let mut command = Command::new(&tools.samehost);
     command.arg("bench").args(load.arguments).args(["--budget", load.budget, "--quiet", "--json", "-"]);

@@ -1,4 +1,4 @@
-//! The yardstick of the redis workload: GET of 128 bytes on 64 connections over a Unix socket, on one server, by
+//! Yardstick of the redis workload: GET of 128 bytes on 64 connections over a Unix socket, on one server, by
 //! a minimal C epoll loop, by redis-benchmark and by us.
 
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use anyhow::{Context, ensure};
 
 use super::{Tools, c_command, field};
 
-/// GETs that redis-benchmark does in one trial: about as long as a trial of the others.
+/// Number of GETs by redis-benchmark in one trial, which takes about as long as a trial of the others.
 const OPERATIONS: &str = "60000";
 
-/// A Redis on a port and a Unix socket; gone when dropped.
+/// A Redis on a port and a Unix socket, stopped on drop.
 struct Redis {
     child: Child,
     socket: String,

@@ -1,5 +1,5 @@
-//! The yardstick of `scan`: a host with 10,000 sockets, looked at by us, by ss and by lsof, alternated command by
-//! command. The sockets are connections to ten echo servers, half over TCP and half over Unix sockets.
+//! Yardstick of `scan`: a host with 10,000 sockets, listed by us, by ss and by lsof, alternating. The sockets
+//! are connections to ten echo servers, half over TCP and half over Unix sockets.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -10,14 +10,14 @@ use anyhow::{Context, bail, ensure};
 
 use super::Tools;
 
-/// Servers that share the connections: a host has many processes, not one with everything.
+/// Servers that share the connections, because a real host has many processes.
 const SERVERS: usize = 10;
-/// Connections of each server over each transport; a connection is two sockets.
+/// Connections of each server over each transport; a connection has two sockets.
 const EACH: usize = 250;
-/// What issue 6 allows in memory.
+/// Memory limit for a scan.
 const MOST_KIB: u64 = 64 * 1024;
 
-/// A server with its clients; gone when dropped.
+/// A server with its clients, stopped on drop.
 struct Crowd {
     child: Child,
     _tcp: Vec<TcpStream>,
@@ -53,7 +53,7 @@ impl Crowd {
     }
 }
 
-/// Alternates `scan`, `ss -tuxp` and `lsof -nP -i -U`, and looks at the memory that `scan` takes.
+/// Alternates `scan`, `ss -tuxp` and `lsof -nP -i -U`, and checks the memory used by `scan`.
 pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
     let crowd: Vec<Crowd> =
         (0..SERVERS).map(|number| Crowd::gather(tools, number)).collect::<Result<_, _>>()?;
@@ -74,7 +74,7 @@ pub(super) fn scan(tools: &Tools) -> anyhow::Result<()> {
     memory(tools)
 }
 
-/// The most memory of one scan, as the kernel counts it for a shell's only child.
+/// Prints the peak memory of one scan, as measured by time(1).
 fn memory(tools: &Tools) -> anyhow::Result<()> {
     for arguments in [&["scan"][..], &["scan", "--json"]] {
         let mut command = Command::new("/usr/bin/time");

@@ -1,6 +1,6 @@
-//! Which length of slices serves best: for each, what a ratio's error is, how much of it lies between rounds and how much
-//! within, what the baseline differs from itself by, what the first request after a turn costs, and what the borders do.
-//! The table in docs/method.md is from here, and so are the lengths in `samehost-bench`'s `driving`.
+//! Determines the best length of slices. For each length prints the error of a ratio, its parts between and within
+//! rounds, the baseline's difference from itself, the cost of the first request after a switch, and the effect of
+//! slice borders. Source of the table in docs/method.md and of the lengths in `samehost-bench`'s `driving`.
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -9,11 +9,11 @@ use super::Tools;
 
 /// Lengths of slices.
 const LENGTHS: &[&str] = &["200us", "1ms", "3ms", "8ms", "20ms", "50ms", "100ms"];
-/// Rounds of each.
+/// Rounds for each length.
 const ROUNDS: &str = "8";
 /// Measured time of an arm in a round.
 const ROUND: &str = "300ms";
-/// What is measured: workload and connections.
+/// Workload and connections.
 const SUBJECTS: &[(&str, &str)] =
     &[("raw", "1"), ("raw", "8"), ("raw", "64"), ("redis", "1"), ("redis", "8"), ("redis", "64")];
 
@@ -51,7 +51,7 @@ fn measured(
     crate::report(&tools.samehost, &[&words[..], &how_much, awake].concat())
 }
 
-/// Means of an arm's counted samples, by block: latency, and what `read` finds in its slices.
+/// Means of an arm's counted trials, by block: latency, and values that `read` extracts from slices.
 struct Arm<'a> {
     samples: Vec<&'a Value>,
 }

@@ -1,5 +1,5 @@
-//! Large transfers over TCP with CUBIC, over TCP with BBR and over a Unix socket: the stream of the built-in servers, and real
-//! servers in private networks.
+//! Large transfers over TCP with CUBIC, over TCP with BBR and over a Unix socket: a stream between built-in
+//! servers, and real servers in private networks.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Account;
 use super::verdicts::told;
 
-/// What is measured: its name, the words after `samehost bench`, and the metric that answers.
+/// Measurements: name, words after `samehost bench`, and the metric.
 const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("a stream", "raw --pattern bulk --size 64,64k,512k,16m,32m --awake --budget 150s", "bandwidth"),
     ("Redis, large values", "redis --size 1m,8m --connections 1 --awake --budget 60s", "latency_mean"),
@@ -18,7 +18,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("PostgreSQL, COPY", "postgres --statement copy --rows 300000 --awake --budget 60s", "bandwidth"),
     ("MariaDB, dump", "mysql --statement dump --awake --budget 60s", "wall_time"),
 ];
-/// A file that nginx serves, in MiB.
+/// Size of the file that nginx serves, in MiB.
 const FILE_MIB: usize = 200;
 
 pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn congestion(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line for each comparison of the metric; `control` is said where the report does not know it.
+/// A line for each comparison of the metric; `control` is printed if the report has no congestion control.
 fn rows(
     account: &mut Account<'_>,
     label: &str,
@@ -68,7 +68,7 @@ fn rows(
     Ok(())
 }
 
-/// nginx with a large file, in a network of its own whose route has this congestion control.
+/// nginx with a large file, in a private network whose route has this congestion control.
 fn nginx(program: &Path, control: &str) -> anyhow::Result<Value> {
     let folder = tempfile::tempdir()?;
     let place = folder.path().display();

@@ -1,6 +1,5 @@
-//! Bends the bytes that every parser reads from outside, for as long as it may take: the property tests of each, run
-//! again and again with new random numbers, in rounds of about ten seconds. A round that fails is a finding, one that
-//! does not end is a hang, and the kernel ends one that takes more memory than its limit.
+//! Fuzzes every parser of external bytes: repeats its property tests with new random numbers, in rounds of
+//! about ten seconds. Detects failures, hangs, and excessive memory use, for which the kernel kills the round.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,13 +9,13 @@ use anyhow::{Context, bail, ensure};
 
 use super::Account;
 
-/// The parsers of some bytes: a test program and the names of its properties.
+/// Parsers to fuzz: a test program and the names of its properties.
 struct Target {
     name: &'static str,
     package: &'static str,
     /// `--lib`, or the name of a test.
     test: &'static str,
-    /// The properties, by a part of their names.
+    /// Properties, by substrings of their names.
     properties: &'static [&'static str],
 }
 
@@ -96,13 +95,13 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// How long a round should take.
+/// Target duration of a round.
 const ROUND: Duration = Duration::from_secs(10);
-/// When a round counts as one that hangs.
+/// Time after which a round counts as hanging.
 const HANGS: Duration = Duration::from_secs(180);
-/// What a round may take of memory, in KiB of address space; the tests' own threads and stacks are in it.
+/// Limit of the address space of a round, in KiB; includes the tests' own threads and stacks.
 const MEMORY: u64 = 4 << 20;
-/// With how many cases the first round is made: some take a tenth of a second each.
+/// Number of cases in the first round; some take 0.1 s each.
 const FIRST: u64 = 200;
 
 pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -134,13 +133,13 @@ pub(crate) fn fuzz(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the rounds of a target took.
+/// Resources used by the rounds of a target.
 #[derive(Default)]
 struct Spent {
     rounds: u64,
     cases: u64,
     longest: Duration,
-    /// KiB.
+    /// Peak memory in KiB.
     memory: u64,
 }
 
@@ -160,9 +159,9 @@ fn rounds(target: &Target, program: &PathBuf, share: Duration, spent: &mut Spent
     Ok(())
 }
 
-/// One round.
+/// Runs one round.
 fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> anyhow::Result<()> {
-    // The shell sets the limit and becomes the program.
+    // The shell sets the limit, then executes the program.
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$@\""), "sh"])
         .arg(program)
@@ -195,14 +194,14 @@ fn one(target: &Target, program: &PathBuf, cases: u64, spent: &mut Spent) -> any
     Ok(())
 }
 
-/// The most memory that a process has had, in KiB.
+/// Peak memory of a process, in KiB.
 fn peak(child: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Builds a test program and says where it is.
+/// Builds a test program and returns its path.
 fn build(target: &Target, account: &Account<'_>) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     command.args([

@@ -1,5 +1,5 @@
-//! Does the tool decide what is there, and nothing that is not? Whole runs of the program, counted: checkups one after the
-//! other, two arms that are the same, a known difference; and how soon it does.
+//! Checks whether verdicts are right, by counting over whole runs: repeated checkups, two equal arms, and a
+//! known difference. Also measures the time to a verdict.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::Account;
 use crate::report;
 
-/// So many of the runs are to decide this part of their rows.
+/// At least this many runs must decide at least this fraction of their rows.
 const MOST: usize = 9;
 const PART: f64 = 0.8;
 const RUNS: usize = 10;
-/// The rows of a checkup where all servers are installed. One that is left out for want of time is not decided.
+/// Rows of a checkup with all servers installed. A row that was omitted for lack of time counts as undecided.
 const ROWS: [&str; 16] = [
     "one request and its reply latency_mean",
     "CPU time per request, 64 at once total_cpu_per_op",
@@ -35,7 +35,7 @@ const ROWS: [&str; 16] = [
     "postgres total_cpu_per_op",
 ];
 
-/// The rows that the checkup's table has of a part: those that were judged as one answer.
+/// Rows of a part in the checkup's table, which form one family.
 fn rows(part: &Value) -> anyhow::Result<Vec<(String, String, bool)>> {
     let report = &part["report"];
     let asked = report["plan"]["asked"].as_array().cloned().unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn checkups(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports of two arms that are the same.
+/// Number of reports of two equal arms.
 const SAME: usize = 200;
 
 pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -128,7 +128,7 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
         let transport = if number % 8 < 4 { "unix,unix" } else { "tcp,tcp" };
         let seed = number.to_string();
         let more = ["--transports", transport, "--trial-time", "60ms", "--max-blocks", "12", "--seed", &seed];
-        // Every other report: two processes behind the two arms, whose luck is none of the transports'.
+        // In every other report the arms have separate servers, whose differences are not caused by the transport.
         let apart: &[&str] = if number % 16 < 8 { &["--own-servers"] } else { &[] };
         let report = report(&program, &[subject, &more, apart].concat())?;
         let comparisons = report["comparisons"].as_array().context("no comparisons")?;
@@ -156,10 +156,10 @@ pub(super) fn same(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exact 95 % interval of a share, after Clopper and Pearson (1934): those shares under which so many, or so few, are
-/// not rarer than 2.5 %.
+/// Exact 95 % interval of a proportion (Clopper and Pearson 1934): all proportions for which neither tail is
+/// rarer than 2.5 %.
 fn share(count: usize, of: usize) -> (f64, f64) {
-    // The probability of at most `most` of them.
+    // Probability of at most `most` of them.
     let up_to = |most: usize, share: f64| {
         let (mut term, mut sum) = ((1.0 - share).powi(of as i32), 0.0);
         for number in 0..=most {
@@ -168,7 +168,7 @@ fn share(count: usize, of: usize) -> (f64, f64) {
         }
         sum
     };
-    // What falls with the share crosses 0 once.
+    // A function that decreases with the proportion has one root.
     let root = |falls: &dyn Fn(f64) -> f64| {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {
@@ -182,16 +182,16 @@ fn share(count: usize, of: usize) -> (f64, f64) {
     (low, high)
 }
 
-/// What a server that works longer in one of two arms that are the same is called: so many runs.
+/// Runs of two equal arms, one of which has a server that works longer.
 struct Longer {
     runs: usize,
-    /// What it does with each request in the other arm: where 10 % are asked for, so long that it is most of the request.
+    /// Work per request in the other arm. For 10 % more, it must be most of the request's time.
     work: &'static str,
     /// How much longer it works.
     by: &'static str,
     budget: &'static str,
     margin: &'static str,
-    /// So many runs are to call it slower.
+    /// Number of runs that must call it slower.
     wanted: usize,
 }
 
@@ -209,7 +209,7 @@ fn longer(account: &mut Account<'_>, asked: &Longer) -> anyhow::Result<()> {
     let mut right = 0;
     for number in 1..=*runs {
         let seed = number.to_string();
-        // CPUs that have to wake would be more of a request than its work.
+        // Waking CPUs would take longer than the work of a request.
         let words = ["bench", "raw", "--awake", "--transports", "unix,unix", "--work", work, "--longer", by];
         let more = ["--until-decided", "--budget", budget, "--margin", margin, "--seed", &seed];
         let report = report(&program, &[&words[..], &more[..]].concat())?;
@@ -232,11 +232,11 @@ pub(super) fn told(found: &Value) -> String {
     format!("{ratio:.4} ({low:.4}\u{2013}{high:.4}), {} blocks", found["blocks"])
 }
 
-/// What is asked of both programs, and with how many connections.
+/// Workloads and connections for both programs.
 const QUESTIONS: [(&str, &[u32]); 4] =
     [("raw", &[1, 64]), ("redis", &[1, 8, 64]), ("mysql", &[1, 8, 64]), ("postgres", &[1, 8, 64])];
 
-/// Longer is not waited for.
+/// Budgets in seconds, the longest first.
 const BUDGETS: [u32; 5] = [60, 30, 15, 8, 4];
 
 pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
@@ -249,7 +249,8 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
         for connections in levels {
             let connections = connections.to_string();
             let words = ["bench", workload, "--connections", &connections];
-            // An earlier program ends when its intervals are narrow, or its time is over: the least time that decides.
+            // An earlier program stops when its intervals are narrow or its budget ends: find the shortest
+            // budget that decides.
             let mut earlier = None;
             for budget in BUDGETS {
                 match decided(&before, &words, &["--budget", &format!("{budget}s")])? {
@@ -282,7 +283,7 @@ pub(super) fn speed(account: &mut Account<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long the program takes until it has a verdict on the mean latency, in seconds; `None` without one.
+/// Time until the program has a verdict on the mean latency, in seconds; `None` without a verdict.
 fn decided(program: &Path, words: &[&str], more: &[&str]) -> anyhow::Result<Option<f64>> {
     let begun = Instant::now();
     let report = report(program, &[words, more].concat())?;
@@ -296,7 +297,7 @@ fn decided(program: &Path, words: &[&str], more: &[&str]) -> anyhow::Result<Opti
 mod tests {
     #[test]
     fn a_share_has_its_exact_interval() {
-        // As binom.test(7, 200) and binom.test(0, 20) of R have them.
+        // Values of R's binom.test(7, 200) and binom.test(0, 20).
         let near = |(low, high): (f64, f64), wanted: (f64, f64)| {
             assert!((low - wanted.0).abs() < 1e-4 && (high - wanted.1).abs() < 1e-4, "{low} {high}");
         };
