@@ -10,11 +10,11 @@ use samehost_stats::{Asked, Estimate, estimate, estimate_pairs, estimate_sequent
 
 use crate::effects::effects;
 use crate::family::{Ps, gate, multiplicity};
+use crate::index::{Index, Pairs};
 use crate::issue::{Invalidates, Issue};
 use crate::issues::find_issues;
 use crate::judge::{Terms, judge, warn_of_few_blocks, warn_of_precision};
 use crate::limits::limits;
-use crate::pairing::{Pairs, Side, block_seconds, group, pair, pair_arms};
 use crate::prediction::predict;
 use crate::profiles::profile_differences;
 
@@ -44,30 +44,31 @@ impl Analysed {
 /// Analyses a report's trials; ignores an earlier analysis in the report.
 #[must_use]
 pub fn analyse(report: &Report) -> Analysed {
-    let issues = find_issues(report);
-    let controls = compare_controls(report);
+    let index = Index::of_report(report);
+    let issues = find_issues(report, &index);
+    let controls = compare_controls(report, &index);
     let mut tried: Vec<Tried<'_>> = Vec::new();
-    let multiplicity = |metric: &MetricInfo| multiplicity(report, metric);
-    for group in group(&report.head.arms) {
+    let multiplicity = |metric: &MetricInfo| multiplicity(report, &index, metric);
+    for group in &index.groups {
         for metric in &report.head.workload.metrics {
             tried.extend(group.candidates.iter().filter_map(|candidate| {
-                Tried::of(report, metric, group.baseline, candidate, multiplicity(metric))
+                Tried::of(report, &index, metric, group.baseline, candidate, multiplicity(metric))
             }));
         }
     }
     adjust(report, &mut tried, &issues);
     let comparisons: Vec<Comparison> =
-        tried.into_iter().map(|tried| tried.conclude(report, &issues)).collect();
+        tried.into_iter().map(|tried| tried.conclude(report, &index, &issues)).collect();
     let mut warnings: Vec<Warning> = issues.into_iter().map(|issue| issue.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
     let analysis = Analysis {
         comparisons,
         controls,
-        predictions: predict(report),
-        effects: effects(report),
-        limits: limits(report),
-        profile_differences: profile_differences(report),
-        evidence: gather_evidence(report),
+        predictions: predict(report, &index),
+        effects: effects(report, &index),
+        limits: limits(report, &index),
+        profile_differences: profile_differences(report, &index),
+        evidence: gather_evidence(&index),
     };
     Analysed { analysis, warnings }
 }
@@ -81,8 +82,9 @@ pub fn compare_arms(
     baseline: &Arm,
     candidate: &Arm,
 ) -> Option<Comparison> {
-    let tried = Tried::of(report, metric, baseline, candidate, 1.0)?;
-    Some(tried.conclude(report, &find_issues(report)))
+    let index = Index::of_report(report);
+    let tried = Tried::of(report, &index, metric, baseline, candidate, 1.0)?;
+    Some(tried.conclude(report, &index, &find_issues(report, &index)))
 }
 
 /// A comparison before its verdict.
@@ -100,12 +102,13 @@ impl<'a> Tried<'a> {
     /// `None` if no block has both arms.
     fn of(
         report: &Report,
+        index: &Index<'_>,
         metric: &'a MetricInfo,
         baseline: &'a Arm,
         candidate: &'a Arm,
         multiplicity: f64,
     ) -> Option<Self> {
-        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
+        let pairs = index.pairs(metric, &baseline.id, &candidate.id);
         let plan = &report.head.plan;
         let asked = Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity };
         let estimate = match plan.stopping {
@@ -130,7 +133,7 @@ impl<'a> Tried<'a> {
         report.head.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
     }
 
-    fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
+    fn conclude(self, report: &Report, index: &Index<'_>, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
         let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
         let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
@@ -159,7 +162,7 @@ impl<'a> Tried<'a> {
             grade: None,
             warnings,
         };
-        let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
+        let terms = Terms::of(&report.head.plan, index.block_seconds(&report.head.plan, &baseline.point));
         judge(&mut comparison, metric, &terms, &self.invalidates(issues));
         if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
             comparison.warnings.extend(warn_of_precision(&comparison, report.head.plan.precision));
@@ -225,12 +228,12 @@ pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
 
 /// Compares the baseline with its control, for each point and metric that has control trials.
 #[must_use]
-pub fn compare_controls(report: &Report) -> Vec<Control> {
+pub(crate) fn compare_controls(report: &Report, index: &Index<'_>) -> Vec<Control> {
     let mut controls = Vec::new();
-    for group in group(&report.head.arms) {
+    for group in &index.groups {
         for metric in &report.head.workload.metrics {
             let id = &group.baseline.id;
-            let pairs = pair(&report.trials, metric, Side::Arm(id), Side::Control(id));
+            let pairs = index.control_pairs(metric, id);
             let Some(estimate) = estimate(&pairs.log_ratios(), report.head.plan.confidence) else { continue };
             controls.push(Control {
                 point: group.baseline.point.clone(),
@@ -274,11 +277,11 @@ fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warni
 
 /// Evidence of each arm's transport from the kernel and the server. Messages that differ only in numbers,
 /// such as a peer's pid, are merged.
-fn gather_evidence(report: &Report) -> Vec<Evidence> {
+fn gather_evidence(index: &Index<'_>) -> Vec<Evidence> {
     let mut evidence: Vec<Evidence> = Vec::new();
-    for arm in &report.head.arms {
+    for trials in &index.arms {
         let from = evidence.len();
-        for trial in report.trials.iter().filter(|s| s.arm == arm.id && s.counts()) {
+        for trial in &trials.counted {
             let Some(observed) = &trial.transport_observed else { continue };
             let known = evidence[from..].iter_mut().find(|e| {
                 shape(&e.observed) == shape(observed)
@@ -288,7 +291,7 @@ fn gather_evidence(report: &Report) -> Vec<Evidence> {
             match known {
                 Some(known) => known.trials += 1,
                 None => evidence.push(Evidence {
-                    arm: arm.id.clone(),
+                    arm: trials.arm.id.clone(),
                     observed: observed.clone(),
                     cipher: trial.cipher.clone(),
                     connection: trial.connection.clone(),

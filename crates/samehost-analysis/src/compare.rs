@@ -8,10 +8,10 @@ use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, 
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
 use crate::analyse::{adjust_by_metric, compare_controls, noise_floor};
+use crate::index::{Index, group};
 use crate::issue::Issue;
 use crate::issues::find_issues;
 use crate::judge::{Terms, judge, warn_of_few_blocks};
-use crate::pairing::{Side, group, pair, values};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
@@ -86,6 +86,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
 struct Sides<'a> {
     old: &'a Report,
     new: &'a Report,
+    indices: [Index<'a>; 2],
     controls: [Vec<Control>; 2],
     issues: Vec<Issue>,
 }
@@ -108,14 +109,16 @@ struct Tried<'a> {
 
 impl<'a> Sides<'a> {
     fn of(old: &'a Report, new: &'a Report) -> Self {
+        let indices = [old, new].map(Index::of_report);
         let mut issues = Vec::new();
-        for (name, report) in [("first", old), ("second", new)] {
-            issues.extend(find_issues(report).into_iter().map(|mut issue| {
+        for (name, report, index) in [("first", old, &indices[0]), ("second", new, &indices[1])] {
+            issues.extend(find_issues(report, index).into_iter().map(|mut issue| {
                 issue.warning.message = format!("{name} report: {}", issue.warning.message);
                 issue
             }));
         }
-        Sides { old, new, controls: [compare_controls(old), compare_controls(new)], issues }
+        let controls = [compare_controls(old, &indices[0]), compare_controls(new, &indices[1])];
+        Sides { old, new, indices, controls, issues }
     }
 
     /// The larger of the two reports' noise floors for an arm's point.
@@ -129,9 +132,8 @@ impl<'a> Sides<'a> {
         let mut cases = Vec::new();
         for arm in arms {
             for metric in metrics {
-                let side = Side::Arm(&arm.id);
-                let take = |report: &Report| -> Vec<f64> {
-                    values(&report.trials, metric, side).into_values().map(f64::ln).collect()
+                let take = |index: &Index<'_>| -> Vec<f64> {
+                    index.values(metric, &arm.id).into_values().map(f64::ln).collect()
                 };
                 let noise_floor = self.noise_floor(&arm.id, metric);
                 cases.extend(self.tried(&arm.id, metric, &arm.point, vec![&arm.id], noise_floor, take));
@@ -146,9 +148,8 @@ impl<'a> Sides<'a> {
             let baseline = group.baseline;
             for candidate in &group.candidates {
                 for metric in metrics {
-                    let take = |report: &Report| {
-                        let sides = (Side::Arm(&baseline.id), Side::Arm(&candidate.id));
-                        pair(&report.trials, metric, sides.0, sides.1).log_ratios()
+                    let take = |index: &Index<'_>| {
+                        index.plain_pairs(metric, &baseline.id, &candidate.id).log_ratios()
                     };
                     let label = format!("{} ÷ {}", candidate.id, baseline.id);
                     let ids = vec![baseline.id.as_str(), candidate.id.as_str()];
@@ -168,9 +169,9 @@ impl<'a> Sides<'a> {
         point: &'a Point,
         ids: Vec<&'a str>,
         noise_floor: Option<f64>,
-        take: impl Fn(&Report) -> Vec<f64>,
+        take: impl Fn(&Index<'_>) -> Vec<f64>,
     ) -> Option<Tried<'a>> {
-        let (before, after) = (take(self.old), take(self.new));
+        let (before, after) = (take(&self.indices[0]), take(&self.indices[1]));
         let plan = &self.new.head.plan;
         // Drift affects all trials of an arm and does not cancel without pairing. The interval is widened for
         // it, and the arm's movement within a report is added to the noise floor.

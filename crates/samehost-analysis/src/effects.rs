@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use samehost_model::{Arm, Effect, Factor, MetricInfo, Point, Report, Transport};
 use samehost_stats::estimate;
 
-use crate::pairing::{Side, values};
+use crate::index::Index;
 
 /// Maximum number of factors; tables with more are unreadable.
 const MOST_FACTORS: usize = 4;
@@ -23,7 +23,7 @@ struct Cells<'a> {
 }
 
 /// All effects; empty unless, besides two transports, a parameter has two levels.
-pub(crate) fn effects(report: &Report) -> Vec<Effect> {
+pub(crate) fn effects(report: &Report, index: &Index<'_>) -> Vec<Effect> {
     let arms: Vec<&Arm> = report.head.arms.iter().filter(|arm| arm.transport != Transport::None).collect();
     let factors = factors(&arms);
     if !(2..=MOST_FACTORS).contains(&factors.len()) {
@@ -32,7 +32,7 @@ pub(crate) fn effects(report: &Report) -> Vec<Effect> {
     let mut effects = Vec::new();
     for cells in cells(&arms, &factors) {
         for metric in &report.head.workload.metrics {
-            let blocks = blocks(report, metric, &cells);
+            let blocks = blocks(index, metric, &cells);
             let mut sets: Vec<usize> = (1..1 << factors.len()).collect();
             sets.sort_by_key(|set: &usize| set.count_ones());
             effects.extend(sets.into_iter().filter_map(|set| {
@@ -106,9 +106,9 @@ fn cells<'a>(arms: &[&'a Arm], factors: &[Factor]) -> Vec<Cells<'a>> {
 }
 
 /// ln(metric) of all cells, for each block that is complete.
-fn blocks(report: &Report, metric: &MetricInfo, cells: &Cells<'_>) -> Vec<Vec<f64>> {
+fn blocks(index: &Index<'_>, metric: &MetricInfo, cells: &Cells<'_>) -> Vec<Vec<f64>> {
     let by_cell: Vec<BTreeMap<u32, f64>> =
-        cells.arms.iter().map(|arm| values(&report.trials, metric, Side::Arm(&arm.id))).collect();
+        cells.arms.iter().map(|arm| index.values(metric, &arm.id)).collect();
     let first = by_cell.first().into_iter().flat_map(BTreeMap::keys);
     first
         .filter_map(|block| by_cell.iter().map(|values| values.get(block).map(|value| value.ln())).collect())

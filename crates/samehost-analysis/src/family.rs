@@ -1,10 +1,10 @@
 //! Multiple testing: at most 5 % of reports claim any difference that does not exist.
 
-use samehost_model::{Comparison, MetricInfo, Report};
+use samehost_model::{Comparison, MetricInfo, Point, Report};
 use samehost_stats::holm;
 
+use crate::index::Index;
 use crate::judge::{Terms, blocks_to_decide, judge_again};
-use crate::pairing::{block_seconds, group};
 
 /// Share of the 5 % for the report's first metric; the other metrics have the rest.
 pub(crate) const OF_THE_ANSWER: f64 = 0.8;
@@ -74,8 +74,8 @@ fn scaled(p: Option<f64>, weight: f64) -> Option<f64> {
 }
 
 /// Maximum factor by which the adjustment of a report multiplies a p-value of this metric.
-pub(crate) fn multiplicity(report: &Report, metric: &MetricInfo) -> f64 {
-    let rows: usize = group(&report.head.arms).iter().map(|group| group.candidates.len()).sum();
+pub(crate) fn multiplicity(report: &Report, index: &Index<'_>, metric: &MetricInfo) -> f64 {
+    let rows: usize = index.groups.iter().map(|group| group.candidates.len()).sum();
     let metrics = &report.head.workload.metrics;
     match metrics.first() {
         Some(first) if first.name != metric.name => {
@@ -132,6 +132,10 @@ pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
         judge_again(&mut alone, metric, &terms);
     }
     alone
+}
+
+fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
+    Index::of_report(report).block_seconds(&report.head.plan, point)
 }
 
 #[cfg(test)]

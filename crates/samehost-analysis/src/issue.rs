@@ -1,7 +1,6 @@
 //! An issue: a warning about an arm or the whole report, and the verdicts that it invalidates.
 
-use samehost_model::{Arm, Code, Family, MetricInfo, Placement, Report, Trial, Warning};
-use samehost_stats::median;
+use samehost_model::{Arm, Code, Family, MetricInfo, Placement, Warning};
 
 /// Verdicts that an issue invalidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,31 +45,6 @@ impl Issue {
     }
 }
 
-/// An arm with its trials, including controls, which measure the same arm.
-pub(crate) struct ArmTrials<'a> {
-    pub(crate) arm: &'a Arm,
-    /// Trials that were not set aside.
-    pub(crate) kept: Vec<&'a Trial>,
-    /// Kept trials that enter comparisons.
-    pub(crate) counted: Vec<&'a Trial>,
-}
-
-impl<'a> ArmTrials<'a> {
-    pub(crate) fn of(arm: &'a Arm, report: &'a Report) -> Self {
-        let kept: Vec<&Trial> = report.trials.iter().filter(|s| s.arm == arm.id && !s.set_aside).collect();
-        let counted = kept.iter().copied().filter(|s| s.counts()).collect();
-        ArmTrials { arm, kept, counted }
-    }
-
-    /// Median over the counted trials that have the value.
-    pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
-        let values: Vec<f64> =
-            self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
-        median(&values)
-    }
-}
-
-/// Whether client and server were deliberately placed on one core.
 pub(crate) fn shares_core(arm: &Arm) -> bool {
     arm.point.placement == Placement::SameCore
 }

@@ -10,8 +10,8 @@ use samehost_model::human::{change, count, format_percent};
 use samehost_model::{Code, Latency, Report, Trial, Warning};
 use samehost_stats::trend;
 
-use crate::issue::{ArmTrials, Invalidates, Issue};
-use crate::pairing;
+use crate::index::{ArmTrials, Group, Index};
+use crate::issue::{Invalidates, Issue};
 use crate::reasons::reasons;
 
 /// Error rate above which verdicts are invalid and errors become the headline.
@@ -24,21 +24,20 @@ const LATE: f64 = 0.2;
 const DRIFT: f64 = 0.1;
 
 /// All issues of a report's trials, errors first.
-#[must_use]
-pub fn find_issues(report: &Report) -> Vec<Issue> {
-    let arms: Vec<ArmTrials<'_>> = report.head.arms.iter().map(|arm| ArmTrials::of(arm, report)).collect();
+pub(crate) fn find_issues(report: &Report, index: &Index<'_>) -> Vec<Issue> {
+    let arms = &index.arms;
     let mut issues: Vec<Issue> = arms.iter().filter_map(find_errors).collect();
-    issues.extend(self_check::issue(report));
+    issues.extend(self_check::issue(report, index));
     issues.extend(arms.iter().filter_map(find_generator));
-    issues.extend(find_lateness(report, &arms));
+    issues.extend(find_lateness(index));
     issues.extend(arms.iter().filter_map(find_pollution));
-    issues.extend(processor::issue(report, &arms));
-    issues.extend(machine::issue(&arms));
+    issues.extend(processor::issue(report, arms));
+    issues.extend(machine::issue(arms));
     issues.extend(find_repeats(report));
-    issues.extend(self_check::find_one_process(report));
+    issues.extend(self_check::find_one_process(report, index));
     issues.extend(arms.iter().filter_map(find_load));
     issues.extend(arms.iter().filter_map(find_drift_inside));
-    issues.extend(find_drift_over_blocks(report));
+    issues.extend(find_drift_over_blocks(report, index));
     issues.extend(arms.iter().flat_map(gather_said));
     issues
 }
@@ -92,11 +91,11 @@ fn find_generator(trials: &ArmTrials<'_>) -> Option<Issue> {
 /// Lateness caused by the generator itself. Above a fifth of the baseline's latency it invalidates verdicts
 /// about time for every arm of the point. The limit is the same for all arms, because one relative to each
 /// arm's own latency would penalise the faster.
-fn find_lateness(report: &Report, arms: &[ArmTrials<'_>]) -> Vec<Issue> {
+fn find_lateness(index: &Index<'_>) -> Vec<Issue> {
     let mut issues = Vec::new();
-    for group in pairing::group(&report.head.arms) {
+    for group in &index.groups {
         let own: Vec<&ArmTrials<'_>> =
-            arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
+            index.arms.iter().filter(|trials| trials.arm.point == group.baseline.point).collect();
         let median = |trials: &ArmTrials<'_>, read: fn(&Trial) -> &Option<Latency>| {
             trials.median(|trial| read(trial).as_ref()?.p50)
         };
@@ -200,11 +199,10 @@ fn find_drift_inside(trials: &ArmTrials<'_>) -> Option<Issue> {
 
 /// Drift from block to block of each point's baseline: a trend significant at 1 % that changes the first
 /// metric by more than 10 % from end to end.
-fn find_drift_over_blocks(report: &Report) -> Vec<Issue> {
+fn find_drift_over_blocks(report: &Report, index: &Index<'_>) -> Vec<Issue> {
     let Some(metric) = report.head.workload.metrics.first() else { return Vec::new() };
-    let find = |group: &pairing::Group<'_>| {
-        let side = pairing::Side::Arm(&group.baseline.id);
-        let values: Vec<(u32, f64)> = pairing::values(&report.trials, metric, side).into_iter().collect();
+    let find = |group: &Group<'_>| {
+        let values: Vec<(u32, f64)> = index.values(metric, &group.baseline.id).into_iter().collect();
         let series: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let (p, ratio) = (trend::p(&series)?, trend::end_to_end(&values)?);
         if p >= 0.01 || ratio.max(1.0 / ratio) <= 1.0 + DRIFT {
@@ -218,7 +216,7 @@ fn find_drift_over_blocks(report: &Report) -> Vec<Issue> {
         );
         Some(Issue::about(group.baseline, Code::Drift, Invalidates::Nothing, message))
     };
-    pairing::group(&report.head.arms).iter().filter_map(find).collect()
+    index.groups.iter().filter_map(find).collect()
 }
 
 /// Warnings of single trials, once per arm and code.

@@ -2,13 +2,13 @@
 
 use samehost_model::{Limit, LimitedBy, Report, Transport};
 
-use crate::issue::ArmTrials;
+use crate::index::{ArmTrials, Index};
 use crate::issues::processor::{MACHINE_FULL, SATURATED, SERVER_SATURATED};
 
 /// Bottleneck of each arm that has a proxy and a closed loop.
-pub(crate) fn limits(report: &Report) -> Vec<Limit> {
-    let arms = report.head.arms.iter().filter(|arm| arm.transport != Transport::None);
-    arms.filter_map(|arm| limit(report, &ArmTrials::of(arm, report))).collect()
+pub(crate) fn limits(report: &Report, index: &Index<'_>) -> Vec<Limit> {
+    let arms = index.arms.iter().filter(|trials| trials.arm.transport != Transport::None);
+    arms.filter_map(|trials| limit(report, trials)).collect()
 }
 
 fn limit(report: &Report, trials: &ArmTrials<'_>) -> Option<Limit> {

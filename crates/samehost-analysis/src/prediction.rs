@@ -5,25 +5,31 @@
 use samehost_model::{Arm, Bounds, MetricInfo, Part, Prediction, Report};
 use samehost_stats::{Estimate, estimate};
 
-use crate::pairing::{Side, group, values};
+use crate::index::Index;
 
 /// Predictions for every part that the workload names, at every point and for every candidate.
-pub(crate) fn predict(report: &Report) -> Vec<Prediction> {
+pub(crate) fn predict(report: &Report, index: &Index<'_>) -> Vec<Prediction> {
     let mut predictions = Vec::new();
-    for group in group(&report.head.arms) {
+    for group in &index.groups {
         for part in &report.head.workload.parts {
-            let of = |candidate| predict_one(report, part, group.baseline, candidate);
+            let of = |candidate| predict_one(report, index, part, group.baseline, candidate);
             predictions.extend(group.candidates.iter().filter_map(|candidate| of(candidate)));
         }
     }
     predictions
 }
 
-fn predict_one(report: &Report, part: &Part, baseline: &Arm, candidate: &Arm) -> Option<Prediction> {
+fn predict_one(
+    report: &Report,
+    index: &Index<'_>,
+    part: &Part,
+    baseline: &Arm,
+    candidate: &Arm,
+) -> Option<Prediction> {
     let metric = |name: &str| report.head.workload.metrics.iter().find(|metric| metric.name == name);
     let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
     let scale = seconds(part_metric)? / seconds(whole_metric)?;
-    let of = |metric, arm: &Arm| values(&report.trials, metric, Side::Arm(&arm.id));
+    let of = |metric, arm: &Arm| index.values(metric, &arm.id);
     let (part_before, part_after) = (of(part_metric, baseline), of(part_metric, candidate));
     let (whole_before, whole_after) = (of(whole_metric, baseline), of(whole_metric, candidate));
     let [mut shares, mut parts, mut predicted, mut measured, mut deviations] = [const { Vec::new() }; 5];

@@ -6,7 +6,7 @@
 
 use samehost_model::{Arm, Profile, ProfileDifference, Report, Role};
 
-use crate::pairing::group;
+use crate::index::Index;
 
 /// Maximum number of functions for each pair of arms.
 const MOST: usize = 10;
@@ -15,10 +15,10 @@ const OTHER: &str = "[other]";
 
 /// Functions that differ most, for each profiled point and candidate.
 #[must_use]
-pub fn profile_differences(report: &Report) -> Vec<ProfileDifference> {
+pub fn profile_differences(report: &Report, index: &Index<'_>) -> Vec<ProfileDifference> {
     let profile = |arm: &Arm| report.profiles.iter().find(|profile| profile.arm == arm.id);
     let mut all = Vec::new();
-    for group in group(&report.head.arms) {
+    for group in &index.groups {
         let Some(baseline) = profile(group.baseline) else { continue };
         for candidate in group.candidates.iter().filter_map(|arm| profile(arm)) {
             let mut differences = differences(&group.baseline.point, baseline, candidate);

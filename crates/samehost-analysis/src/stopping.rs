@@ -1,21 +1,23 @@
 //! Which points and rows of a report need no more blocks.
 
-use samehost_model::{Arm, MetricInfo, Plan, Point, Report, Trial};
+use samehost_model::{Arm, MetricInfo, Plan, Point, Report};
 use samehost_stats::{Asked, Estimate, FIRST_LOOK, estimate_sequential, holm, is_confirmed};
 
 use crate::family::OF_THE_ANSWER;
-use crate::pairing::{group, pair_arms};
+use crate::index::Index;
 
 /// Whether every candidate of `point` has confirmed the plan's precision in the report's first metric.
 #[must_use]
 pub fn is_settled(report: &Report, point: &Point) -> bool {
     let Some(metric) = report.head.workload.metrics.first() else { return true };
     let plan = &report.head.plan;
+    let index = Index::of_report(report);
     let settled = |baseline: &Arm, candidate: &Arm| {
-        let pairs = pair_arms(&report.trials, metric, &baseline.id, &candidate.id);
+        let pairs = index.pairs(metric, &baseline.id, &candidate.id);
         is_confirmed(&pairs.log_ratios(), &plan.looks, plan.precision, plan.confidence)
     };
-    group(&report.head.arms)
+    index
+        .groups
         .iter()
         .filter(|group| group.baseline.point == *point)
         .all(|group| group.candidates.iter().all(|candidate| settled(group.baseline, candidate)))
@@ -36,13 +38,13 @@ pub struct Row<'a> {
 /// those of other measurements that it names, at 5 %; without questions, of the first metric's rows, with at least
 /// its share of the 5 %. Can be evaluated after every block, because it depends only on the trials so far.
 #[must_use]
-pub fn decided(trials: &[Trial], rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
+pub fn decided(index: &Index<'_>, rows: &[Row<'_>], plan: &Plan) -> Vec<bool> {
     let asked =
         Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity: rows.len() as f64 };
     let estimates: Vec<Option<Estimate>> = rows
         .iter()
         .map(|row| {
-            let pairs = pair_arms(trials, row.metric, row.baseline, row.candidate);
+            let pairs = index.pairs(row.metric, row.baseline, row.candidate);
             let enough = pairs.candidate.len() >= FIRST_LOOK;
             enough.then(|| estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked))?
         })

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use samehost_analysis::pairing::pair_arms;
-use samehost_analysis::{Row, decided};
+use samehost_analysis::{Index, Row, decided};
 use samehost_model::{Arm, MetricInfo, Outcome, Plan, Slot, Stopping, Trial};
 use samehost_stats::{FIRST_LOOK, blocks_for_clear, is_confirmed, least_blocks_for};
 
@@ -258,12 +257,12 @@ impl<'a> BlockLoop<'a> {
     fn look(&mut self) {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some(metric) = metrics.first() else { return };
-        let trials = &self.trials;
+        let index = Index::of(arms, &self.trials);
         self.active.retain(|group| {
             let precise = group.len() > 1
                 && group[1..].iter().all(|candidate| {
                     let (baseline, candidate) = (&arms[group[0]].id, &arms[*candidate].id);
-                    let ratios = pair_arms(trials, metric, baseline, candidate).log_ratios();
+                    let ratios = index.pairs(metric, baseline, candidate).log_ratios();
                     is_confirmed(&ratios, &plan.looks, plan.precision, plan.confidence)
                 });
             !precise
@@ -274,7 +273,7 @@ impl<'a> BlockLoop<'a> {
     /// uses only the statistic that may be checked after every block (always valid), over all questions.
     fn drop_decided(&mut self) {
         let rows_of: Vec<Vec<Row<'_>>> = self.groups.iter().map(|group| self.rows(group)).collect();
-        let decided = decided(&self.trials, &rows_of.concat(), self.aim.plan);
+        let decided = decided(&Index::of(self.aim.arms, &self.trials), &rows_of.concat(), self.aim.plan);
         let mut decided = decided.into_iter();
         let mut open: Vec<Group> = Vec::new();
         for (group, rows) in self.groups.iter().zip(&rows_of) {

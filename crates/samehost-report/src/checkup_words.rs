@@ -31,8 +31,7 @@ pub(crate) fn varies(report: &Report, comparison: &Comparison) -> String {
     let metric = report.head.workload.metrics.iter().find(|metric| metric.name == comparison.metric);
     let Some(metric) = metric else { return "varies".to_owned() };
     let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
-    let blocks =
-        samehost_analysis::pairing::pair_arms(&report.trials, metric, baseline, candidate).log_ratios();
+    let blocks = samehost_analysis::Index::of_report(report).pairs(metric, baseline, candidate).log_ratios();
     let (least, most) = blocks.iter().fold((f64::MAX, f64::MIN), |(l, m), one| (l.min(*one), m.max(*one)));
     if blocks.len() < 2 {
         return "varies".to_owned();

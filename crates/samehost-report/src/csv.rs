@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use samehost_analysis::pairing::group;
+use samehost_analysis::group;
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Warning};
 
 use crate::{sockets, view};

@@ -1,7 +1,7 @@
 //! Queries that the renderers for people share: points, varying parameters, values of arms. Computes no
 //! statistics besides medians.
 
-use samehost_analysis::pairing::{Group, group};
+use samehost_analysis::{Group, group};
 use samehost_model::{Arm, Comparison, MetricInfo, Point, Report, Transport, Trial};
 use serde::Serialize;
 

@@ -3,7 +3,8 @@
 
 use samehost_model::{Code, Warning};
 
-use crate::issue::{ArmTrials, Invalidates, Issue};
+use crate::index::ArmTrials;
+use crate::issue::{Invalidates, Issue};
 use crate::reasons::reasons;
 
 /// Limit of the median steal, in percent of all CPUs' time.

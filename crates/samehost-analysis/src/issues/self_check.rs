@@ -6,8 +6,8 @@ use samehost_model::human::{change, count};
 use samehost_model::{Code, MetricInfo, Report, Warning};
 use samehost_stats::{starts, student};
 
+use crate::index::Index;
 use crate::issue::{Invalidates, Issue};
-use crate::pairing::{Side, group, pair};
 
 /// Probability that a sound measurement fails its self-check.
 const ALPHA: f64 = 0.01;
@@ -16,12 +16,13 @@ const LEAST_BLOCKS: usize = 5;
 
 /// Self-check of the report's first metric: one test over all points (the smallest p-value × their number)
 /// for a difference beyond the margin. A failure invalidates the whole report.
-pub(crate) fn issue(report: &Report) -> Option<Issue> {
+pub(crate) fn issue(report: &Report, index: &Index<'_>) -> Option<Issue> {
     let metric = report.head.workload.metrics.first()?;
-    let tried: Vec<(f64, f64, String)> = group(&report.head.arms)
+    let tried: Vec<(f64, f64, String)> = index
+        .groups
         .iter()
         .filter_map(|group| {
-            let (ratio, p) = against_itself(report, metric, &group.baseline.id)?;
+            let (ratio, p) = against_itself(report, index, metric, &group.baseline.id)?;
             Some((p, ratio, group.baseline.id.clone()))
         })
         .collect();
@@ -40,8 +41,8 @@ pub(crate) fn issue(report: &Report) -> Option<Issue> {
 }
 
 /// Control ÷ baseline, and the p-value of "inside the margin".
-fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64, f64)> {
-    let ratios = pair(&report.trials, metric, Side::Arm(id), Side::Control(id)).log_ratios();
+fn against_itself(report: &Report, index: &Index<'_>, metric: &MetricInfo, id: &str) -> Option<(f64, f64)> {
+    let ratios = index.control_pairs(metric, id).log_ratios();
     if ratios.len() < LEAST_BLOCKS {
         return None;
     }
@@ -55,8 +56,8 @@ fn against_itself(report: &Report, metric: &MetricInfo, id: &str) -> Option<(f64
 
 /// Warning that all blocks used one process of a private server, so that the variation between starts is not
 /// in the intervals.
-pub(crate) fn find_one_process(report: &Report) -> Option<Issue> {
-    let groups = group(&report.head.arms);
+pub(crate) fn find_one_process(report: &Report, index: &Index<'_>) -> Option<Issue> {
+    let groups = &index.groups;
     let is_compared = groups.iter().any(|group| !group.candidates.is_empty());
     let ids = || groups.iter().flat_map(|g| std::iter::once(g.baseline).chain(g.candidates.iter().copied()));
     let trials = || report.trials.iter().filter(|s| s.counts() && ids().any(|arm| arm.id == s.arm));

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use samehost_analysis::Index;
 use samehost_analysis::analyse;
-use samehost_analysis::pairing::pair_arms;
 use samehost_model::Report;
 use samehost_stats::{Asked, estimate_sequential};
 
@@ -47,7 +47,7 @@ fn an_independent_implementation_agrees() {
         let report = report(case);
         let metric = &report.head.workload.metrics[0];
         let found = analyse(&report).analysis.comparisons.remove(0);
-        let pairs = pair_arms(&report.trials, metric, "tcp", "unix");
+        let pairs = Index::of_report(&report).pairs(metric, "tcp", "unix");
         let asked = Asked { confidence: 0.95, limit: 0.02_f64.ln_1p(), multiplicity: 1.0 };
         let any = estimate_sequential(&pairs.log_ratios(), &pairs.starts, &asked).unwrap();
         let ours = [

@@ -1,6 +1,6 @@
 //! All trials in the order in which they ran, which shows drift and trials that were disturbed, set aside or void.
 
-use samehost_analysis::pairing::Group;
+use samehost_analysis::Group;
 use samehost_model::human::format_value;
 use samehost_model::{MetricInfo, Trial};
 use serde_json::json;

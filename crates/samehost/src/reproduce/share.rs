@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use samehost_analysis::{Judged, judge_value, pairing};
+use samehost_analysis::{Index, Judged, judge_value};
 use samehost_model::{ClaimOutcome, Expected, Here, Report, Stopping, Transport};
 use samehost_stats::{Asked, estimate, estimate_sequential};
 
@@ -19,10 +19,11 @@ pub fn judge(
 ) -> Option<ClaimOutcome> {
     let Expected::Value { low, high } = claim.expected else { return None };
     let arm = report.head.arms.iter().find(|arm| arm.transport == transport)?;
+    let index = Index::of_report(report);
     let times = |name: &str| {
         let metric = metric_of(report, name)?;
         let unit = microseconds(&metric.unit)?;
-        let values = pairing::values(&report.trials, metric, pairing::Side::Arm(&arm.id));
+        let values = index.values(metric, &arm.id);
         Some(values.into_iter().map(|(block, value)| (block, unit * value)).collect::<BTreeMap<u32, f64>>())
     };
     let (parts, wholes) = (times(part)?, times(whole)?);

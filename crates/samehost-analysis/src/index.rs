@@ -1,0 +1,195 @@
+//! A report's trials, grouped once: by point, by arm and by block. Every rule reads from here.
+
+use std::collections::{BTreeMap, HashMap};
+
+use samehost_model::{Arm, MetricInfo, Plan, Point, Report, Transport, Trial};
+use samehost_stats::median;
+
+/// Arms of one point: the baseline and what is compared with it.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// The point's first arm in the report's order.
+    pub baseline: &'a Arm,
+    /// The others.
+    pub candidates: Vec<&'a Arm>,
+}
+
+/// The arms grouped by point, in the report's order. The harness's own arm (no transport) is not compared.
+#[must_use]
+pub fn group(arms: &[Arm]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for arm in arms.iter().filter(|arm| arm.transport != Transport::None) {
+        match groups.iter_mut().find(|group| group.baseline.point == arm.point) {
+            Some(group) => group.candidates.push(arm),
+            None => groups.push(Group { baseline: arm, candidates: Vec::new() }),
+        }
+    }
+    groups
+}
+
+/// An arm with its trials, controls included: they are the same arm.
+pub struct ArmTrials<'a> {
+    /// The arm.
+    pub arm: &'a Arm,
+    /// Trials that were not measured again.
+    pub kept: Vec<&'a Trial>,
+    /// Those of them that enter comparisons.
+    pub counted: Vec<&'a Trial>,
+    /// The last of these in each block.
+    own: BTreeMap<u32, &'a Trial>,
+    /// The same for the arm's second trial in each block (A/A).
+    control: BTreeMap<u32, &'a Trial>,
+}
+
+impl<'a> ArmTrials<'a> {
+    fn new(arm: &'a Arm) -> Self {
+        ArmTrials {
+            arm,
+            kept: Vec::new(),
+            counted: Vec::new(),
+            own: BTreeMap::new(),
+            control: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, trial: &'a Trial) {
+        if !trial.set_aside {
+            self.kept.push(trial);
+        }
+        if trial.counts() {
+            self.counted.push(trial);
+            let blocks = if trial.control { &mut self.control } else { &mut self.own };
+            blocks.insert(trial.block, trial);
+        }
+    }
+
+    /// The median over counted trials, of those that have the value.
+    pub(crate) fn median(&self, read: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> =
+            self.counted.iter().filter_map(|s| read(s)).filter(|value| value.is_finite()).collect();
+        median(&values)
+    }
+
+    /// A metric's value in each block, where it is a positive number. A block without one is left out, never filled in.
+    #[must_use]
+    pub fn values(&self, metric: &MetricInfo) -> BTreeMap<u32, f64> {
+        values(&self.own, metric)
+    }
+}
+
+fn values(blocks: &BTreeMap<u32, &Trial>, metric: &MetricInfo) -> BTreeMap<u32, f64> {
+    let values = blocks.iter().filter_map(|(block, trial)| Some((*block, metric.value(trial)?)));
+    values.filter(|(_, value)| value.is_finite() && *value > 0.0).collect()
+}
+
+/// Values of two sides in the blocks that have both.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pairs {
+    /// The denominator, a block each.
+    pub baseline: Vec<f64>,
+    /// The numerator, a block each.
+    pub candidate: Vec<f64>,
+    /// The start of the server that each block was measured on.
+    pub starts: Vec<Option<u32>>,
+}
+
+impl Pairs {
+    /// ln(candidate ÷ baseline), a block each.
+    #[must_use]
+    pub fn log_ratios(&self) -> Vec<f64> {
+        self.candidate.iter().zip(&self.baseline).map(|(c, b)| (c / b).ln()).collect()
+    }
+}
+
+/// The arms of a report with their trials.
+pub struct Index<'a> {
+    /// The arms that are compared, by point.
+    pub groups: Vec<Group<'a>>,
+    /// Every arm, in the report's order.
+    pub arms: Vec<ArmTrials<'a>>,
+}
+
+impl<'a> Index<'a> {
+    /// Groups trials by their arms; a trial of another arm is left out.
+    #[must_use]
+    pub fn of(arms: &'a [Arm], trials: &'a [Trial]) -> Self {
+        let places: HashMap<&str, usize> =
+            arms.iter().enumerate().map(|(place, arm)| (arm.id.as_str(), place)).collect();
+        let mut by_arm: Vec<ArmTrials<'a>> = arms.iter().map(ArmTrials::new).collect();
+        for trial in trials {
+            if let Some(place) = places.get(trial.arm.as_str()) {
+                by_arm[*place].add(trial);
+            }
+        }
+        Index { groups: group(arms), arms: by_arm }
+    }
+
+    /// The index of a report.
+    #[must_use]
+    pub fn of_report(report: &'a Report) -> Self {
+        Index::of(&report.head.arms, &report.trials)
+    }
+
+    /// An arm with its trials.
+    #[must_use]
+    pub fn arm(&self, id: &str) -> Option<&ArmTrials<'a>> {
+        self.arms.iter().find(|trials| trials.arm.id == id)
+    }
+
+    /// A metric's value in each block of an arm; empty for an arm that is unknown.
+    #[must_use]
+    pub fn values(&self, metric: &MetricInfo, arm: &str) -> BTreeMap<u32, f64> {
+        self.arm(arm).map(|trials| trials.values(metric)).unwrap_or_default()
+    }
+
+    /// Two arms block by block. Where the baseline ran twice in a block, as arm and as control, it is the geometric mean of
+    /// both: the control is measured anyway, and a quarter of the variance goes.
+    #[must_use]
+    pub fn pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
+        let (Some(below), Some(above)) = (self.arm(baseline), self.arm(candidate)) else {
+            return Pairs::default();
+        };
+        let again = values(&below.control, metric);
+        let mut own = below.values(metric);
+        for (block, value) in &mut own {
+            if let Some(again) = again.get(block) {
+                *value = (*value * again).sqrt();
+            }
+        }
+        pair(&own, &above.own, metric)
+    }
+
+    /// Two arms block by block, without the baseline's control.
+    pub(crate) fn plain_pairs(&self, metric: &MetricInfo, baseline: &str, candidate: &str) -> Pairs {
+        let (Some(below), Some(above)) = (self.arm(baseline), self.arm(candidate)) else {
+            return Pairs::default();
+        };
+        pair(&below.values(metric), &above.own, metric)
+    }
+
+    /// An arm against its own control (A/A).
+    pub(crate) fn control_pairs(&self, metric: &MetricInfo, arm: &str) -> Pairs {
+        self.arm(arm).map(|arm| pair(&arm.values(metric), &arm.control, metric)).unwrap_or_default()
+    }
+
+    /// Seconds that one more block of this point takes: its arms, and the control where there is one.
+    pub(crate) fn block_seconds(&self, plan: &Plan, point: &Point) -> Option<f64> {
+        let arms = || self.arms.iter().filter(|trials| trials.arm.point == *point);
+        let trials = arms().count() as f64 + f64::from(u8::from(plan.control));
+        let measured: Vec<f64> =
+            arms().flat_map(|trials| &trials.counted).map(|trial| trial.seconds).collect();
+        Some(trials * plan.trial_s.or_else(|| median(&measured))?)
+    }
+}
+
+fn pair(below: &BTreeMap<u32, f64>, above: &BTreeMap<u32, &Trial>, metric: &MetricInfo) -> Pairs {
+    let mut pairs = Pairs::default();
+    for (block, value) in values(above, metric) {
+        if let Some(base) = below.get(&block) {
+            pairs.baseline.push(*base);
+            pairs.candidate.push(value);
+            pairs.starts.push(above.get(&block).and_then(|trial| trial.server_start));
+        }
+    }
+    pairs
+}
