@@ -73,22 +73,21 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
     Edit::new(file, at..at, with)
 }
 
-/// A refusal.
-pub(super) fn refuse(
-    file: &Path,
-    line: u32,
-    reason: impl Into<String>,
-    by_hand: impl Into<String>,
-) -> Refusal {
-    Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
-}
-
 /// A file's bytes, or the refusal that says why it cannot be read.
 pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>, Refusal> {
     files.read(file).map_err(|error| {
         let by_hand = format!("make {} readable, and try again", file.display());
-        refuse(file, 0, format!("it cannot be read: {error}"), by_hand)
+        Refusal::new(file, 0, format!("it cannot be read: {error}"), by_hand)
     })
+}
+
+/// A file's text, of a format that is in UTF-8 and has no byte order mark; `encoding` is the reason where it is not in UTF-8.
+pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String, Refusal> {
+    let text = String::from_utf8(read(file, files)?).map_err(|_| Refusal::at(0, encoding))?;
+    if text.starts_with('\u{feff}') {
+        return Err(Refusal::at(0, "it begins with a byte order mark"));
+    }
+    Ok(text)
 }
 
 /// The path of a Unix socket that a file can hold: absolute, short enough, and without control characters.

@@ -9,7 +9,6 @@ use crate::edit::{Edit, EditError, apply};
 use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::goal::Goal;
-use crate::lines::refuse;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting};
 
@@ -98,7 +97,7 @@ pub(crate) fn verify_edits(
     let moves = [Move { setting: setting.clone(), goal: goal.clone() }];
     match verified(editor, file, files, &before, &moves, &edits) {
         Ok(_) => Ok(edits),
-        Err(_) => Err(refuse(
+        Err(_) => Err(Refusal::new(
             &setting.file,
             setting.line,
             "other lines or included files override what would be written, or would change with it",

@@ -1,7 +1,7 @@
 //! A refusal: what an editor will not change, where it stands, why, and what to write there by hand.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_model::Redactor;
 
@@ -19,6 +19,32 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// A refusal of a line of a file; 0 is the file as a whole.
+    pub(crate) fn new(file: &Path, line: u32, reason: impl Into<String>, by_hand: impl Into<String>) -> Self {
+        Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
+    }
+
+    /// A refusal of a line by who does not know the file: the caller adds it with [`Refusal::in_file`].
+    pub(crate) fn at(line: u32, reason: impl Into<String>) -> Self {
+        Refusal { file: PathBuf::new(), line, reason: reason.into(), by_hand: String::new() }
+    }
+
+    /// The same with its file, where it has none yet.
+    #[must_use]
+    pub(crate) fn in_file(mut self, file: &Path) -> Self {
+        if self.file.as_os_str().is_empty() {
+            file.clone_into(&mut self.file);
+        }
+        self
+    }
+
+    /// The same with another edit to make by hand.
+    #[must_use]
+    pub(crate) fn by_hand(mut self, by_hand: impl Into<String>) -> Self {
+        self.by_hand = by_hand.into();
+        self
+    }
+
     /// The same without secrets.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {

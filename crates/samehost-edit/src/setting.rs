@@ -47,12 +47,7 @@ pub struct Setting {
 impl Setting {
     /// The refusal of an edit of what is no longer in the file.
     pub(crate) fn gone(&self) -> Refusal {
-        Refusal {
-            file: self.file.clone(),
-            line: self.line,
-            reason: "it is not there any more".into(),
-            by_hand: "look at the file, and switch again".into(),
-        }
+        Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }
 }
 

@@ -39,19 +39,16 @@ pub(crate) struct Said {
     pub(crate) database: Option<String>,
 }
 
-/// Why a URL is not understood, or cannot say it.
-pub(crate) type Why = &'static str;
+const HOST_AND_SOCKET: &str = "it names a host and a socket, and which one counts differs";
+const DEFAULT_SOCKET: &str = "`localhost` without a path is the MySQL library's own socket already";
+const NO_PLACE: &str = "it names no host";
+const TWICE: &str = "a parameter stands in it twice";
 
-const HOST_AND_SOCKET: Why = "it names a host and a socket, and which one counts differs";
-const DEFAULT_SOCKET: Why = "`localhost` without a path is the MySQL library's own socket already";
-const NO_PLACE: Why = "it names no host";
-const TWICE: Why = "a parameter stands in it twice";
-
-fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, Why> {
+fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, &'static str> {
     url.parameter(name).map_err(|()| TWICE)
 }
 
-fn socket(path: &str) -> Result<Endpoint, Why> {
+fn socket(path: &str) -> Result<Endpoint, &'static str> {
     // A percent sign would have to be decoded by each library's own rules.
     if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err("its path has unusual characters") }
 }
@@ -77,7 +74,7 @@ impl Spelling {
     }
 
     /// What the URL says, to the library of this spelling.
-    pub(crate) fn read(self, url: &Url) -> Result<Said, Why> {
+    pub(crate) fn read(self, url: &Url) -> Result<Said, &'static str> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
         let tcp = || {
             if url.host.is_empty() || url.host.contains(['%', '$']) {
@@ -137,7 +134,7 @@ impl Spelling {
     }
 
     /// The URL with another endpoint in it.
-    pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, Why> {
+    pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, &'static str> {
         let now = self.read(url)?;
         if now.endpoint == *to {
             return Ok(url.clone());
@@ -160,7 +157,7 @@ impl Spelling {
     }
 
     /// Writes the directory of PostgreSQL's socket.
-    fn write_directory(self, url: &mut Url, path: &str) -> Result<(), Why> {
+    fn write_directory(self, url: &mut Url, path: &str) -> Result<(), &'static str> {
         let (directory, port) = postgres_socket(path)
             .ok_or("PostgreSQL's clients take a directory: the socket must be called .s.PGSQL.PORT")?;
         if url.port_or(usual_port(Protocol::Postgres)) != Some(port) {
@@ -177,7 +174,7 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_unix(self, url: &mut Url, path: &str, now: &Said) -> Result<(), Why> {
+    fn write_unix(self, url: &mut Url, path: &str, now: &Said) -> Result<(), &'static str> {
         let number = now.database.clone();
         let from_tcp = matches!(now.endpoint, Endpoint::Tcp { .. });
         match self {
@@ -233,7 +230,7 @@ impl Spelling {
         Ok(())
     }
 
-    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Said) -> Result<(), Why> {
+    fn write_tcp(self, url: &mut Url, host: &str, port: u16, now: &Said) -> Result<(), &'static str> {
         if crate::languages::url::tcp(host, port).is_none() {
             return Err("such a host cannot be written here");
         }
@@ -278,13 +275,13 @@ impl Spelling {
 }
 
 /// PostgreSQL's socket in a directory.
-fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, Why> {
+fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, &'static str> {
     let port = url.port_or(usual).ok_or(NO_PLACE)?;
     postgres_path(directory, port).ok_or("its directory is unusual")
 }
 
 /// The number of the database in a `redis` URL.
-fn redis_database(url: &Url) -> Result<Option<String>, Why> {
+fn redis_database(url: &Url) -> Result<Option<String>, &'static str> {
     if url.scheme != "redis" {
         return Err("its scheme is not the one that this variable is for");
     }
@@ -300,7 +297,7 @@ fn redis_database(url: &Url) -> Result<Option<String>, Why> {
 }
 
 /// Moves Messenger's stream, group and consumer from the path, where a socket's path will be, to parameters.
-fn stream_to_parameters(url: &mut Url) -> Result<(), Why> {
+fn stream_to_parameters(url: &mut Url) -> Result<(), &'static str> {
     let names = url.path.clone();
     let names = names.split('/').filter(|name| !name.is_empty());
     for (name, value) in ["stream", "group", "consumer"].into_iter().zip(names) {

@@ -15,6 +15,7 @@ use crate::goal::Goal;
 use crate::languages::erb::Masked;
 use crate::languages::url::{self, is_plain_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
+use crate::lines;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -27,6 +28,9 @@ const ADDRESS: &str = "0.0.0.0";
 const PORT: u16 = 3000;
 /// More servers than any file asks for.
 const MOST: u16 = 512;
+
+/// The edit by hand where the file is not understood.
+const BY_HAND: &str = "socket: /run/thin/thin.sock";
 
 impl Editor for ThinYml {
     fn name(&self) -> &'static str {
@@ -103,28 +107,21 @@ struct Thin<'a> {
 
 impl<'a> Thin<'a> {
     fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
-        let whole = |line: u32, reason: String| Refusal {
-            file: file.to_owned(),
-            line,
-            reason,
-            by_hand: "socket: /run/thin/thin.sock".into(),
-        };
-        let bytes = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|_| whole(0, "it is not UTF-8".into()))?;
-        if text.starts_with('\u{feff}') {
-            return Err(whole(0, "it begins with a byte order mark".into()));
-        }
-        let masked = Masked::new(&text).map_err(|(line, why)| whole(line, why.into()))?;
-        let document = Document::parse(&masked.text)
-            .map_err(|(line, why)| whole(line, format!("it is not understood as YAML: {why}")))?;
+        Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
+    }
+
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let text = lines::read_text(file, files, "it is not UTF-8")?;
+        let masked = Masked::new(&text)?;
+        let document = Document::parse(&masked.text)?;
         if document.root.pairs().is_empty() {
-            return Err(whole(0, "it has no settings".into()));
+            return Err(Refusal::at(0, "it has no settings"));
         }
         Ok(Thin { file, text, masked, document })
     }
 
     fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+        Refusal::new(self.file, line, reason, by_hand)
     }
 
     /// The key and the value of a name; Thin takes `:port` for `port`.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::refusal::Refusal;
+
 /// A text with its code masked, byte for byte as long.
 pub(crate) struct Masked {
     pub(crate) text: String,
@@ -9,33 +11,30 @@ pub(crate) struct Masked {
     pub(crate) code: Vec<Range<usize>>,
 }
 
-/// What is wrong, in which line.
-pub(crate) type Wrong = (u32, &'static str);
-
 impl Masked {
     /// Masks the code that stands for a value (`<%=`) or a comment (`<%#`); code that decides what else is in the file is
     /// not understood.
-    pub(crate) fn new(text: &str) -> Result<Masked, Wrong> {
+    pub(crate) fn new(text: &str) -> Result<Masked, Refusal> {
         let mut masked = text.as_bytes().to_owned();
         let mut code = Vec::new();
         let mut from = 0;
         while let Some(start) = text[from..].find("<%").map(|at| from + at) {
             let line = u32::try_from(text[..start].matches('\n').count() + 1).unwrap_or(u32::MAX);
             let end = text[start..].find("%>").map(|at| start + at + 2);
-            let end = end.ok_or((line, "its <% is never closed"))?;
+            let end = end.ok_or_else(|| Refusal::at(line, "its <% is never closed"))?;
             let tag = &text[start..end];
             if !tag.starts_with("<%=") && !tag.starts_with("<%#") {
-                return Err((line, "Ruby's code decides what is in the file"));
+                return Err(Refusal::at(line, "Ruby's code decides what is in the file"));
             }
             if tag.contains('\n') || tag.ends_with("-%>") {
-                return Err((line, "Ruby's code goes over the end of its line"));
+                return Err(Refusal::at(line, "Ruby's code goes over the end of its line"));
             }
             masked[start..end].fill(b'x');
             code.push(start..end);
             from = end;
         }
         // Only whole characters were masked.
-        let text = String::from_utf8(masked).map_err(|_| (0, "it is not UTF-8"))?;
+        let text = String::from_utf8(masked).map_err(|_| Refusal::at(0, "it is not UTF-8"))?;
         Ok(Masked { text, code })
     }
 

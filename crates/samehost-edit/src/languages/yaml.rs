@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+use crate::refusal::Refusal;
+
 /// A node and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -34,15 +36,12 @@ pub(crate) struct Document {
     pub(crate) root: Node,
 }
 
-/// What is wrong, in which line.
-pub(crate) type Wrong = (u32, String);
-
 /// Deeper than any configuration.
 const DEEPEST: usize = 40;
 
 impl Document {
     /// Reads a text that has one document.
-    pub(crate) fn parse(text: &str) -> Result<Document, Wrong> {
+    pub(crate) fn parse(text: &str) -> Result<Document, Refusal> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         bytes.push(text.len());
@@ -52,11 +51,11 @@ impl Document {
             match reader.next()? {
                 (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing, ..) => {}
                 (Event::StreamEnd, ..) => break,
-                (_, _, line) if root.is_some() => return Err((line, "it has several documents".into())),
+                (_, _, line) if root.is_some() => return Err(not_yaml(line, "it has several documents")),
                 (event, range, line) => root = Some(reader.node(event, range, line, 0)?),
             }
         }
-        root.map(|root| Document { root }).ok_or_else(|| (0, "it is empty".into()))
+        root.map(|root| Document { root }).ok_or_else(|| not_yaml(0, "it is empty"))
     }
 
     /// The node that an alias stands for.
@@ -123,6 +122,10 @@ impl Node {
     }
 }
 
+fn not_yaml(line: u32, reason: &str) -> Refusal {
+    Refusal::at(line, format!("it is not understood as YAML: {reason}"))
+}
+
 struct Reader<'a> {
     text: &'a str,
     bytes: Vec<usize>,
@@ -130,16 +133,17 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32), Wrong> {
-        let wrong = |line: usize, what: String| (u32::try_from(line).unwrap_or(0), what);
+    fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32), Refusal> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
                 let at = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
                 let range = at(span.start.index())..at(span.end.index());
                 Ok((event, range, u32::try_from(span.start.line()).unwrap_or(0)))
             }
-            Some(Err(error)) => Err(wrong(error.marker().line(), error.info().to_owned())),
-            None => Err(wrong(0, "it ends too early".into())),
+            Some(Err(error)) => {
+                Err(not_yaml(u32::try_from(error.marker().line()).unwrap_or(0), error.info()))
+            }
+            None => Err(not_yaml(0, "it ends too early")),
         }
     }
 
@@ -149,9 +153,9 @@ impl<'a> Reader<'a> {
         range: Range<usize>,
         line: u32,
         depth: usize,
-    ) -> Result<Node, Wrong> {
+    ) -> Result<Node, Refusal> {
         if depth > DEEPEST {
-            return Err((line, "it is nested too deep".into()));
+            return Err(not_yaml(line, "it is nested too deep"));
         }
         let start = range.start;
         let (anchor, kind, range) = match event {
@@ -184,7 +188,7 @@ impl<'a> Reader<'a> {
                     }
                 }
             }
-            _ => return Err((line, "it is not understood".into())),
+            _ => return Err(not_yaml(line, "it is not understood")),
         };
         Ok(Node { range, line, anchor, kind })
     }

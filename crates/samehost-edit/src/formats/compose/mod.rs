@@ -15,6 +15,7 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::{Document, Node};
+use crate::lines;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -29,6 +30,9 @@ use words::{Words, endpoint, host_of, port, words};
 /// The editor.
 #[derive(Debug)]
 pub struct Compose;
+
+/// The edit by hand where the file is not understood.
+const BY_HAND: &str = "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable";
 
 impl Editor for Compose {
     fn name(&self) -> &'static str {
@@ -128,25 +132,16 @@ struct Project<'a> {
 
 impl<'a> Project<'a> {
     fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
-        let whole = |line: u32, reason: String| {
-            Refusal {
-            file: file.to_owned(),
-            line,
-            reason,
-            by_hand: "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable".into(),
-        }
-        };
-        let bytes = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|_| whole(0, "it is not UTF-8".into()))?;
-        if text.starts_with('\u{feff}') {
-            return Err(whole(0, "it begins with a byte order mark".into()));
-        }
-        let document = Document::parse(&text)
-            .map_err(|(line, why)| whole(line, format!("it is not understood as YAML: {why}")))?;
+        Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
+    }
+
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let text = lines::read_text(file, files, "it is not UTF-8")?;
+        let document = Document::parse(&text)?;
         for name in ["include", "services", "volumes"] {
             let key = document.root.get(name).map(|(key, _)| key.line);
             if let Some(line) = key.filter(|_| name == "include" || document.root.twice(name)) {
-                return Err(whole(line, format!("{name} makes more of it than stands here")));
+                return Err(Refusal::at(line, format!("{name} makes more of it than stands here")));
             }
         }
         let services = document.root.get("services").map_or(&[][..], |(_, services)| services.pairs());
@@ -154,13 +149,13 @@ impl<'a> Project<'a> {
             services.iter().filter(|(other, _)| other.text() == key.text()).count() > 1
         };
         if let Some((key, _)) = services.iter().find(again) {
-            return Err(whole(key.line, "a service stands in it twice".into()));
+            return Err(Refusal::at(key.line, "a service stands in it twice"));
         }
         Ok(Project { file, text, document })
     }
 
     fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+        Refusal::new(self.file, line, reason, by_hand)
     }
 
     fn services(&self) -> Vec<Service<'_>> {

@@ -6,10 +6,7 @@ use super::service::Service;
 use crate::edit::Edit;
 use crate::languages::yaml::{Document, Kind, Node, line_at, newline_at};
 
-/// Why a volume cannot be added.
-pub(super) type Why = &'static str;
-
-const ONE_LINE: Why = "its volumes are not written as a list of lines";
+const ONE_LINE: &str = "its volumes are not written as a list of lines";
 
 /// A file to edit.
 pub(super) struct Text<'a> {
@@ -20,7 +17,12 @@ pub(super) struct Text<'a> {
 
 impl Text<'_> {
     /// Mounts a source at a directory of a service.
-    pub(super) fn mount(&self, service: &Service<'_>, source: &str, directory: &str) -> Result<Edit, Why> {
+    pub(super) fn mount(
+        &self,
+        service: &Service<'_>,
+        source: &str,
+        directory: &str,
+    ) -> Result<Edit, &'static str> {
         let volume = format!("{source}:{directory}");
         match service.map.get("volumes") {
             Some((_, list)) => {
@@ -44,7 +46,7 @@ impl Text<'_> {
     }
 
     /// Declares a volume for the file; none where it is declared.
-    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, Why> {
+    pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, &'static str> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
             let newline = newline_at(self.text, self.text.len());
             let break_before = if self.text.ends_with('\n') { "" } else { newline };
@@ -66,7 +68,13 @@ impl Text<'_> {
     }
 
     /// A new variable below another's line.
-    pub(super) fn variable(&self, at: usize, name: &str, value: &str, is_list: IsList) -> Result<Edit, Why> {
+    pub(super) fn variable(
+        &self,
+        at: usize,
+        name: &str,
+        value: &str,
+        is_list: IsList,
+    ) -> Result<Edit, &'static str> {
         let line = line_at(self.text, at);
         let before = self.text.get(line.start..at).unwrap_or_default();
         let written = match is_list {
@@ -80,13 +88,13 @@ impl Text<'_> {
     }
 
     /// What stands before a node in its line.
-    fn before(&self, node: &Node) -> Result<&str, Why> {
+    fn before(&self, node: &Node) -> Result<&str, &'static str> {
         let line = line_at(self.text, node.range.start);
         self.text.get(line.start..node.range.start).ok_or(ONE_LINE)
     }
 
     /// The indentation of a service's keys, and the end of a line below which a new key can stand.
-    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), Why> {
+    fn below(&self, map: &Node) -> Result<(String, &'static str, usize), &'static str> {
         let found = ["image", "restart", "container_name", "build", "hostname"].iter().find_map(|name| {
             let (key, value) = map.get(name)?;
             let line = line_at(self.text, key.range.start);

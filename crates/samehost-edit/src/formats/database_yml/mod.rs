@@ -12,6 +12,7 @@ use crate::goal::Goal;
 use crate::languages::erb::Masked;
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{Document, Node};
+use crate::lines;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 use crate::spelling::Spelling;
@@ -22,6 +23,9 @@ mod write;
 /// The editor.
 #[derive(Debug)]
 pub struct DatabaseYml;
+
+/// The edit by hand where the file is not understood.
+const BY_HAND: &str = "in the environment: socket: /run/mysqld/mysqld.sock and host: localhost (mysql2), or host: /run/postgresql (postgresql)";
 
 impl Editor for DatabaseYml {
     fn name(&self) -> &'static str {
@@ -110,23 +114,13 @@ struct Yml<'a> {
 
 impl<'a> Yml<'a> {
     fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
-        let whole = |line: u32, reason: String| {
-            Refusal {
-            file: file.to_owned(),
-            line,
-            reason,
-            by_hand: "in the environment: socket: /run/mysqld/mysqld.sock and host: localhost (mysql2), or host: /run/postgresql (postgresql)".into(),
-        }
-        };
-        let bytes = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| whole(0, "it is not UTF-8, which Ruby does not take either".into()))?;
-        if text.starts_with('\u{feff}') {
-            return Err(whole(0, "it begins with a byte order mark".into()));
-        }
-        let masked = Masked::new(&text).map_err(|(line, why)| whole(line, why.into()))?;
-        let document = Document::parse(&masked.text)
-            .map_err(|(line, why)| whole(line, format!("it is not understood as YAML: {why}")))?;
+        Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
+    }
+
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+        let text = lines::read_text(file, files, "it is not UTF-8, which Ruby does not take either")?;
+        let masked = Masked::new(&text)?;
+        let document = Document::parse(&masked.text)?;
         let root = file.parent().and_then(Path::parent);
         let variables = root.and_then(|root| files.read(&root.join(".env")).ok()).unwrap_or_default();
         let twice = document.root.pairs().iter().find(|(key, value)| {
@@ -134,7 +128,7 @@ impl<'a> Yml<'a> {
             again(&document.root, key) || value.pairs().iter().any(|(inner, _)| again(value, inner))
         });
         if let Some((key, _)) = twice {
-            return Err(whole(key.line, "a key stands in it twice".into()));
+            return Err(Refusal::at(key.line, "a key stands in it twice"));
         }
         let overridden = String::from_utf8_lossy(&variables)
             .lines()
@@ -143,7 +137,7 @@ impl<'a> Yml<'a> {
     }
 
     fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
+        Refusal::new(self.file, line, reason, by_hand)
     }
 
     /// The environments in the order of the text. A map that is there for others to inherit is none, but for the names

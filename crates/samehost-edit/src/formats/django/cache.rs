@@ -6,12 +6,13 @@ use samehost_model::{Endpoint, Protocol};
 use tree_sitter::Node;
 
 use super::literal::{Value, line};
-use super::{Found, How, Refused, Settings};
+use super::{Found, How, Settings};
 use crate::languages::url::{self, Url, is_plain_path};
+use crate::refusal::Refusal;
 use crate::spelling::Spelling;
 
 impl Settings<'_> {
-    pub(super) fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+    pub(super) fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refusal> {
         let name = format!("CACHES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
         let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
@@ -29,8 +30,8 @@ impl Settings<'_> {
             Value::List(values) => match values.as_slice() {
                 [one] => *one,
                 _ => {
-                    let by_hand = "a LOCATION of one server";
-                    return Err((line(location), format!("{name} has several servers"), by_hand.into()));
+                    return Err(Refusal::at(line(location), format!("{name} has several servers"))
+                        .by_hand("a LOCATION of one server"));
                 }
             },
             _ => location,
@@ -50,13 +51,13 @@ impl Settings<'_> {
         };
         let Some(endpoint) = endpoint else {
             let by_hand = format!("'LOCATION': '{prefix}/run/memcached/memcached.sock'");
-            return Err((line(value), format!("{name}: its LOCATION is unusual"), by_hand));
+            return Err(Refusal::at(line(value), format!("{name}: its LOCATION is unusual")).by_hand(by_hand));
         };
         let setting = self.setting(&name, Protocol::Memcached, endpoint, text, value);
         Ok(Some(Found { setting, how: How::Memcached(prefix, range) }))
     }
 
-    pub(super) fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refused> {
+    pub(super) fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refusal> {
         match self.source.value(value) {
             Value::Text(text, range) if text.starts_with("redis") => {
                 self.url(name, &text, range, Spelling::Celery, value)
@@ -74,13 +75,13 @@ impl Settings<'_> {
         range: Range<usize>,
         spelling: Spelling,
         at: Node<'_>,
-    ) -> Result<Option<Found>, Refused> {
+    ) -> Result<Option<Found>, Refusal> {
         let refused = |why: &str| {
             let by_hand = match spelling {
                 Spelling::Celery => "'redis+socket:///run/redis/redis-server.sock?virtual_host=0'",
                 _ => "'unix:///run/redis/redis-server.sock?db=0'",
             };
-            Err((line(at), format!("{name}: {why}"), by_hand.to_owned()))
+            Err(Refusal::at(line(at), format!("{name}: {why}")).by_hand(by_hand))
         };
         let Some(parsed) = Url::parse(text) else { return refused("its URL is unusual") };
         match spelling.read(&parsed) {

@@ -12,6 +12,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::{self, is_plain_path, postgres_path};
+use crate::lines;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 use crate::spelling::Spelling;
@@ -30,6 +31,10 @@ pub struct Django;
 
 /// Settings that are one URL, of Celery.
 const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
+
+/// The edit by hand where a database's entry is not understood.
+const DATABASE_BY_HAND: &str =
+    "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
 
 impl Editor for Django {
     fn name(&self) -> &'static str {
@@ -80,7 +85,8 @@ impl Editor for Django {
         }
         settings.write(&found, &goal.endpoint).map_err(|why| {
             let reason = format!("{}: {why}", found.setting.name);
-            settings.refusal(found.setting.line, &reason, &by_hand(found.setting.protocol, &goal.endpoint))
+            let by_hand = by_hand(found.setting.protocol, &goal.endpoint);
+            Refusal::new(file, found.setting.line, reason, by_hand)
         })
     }
 
@@ -113,33 +119,19 @@ struct Settings<'a> {
     source: Source,
 }
 
-/// Why something is refused, in which line, and what to write by hand.
-type Refused = (u32, String, String);
-
 impl<'a> Settings<'a> {
     fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
-        let whole = |line: u32, reason: String| Refusal {
-            file: file.to_owned(),
-            line,
-            reason,
-            by_hand: "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)"
-                .into(),
-        };
-        let text = files.read(file).map_err(|error| whole(0, format!("it cannot be read: {error}")))?;
-        let source =
-            Source::parse(text).map_err(|line| whole(line, "it is not understood as Python".into()))?;
+        let text = lines::read(file, files).map_err(|refusal| refusal.by_hand(DATABASE_BY_HAND))?;
+        let source = Source::parse(text)
+            .map_err(|line| Refusal::new(file, line, "it is not understood as Python", DATABASE_BY_HAND))?;
         Ok(Settings { file, files, source })
-    }
-
-    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
     }
 
     fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
-        let mut take = |result: Result<Option<Found>, Refused>| match result {
+        let mut take = |result: Result<Option<Found>, Refusal>| match result {
             Ok(one) => found.extend(one),
-            Err((line, reason, by_hand)) => refused.push(self.refusal(line, &reason, &by_hand)),
+            Err(refusal) => refused.push(refusal.in_file(self.file)),
         };
         for name in ["DATABASES", "CACHES"] {
             match self.only(name) {
@@ -172,7 +164,7 @@ impl<'a> Settings<'a> {
     }
 
     /// What code makes, by the words in it.
-    fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T, Refused> {
+    fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T, Refusal> {
         let written = self.source.written(value);
         let from_environment =
             ["env", "config(", "getenv", "dj_database_url"].iter().any(|word| written.contains(word));
@@ -189,11 +181,11 @@ impl<'a> Settings<'a> {
                 ),
             )
         };
-        Err((line(value), reason, by_hand))
+        Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
 
     /// A database's port, and where it is written.
-    fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>), Refused> {
+    fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>), Refusal> {
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
             Value::Text(text, range) | Value::Number(text, range) => match text.parse() {
@@ -233,7 +225,7 @@ impl<'a> Settings<'a> {
         name: &str,
         protocol: Protocol,
         options: Node<'n>,
-    ) -> Result<Option<Node<'n>>, Refused> {
+    ) -> Result<Option<Node<'n>>, Refusal> {
         const BEFORE_HOST: &[&str] =
             &["host", "port", "read_default_file", "service", "hostaddr", "unix_socket", "named_pipe"];
         let Value::Dict(pairs) = self.source.value(options) else {
@@ -251,7 +243,7 @@ impl<'a> Settings<'a> {
         Ok(socket)
     }
 
-    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refused> {
+    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refusal> {
         let name = format!("DATABASES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
         let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
@@ -342,9 +334,8 @@ impl<'a> Settings<'a> {
 }
 
 /// Why a database's entry is not changed.
-fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refused {
-    let by_hand = "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
-    (line(node), format!("{name}: {reason}"), by_hand.to_owned())
+fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
+    Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
 }
 
 /// What a database's ENGINE speaks; none where that is not known here.

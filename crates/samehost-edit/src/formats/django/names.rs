@@ -2,12 +2,13 @@
 
 use tree_sitter::Node;
 
+use super::Settings;
 use super::literal::line;
-use super::{Refused, Settings};
+use crate::refusal::Refusal;
 
 impl Settings<'_> {
     /// The value of a name that one statement of the file gives it, and nothing else in it touches.
-    pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>, Refused> {
+    pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>, Refusal> {
         let source = &self.source;
         let mentions: Vec<Node<'_>> = source
             .all()
@@ -20,11 +21,13 @@ impl Settings<'_> {
         let other = if written.is_none() { Some(first) } else { mentions.get(1) };
         if let Some(other) = other {
             let reason = format!("{name} is changed or used by other code");
-            return Err((line(*other), reason, by_hand));
+            return Err(Refusal::at(line(*other), reason).by_hand(by_hand));
         }
         let Some((value, statement)) = written else { return Ok(None) };
         match self.later(statement, name) {
-            Some((at, module)) => Err((at, format!("{module} below may set {name} anew"), by_hand)),
+            Some((at, module)) => {
+                Err(Refusal::at(at, format!("{module} below may set {name} anew")).by_hand(by_hand))
+            }
             None => Ok(Some(value)),
         }
     }

@@ -7,6 +7,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::lines::{Entry, Lines};
 use crate::edit::Edit;
 use crate::languages::url::{is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
+use crate::refusal::Refusal;
 
 /// How a group of variables says that a connection goes through a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,6 @@ pub(super) struct Group {
     pub(super) protocol: Protocol,
 }
 
-/// What is wrong, in which line.
-pub(super) type Trouble = (u32, String);
-
 impl Group {
     fn names(&self) -> impl Iterator<Item = &'static str> {
         let socket = match self.form {
@@ -52,22 +50,25 @@ impl Group {
     }
 
     /// Whether the value of an entry is text, to all libraries alike.
-    fn is_text(&self, entry: &Entry) -> Result<(), Trouble> {
+    fn is_text(&self, entry: &Entry) -> Result<(), Refusal> {
         if let Some(why) = entry.unclear {
-            return Err((entry.line, format!("{}: {why}", entry.name)));
+            return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
         }
         if !entry.is_plain() {
-            return Err((entry.line, format!("{} is made of other variables", entry.name)));
+            return Err(Refusal::at(entry.line, format!("{} is made of other variables", entry.name)));
         }
         // Laravel takes quotes off once more, and words such as null for values.
         if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
-            return Err((entry.line, format!("{} has a value that is more than text", entry.name)));
+            return Err(Refusal::at(
+                entry.line,
+                format!("{} has a value that is more than text", entry.name),
+            ));
         }
         Ok(())
     }
 
     /// Where it leads, and the entry that says so; none where it says nothing.
-    pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>, Trouble> {
+    pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>, Refusal> {
         self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
         if let Form::SocketVariable(name) = self.form
             && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
@@ -82,13 +83,15 @@ impl Group {
         }
         let usual = usual_port(self.protocol);
         let port = match self.port.and_then(|name| lines.last(name)) {
-            Some(port) if port.text.is_empty() => return Err((port.line, format!("{} is empty", port.name))),
+            Some(port) if port.text.is_empty() => {
+                return Err(Refusal::at(port.line, format!("{} is empty", port.name)));
+            }
             Some(port) => port.text.parse::<i32>().map_err(|_| unusual(port))?,
             None => i32::from(usual),
         };
         let host = &entry.text;
         if host.is_empty() {
-            return Err((
+            return Err(Refusal::at(
                 entry.line,
                 format!("{} is empty: the library takes a place of its own", entry.name),
             ));
@@ -96,7 +99,7 @@ impl Group {
         if matches!(self.form, Form::SocketVariable(_)) && host == "localhost" {
             let reason =
                 format!("{} `localhost` is PHP's default socket already, whatever the port", entry.name);
-            return Err((entry.line, reason));
+            return Err(Refusal::at(entry.line, reason));
         }
         let path = || is_plain_path(host).then(|| Endpoint::Unix(host.into()));
         let number = u16::try_from(port).ok();
@@ -108,7 +111,7 @@ impl Group {
                 if port > 0 {
                     let reason =
                         format!("{} is a path, but the port beside it makes it a host name", entry.name);
-                    return Err((entry.line, reason));
+                    return Err(Refusal::at(entry.line, reason));
                 }
                 path()
             }
@@ -169,7 +172,7 @@ impl Group {
         file: &Path,
         lines: &Lines,
         values: &[(&'static str, String)],
-    ) -> Result<Vec<Edit>, Trouble> {
+    ) -> Result<Vec<Edit>, Refusal> {
         let usual = usual_port(self.protocol).to_string();
         // New lines stand below the port, or else the host, or else the socket.
         let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
@@ -188,7 +191,7 @@ impl Group {
                 continue;
             }
             if let Some(user) = lines.user_of(name) {
-                return Err((
+                return Err(Refusal::at(
                     user.line,
                     format!("{} is made of {name}, which would change with it", user.name),
                 ));
@@ -204,8 +207,8 @@ impl Group {
     }
 }
 
-fn unusual(entry: &Entry) -> Trouble {
-    (entry.line, format!("{} has an unusual value", entry.name))
+fn unusual(entry: &Entry) -> Refusal {
+    Refusal::at(entry.line, format!("{} has an unusual value", entry.name))
 }
 
 /// Whether Laravel takes a value for none.
@@ -218,7 +221,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// WordPress' DB_HOST, as its `parse_db_host` takes it apart.
-fn combined(entry: &Entry) -> Result<Endpoint, Trouble> {
+fn combined(entry: &Entry) -> Result<Endpoint, Refusal> {
     let text = &entry.text;
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
         && path.starts_with('/')
@@ -226,7 +229,10 @@ fn combined(entry: &Entry) -> Result<Endpoint, Trouble> {
         return is_plain_path(path).then(|| Endpoint::Unix(path.into())).ok_or_else(|| unusual(entry));
     }
     if text == "localhost" || text.is_empty() || text.starts_with("localhost:") {
-        return Err((entry.line, format!("{} `localhost` is PHP's default socket already", entry.name)));
+        return Err(Refusal::at(
+            entry.line,
+            format!("{} `localhost` is PHP's default socket already", entry.name),
+        ));
     }
     let usual = 3306;
     let (host, port) = match text.rsplit_once(':') {

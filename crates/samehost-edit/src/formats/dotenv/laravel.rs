@@ -9,9 +9,7 @@ use super::group::{Form, Group};
 use super::lines::Lines;
 use crate::files::Files;
 use crate::languages::url::is_local;
-
-/// A refusal in the making: the line, the reason, the edit by hand.
-pub(super) type Refused = (u32, String, String);
+use crate::refusal::Refusal;
 
 /// What Laravel reads.
 pub(super) struct Laravel<'a> {
@@ -69,7 +67,7 @@ impl<'a> Laravel<'a> {
     }
 
     /// The groups that lead somewhere, with what stands against changing them.
-    pub(super) fn groups(&self) -> Vec<(Group, Result<(), Refused>)> {
+    pub(super) fn groups(&self) -> Vec<(Group, Result<(), Refusal>)> {
         let mut groups = Vec::new();
         if self.url().is_none() {
             match self.protocol() {
@@ -84,47 +82,37 @@ impl<'a> Laravel<'a> {
     }
 
     /// A host that no known connection uses: what DB_CONNECTION should say.
-    pub(super) fn orphan(&self) -> Option<Refused> {
+    pub(super) fn orphan(&self) -> Option<Refusal> {
         let entry = self.lines.last("DB_HOST").filter(|entry| is_local(&entry.text))?;
         let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
         let by_hand = "DB_CONNECTION=mysql (or mariadb, or pgsql), then switch again";
         (unknown && self.url().is_none()).then(|| {
-            (entry.line, "the file does not say which kind of database this is".into(), by_hand.into())
+            Refusal::at(entry.line, "the file does not say which kind of database this is").by_hand(by_hand)
         })
     }
 
-    fn mysql(&self) -> Result<(), Refused> {
+    fn mysql(&self) -> Result<(), Refusal> {
         self.split()?;
         if self.reads("DB_SOCKET") {
             return Ok(());
         }
         let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
-        Err((
-            line,
-            "config/database.php does not read DB_SOCKET".into(),
-            "in config/database.php, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"
-                .into(),
-        ))
+        Err(Refusal::at(line, "config/database.php does not read DB_SOCKET").by_hand("in config/database.php, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"))
     }
 
     /// Hosts of their own for reading and writing are not looked into.
-    fn split(&self) -> Result<(), Refused> {
+    fn split(&self) -> Result<(), Refusal> {
         let text = self.database.as_deref().unwrap_or_default();
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
         }
         let line = self.lines.last("DB_HOST").map_or(0, |entry| entry.line);
-        Err((
-            line,
-            "config/database.php has hosts of its own for reading or writing".into(),
-            "in config/database.php: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"
-                .into(),
-        ))
+        Err(Refusal::at(line, "config/database.php has hosts of its own for reading or writing").by_hand("in config/database.php: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"))
     }
 
-    fn redis(&self) -> Result<(), Refused> {
+    fn redis(&self) -> Result<(), Refusal> {
         let line = self.lines.last("REDIS_HOST").map_or(0, |entry| entry.line);
-        let refused = |reason: &str, by_hand: &str| Err((line, reason.to_owned(), by_hand.to_owned()));
+        let refused = |reason: &str, by_hand: &str| Err(Refusal::at(line, reason).by_hand(by_hand));
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {
             if self.lines.last(name).is_some_and(|entry| !entry.text.is_empty()) {
                 return refused(

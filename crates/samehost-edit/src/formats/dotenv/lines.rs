@@ -2,9 +2,10 @@
 //! django-environ and Node's. What they read differently is there, but unclear.
 
 use std::ops::Range;
+use std::path::Path;
 
 use crate::edit::Edit;
-use std::path::Path;
+use crate::refusal::Refusal;
 
 /// A variable that a line sets.
 #[derive(Clone, Debug)]
@@ -44,11 +45,8 @@ pub(super) struct Lines {
     text: Vec<u8>,
 }
 
-/// Why a file cannot be read at all, and in which line.
-pub(super) type Wrong = (u32, &'static str);
-
 impl Lines {
-    pub(super) fn parse(text: &[u8]) -> Result<Lines, Wrong> {
+    pub(super) fn parse(text: &[u8]) -> Result<Lines, Refusal> {
         let newline = if text.windows(2).any(|pair| pair == b"\r\n") { "\r\n" } else { "\n" };
         let mut lines = Lines { entries: Vec::new(), newline, text: text.to_owned() };
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
@@ -59,13 +57,13 @@ impl Lines {
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let body = line.strip_suffix(b"\r").unwrap_or(line);
             if body.contains(&b'\r') {
-                return Err((
+                return Err(Refusal::at(
                     number,
                     "it has a carriage return inside of a line, where the libraries do not agree",
                 ));
             }
             if body.contains(&0) {
-                return Err((number, "it has a zero byte"));
+                return Err(Refusal::at(number, "it has a zero byte"));
             }
             if let Some((quote, _)) = open {
                 if let Some(mut entry) = entry(body, at, number) {
@@ -86,7 +84,7 @@ impl Lines {
             at += line.len() + 1;
         }
         match open {
-            Some((_, line)) => Err((line, "the quote that this line opens is never closed")),
+            Some((_, line)) => Err(Refusal::at(line, "the quote that this line opens is never closed")),
             None => Ok(lines),
         }
     }

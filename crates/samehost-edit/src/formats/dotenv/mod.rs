@@ -22,10 +22,10 @@ mod override_files;
 mod url_setting;
 mod urls;
 
+use self::lines::{Entry, Lines};
 use framework::Framework;
-use group::{Form, Group, Trouble};
+use group::{Form, Group};
 use laravel::Laravel;
-use lines::{Entry, Lines};
 
 /// The editor.
 #[derive(Debug)]
@@ -107,10 +107,11 @@ impl Editor for Dotenv {
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
-        match found.how {
+        let edits = match found.how {
             How::Url(spelling) => reader.write_url(&found.setting, spelling, &goal.endpoint),
             How::Group(group) => reader.write_group(&found.setting, &group, &goal.endpoint),
-        }
+        };
+        edits.map_err(|refusal| refusal.in_file(file))
     }
 
     fn uptake(&self) -> Uptake {
@@ -136,22 +137,15 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
-        let whole = |line: u32, reason: &str, by_hand: &str| Refusal {
-            file: file.to_owned(),
-            line,
-            reason: reason.to_owned(),
-            by_hand: by_hand.to_owned(),
-        };
-        let text = files
-            .read(file)
-            .map_err(|error| whole(0, &format!("it cannot be read: {error}"), "see to its owner and mode"))?;
+        let text = crate::lines::read(file, files)
+            .map_err(|refusal| refusal.by_hand("see to its owner and mode"))?;
         let lines = Lines::parse(&text)
-            .map_err(|(line, why)| whole(line, why, "put that in order, then switch again"))?;
+            .map_err(|refusal| refusal.in_file(file).by_hand("put that in order, then switch again"))?;
         let directory = file.parent().unwrap_or(Path::new("."));
         let framework = Framework::of(directory, files, &lines);
         let reader = Reader { file, files, directory, lines, framework };
         match reader.stale(text.starts_with(b"\xef\xbb\xbf")) {
-            Some((reason, by_hand)) => Err(whole(0, reason, by_hand)),
+            Some((reason, by_hand)) => Err(Refusal::new(file, 0, reason, by_hand)),
             None => Ok(reader),
         }
     }
@@ -176,10 +170,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn refusal(&self, line: u32, reason: &str, by_hand: &str) -> Refusal {
-        Refusal { file: self.file.to_owned(), line, reason: reason.to_owned(), by_hand: by_hand.to_owned() }
-    }
-
     /// The settings in the order of the text, and what is refused.
     fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
@@ -189,16 +179,7 @@ impl<'a> Reader<'a> {
             if !group.is_there(&self.lines) {
                 continue;
             }
-            let read = match against {
-                Ok(()) => self.agreed(&group).and_then(|()| group.read(&self.lines)),
-                Err((line, reason, by_hand)) => {
-                    if self.concerns(group.host) {
-                        refused.push(self.refusal(line, &reason, &by_hand));
-                    }
-                    continue;
-                }
-            };
-            match read {
+            match against.and_then(|()| self.read_group(&group)) {
                 Ok(None) => {}
                 Ok(Some((endpoint, entry))) => {
                     found.push(Found {
@@ -206,9 +187,7 @@ impl<'a> Reader<'a> {
                         how: How::Group(group),
                     });
                 }
-                Err((line, reason)) if self.concerns(group.host) => {
-                    refused.push(self.refusal(line, &reason, &self.group_by_hand(&group, None)));
-                }
+                Err(refusal) if self.concerns(group.host) => refused.push(refusal),
                 Err(_) => {}
             }
         }
@@ -223,21 +202,24 @@ impl<'a> Reader<'a> {
         found.sort_by_key(|found| found.setting.line);
         refused.sort_by_key(|refusal| refusal.line);
         refused.dedup();
-        (found, refused)
+        (found, refused.into_iter().map(|refusal| refusal.in_file(self.file)).collect())
     }
 
-    fn groups(&self) -> Vec<(Group, Result<(), laravel::Refused>)> {
+    fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>, Refusal> {
+        self.agreed(group)
+            .and_then(|()| group.read(&self.lines))
+            .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, None)))
+    }
+
+    fn groups(&self) -> Vec<(Group, Result<(), Refusal>)> {
         let mut groups = match self.framework {
             Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
             _ => Vec::new(),
         };
         let address = self.lines.last("PGHOSTADDR").map_or(Ok(()), |entry| {
-            Err((
-                entry.line,
-                "PGHOSTADDR counts before PGHOST".into(),
-                "PGHOST=/run/postgresql, without PGHOSTADDR".into(),
-            ))
+            Err(Refusal::at(entry.line, "PGHOSTADDR counts before PGHOST")
+                .by_hand("PGHOST=/run/postgresql, without PGHOSTADDR"))
         });
         groups.push((LIBPQ, address));
         groups
@@ -251,12 +233,12 @@ impl<'a> Reader<'a> {
     }
 
     /// What must hold for every variable of a group besides its value.
-    fn agreed(&self, group: &Group) -> Result<(), Trouble> {
+    fn agreed(&self, group: &Group) -> Result<(), Refusal> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
                 && let Some(reason) = self.doubt(entry)
             {
-                return Err((entry.line, reason));
+                return Err(Refusal::at(entry.line, reason));
             }
         }
         Ok(())
@@ -265,10 +247,7 @@ impl<'a> Reader<'a> {
     /// Hosts whose reader is not known.
     fn orphans(&self, known: &[&str], refused: &mut Vec<Refusal>) {
         if self.framework == Framework::Laravel {
-            let orphan = Laravel::new(&self.lines, self.directory, self.files).orphan();
-            if let Some((line, reason, by_hand)) = orphan {
-                refused.push(self.refusal(line, &reason, &by_hand));
-            }
+            refused.extend(Laravel::new(&self.lines, self.directory, self.files).orphan());
             return;
         }
         for name in HOSTS.iter().filter(|name| !known.contains(*name)) {
@@ -277,7 +256,7 @@ impl<'a> Reader<'a> {
             let by_hand = format!(
                 "where the program that reads {name} takes a path for a host: {name}=/run/… (MySQL and Redis: the socket; PostgreSQL: its directory)"
             );
-            refused.push(self.refusal(entry.line, &reason, &by_hand));
+            refused.push(Refusal::at(entry.line, reason).by_hand(by_hand));
         }
     }
 
@@ -313,11 +292,11 @@ impl<'a> Reader<'a> {
         let values = group.values(to).map_err(|why| {
             let by_hand =
                 format!("a path of letters, digits, dots, dashes and slashes, or {} by hand", group.host);
-            self.refusal(setting.line, why, &by_hand)
+            Refusal::at(setting.line, why).by_hand(by_hand)
         })?;
         group
             .write(self.file, &self.lines, &values)
-            .map_err(|(line, reason)| self.refusal(line, &reason, &self.group_by_hand(group, Some(to))))
+            .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, Some(to))))
     }
 
     /// The lines that say a group's socket.

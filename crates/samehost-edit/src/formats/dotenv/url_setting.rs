@@ -15,23 +15,28 @@ use crate::spelling::Spelling;
 use crate::splice;
 
 impl Reader<'_> {
-    fn asked(&self) -> Asked<'_> {
-        Asked { framework: self.framework, directory: self.directory, files: self.files, lines: &self.lines }
+    fn asked(&self, line: u32) -> Asked<'_> {
+        let Reader { framework, directory, files, lines, .. } = self;
+        Asked { framework: *framework, directory, files: *files, lines, line }
     }
 
-    /// Why Laravel would not use a URL alone, and what to write by hand.
-    fn not_for_laravel(&self, name: &str, parsed: &Url) -> Option<(String, &'static str)> {
+    /// Refuses a URL that Laravel would not use, or not alone.
+    fn used_by_laravel(&self, entry: &Entry, parsed: &Url) -> Result<(), Refusal> {
         if self.framework != Framework::Laravel || parsed.protocol() == Some(Protocol::Redis) {
-            return None;
+            return Ok(());
         }
         let laravel = Laravel::new(&self.lines, self.directory, self.files);
-        if laravel.url() != Some(name) {
-            let reason = format!("config/database.php does not read {name}");
-            return Some((reason, "DB_SOCKET=/run/mysqld/mysqld.sock"));
+        if laravel.url() != Some(&entry.name) {
+            let reason = format!("config/database.php does not read {}", entry.name);
+            return Err(Refusal::at(entry.line, reason).by_hand("DB_SOCKET=/run/mysqld/mysqld.sock"));
         }
-        let socket = self.lines.last("DB_SOCKET");
-        let counts = socket.is_some_and(|entry| !entry.text.is_empty());
-        counts.then(|| ("DB_SOCKET counts as well".to_owned(), "DB_SOCKET= (empty), then switch again"))
+        match self.lines.last("DB_SOCKET") {
+            Some(socket) if !socket.text.is_empty() => {
+                Err(Refusal::at(entry.line, "DB_SOCKET counts as well")
+                    .by_hand("DB_SOCKET= (empty), then switch again"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The URL of an entry; none where it has none, or is not the one that counts.
@@ -44,52 +49,49 @@ impl Reader<'_> {
             return None;
         }
         let local = may_be_local(&entry.text) || may_be_local(rest);
-        let refused =
-            |reason: &str, by_hand: &str| local.then(|| Err(self.refusal(entry.line, reason, by_hand)));
+        match self.understand(entry) {
+            Err(_) if !local => None,
+            found => found.transpose(),
+        }
+    }
+
+    fn understand(&self, entry: &Entry) -> Result<Option<Found>, Refusal> {
+        let name = &entry.name;
+        let refuse = |reason: String, by_hand: &str| {
+            Refusal::at(entry.line, reason).by_hand(format!("{name}= {by_hand}"))
+        };
         if let Some(reason) = self.doubt(entry) {
-            return refused(
-                &reason,
-                &format!("{name}= in one line, with nothing beside it that libraries read differently"),
-            );
+            return Err(refuse(
+                reason,
+                "in one line, with nothing beside it that libraries read differently",
+            ));
         }
-        let Some(parsed) = Url::parse(&entry.text) else {
-            return refused(
-                &format!("the URL of {name} is unusual"),
-                &format!("{name}= with its password percent-encoded"),
-            );
-        };
+        let parsed = Url::parse(&entry.text).ok_or_else(|| {
+            refuse(format!("the URL of {name} is unusual"), "with its password percent-encoded")
+        })?;
         if let Some((reason, by_hand)) = made_of_variables(entry, &parsed) {
-            return refused(&reason, &by_hand);
+            return Err(refuse(reason, by_hand));
         }
-        let spelling = match self.asked().spelling(name, &parsed) {
-            Ok(spelling) => spelling,
-            Err((reason, by_hand)) => return refused(&reason, &by_hand),
+        let spelling = self.asked(entry.line).spelling(name, &parsed)?;
+        self.used_by_laravel(entry, &parsed)?;
+        let said = spelling.read(&parsed).map_err(|why| {
+            refuse(format!("{name}: {why}"), "with one host and one path, then switch again")
+        })?;
+        let Some(protocol) = parsed.protocol() else { return Ok(None) };
+        let setting = Setting {
+            name: name.clone(),
+            role: Role::Connects,
+            protocol,
+            endpoint: said.endpoint,
+            spelled: parsed.shown(),
+            file: self.file.to_owned(),
+            line: entry.line,
+            user: parsed.user(),
+            password: spelling.password(&parsed),
+            database: said.database,
+            backlog: None,
         };
-        if let Some((reason, by_hand)) = self.not_for_laravel(name, &parsed) {
-            return refused(&reason, by_hand);
-        }
-        match spelling.read(&parsed) {
-            Ok(said) => Some(Ok(Found {
-                setting: Setting {
-                    name: name.clone(),
-                    role: Role::Connects,
-                    protocol: parsed.protocol()?,
-                    endpoint: said.endpoint,
-                    spelled: parsed.shown(),
-                    file: self.file.to_owned(),
-                    line: entry.line,
-                    user: parsed.user(),
-                    password: spelling.password(&parsed),
-                    database: said.database,
-                    backlog: None,
-                },
-                how: How::Url(spelling),
-            })),
-            Err(why) => refused(
-                &format!("{name}: {why}"),
-                &format!("{name}= with one host and one path, then switch again"),
-            ),
-        }
+        Ok(Some(Found { setting, how: How::Url(spelling) }))
     }
 
     pub(super) fn write_url(
@@ -103,15 +105,12 @@ impl Reader<'_> {
         let Some(parsed) = Url::parse(&entry.text) else { return Ok(Vec::new()) };
         if let Some(user) = self.lines.user_of(name) {
             let reason = format!("{} is made of {name}, which would change with it", user.name);
-            return Err(self.refusal(
-                user.line,
-                &reason,
-                &format!("{}= written out, then switch again", user.name),
-            ));
+            let by_hand = format!("{}= written out, then switch again", user.name);
+            return Err(Refusal::at(user.line, reason).by_hand(by_hand));
         }
         let written = spelling.write(&parsed, to).map_err(|why| {
             let by_hand = format!("in the program, connect to {to} in place of {name}");
-            self.refusal(entry.line, &format!("{name}: {why}"), &by_hand)
+            Refusal::at(entry.line, format!("{name}: {why}")).by_hand(by_hand)
         })?;
         let written = written.text();
         // A shell that reads the file would end the value at its first &.
@@ -131,20 +130,17 @@ fn is_simply_filled(text: &str) -> bool {
     })
 }
 
-/// Why the variables in an entry's URL leave open where it leads, and what to write by hand.
-fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, String)> {
+/// Why the variables in an entry's URL leave open where it leads, and how to write it by hand.
+fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, &'static str)> {
     let (name, filled) = (&entry.name, !entry.literal);
     if filled && [&parsed.scheme, &parsed.host].iter().any(|part| part.contains('$'))
         || parsed.query.as_ref().is_some_and(|query| query.contains('$'))
     {
-        let by_hand = format!("{name}= with the host written out, then switch again");
-        return Some((format!("the host of {name} is made of other variables"), by_hand));
+        let reason = format!("the host of {name} is made of other variables");
+        return Some((reason, "with the host written out, then switch again"));
     }
     let has_default = filled && entry.text.contains("${") && !is_simply_filled(&entry.text);
-    has_default.then(|| {
-        let reason = format!("{name} has a default in its variables");
-        (reason, format!("{name}= written out, then switch again"))
-    })
+    has_default.then(|| (format!("{name} has a default in its variables"), "written out, then switch again"))
 }
 
 /// Whether a URL may lead to this machine.

@@ -8,6 +8,7 @@ use super::framework::{Framework, text, wants};
 use super::lines::Lines;
 use crate::files::Files;
 use crate::languages::url::Url;
+use crate::refusal::Refusal;
 use crate::spelling::Spelling;
 
 /// What is asked for a spelling.
@@ -16,10 +17,9 @@ pub(super) struct Asked<'a> {
     pub(super) directory: &'a Path,
     pub(super) files: &'a dyn Files,
     pub(super) lines: &'a Lines,
+    /// The line of the variable.
+    pub(super) line: u32,
 }
-
-/// Why there is no spelling, and what to write by hand.
-pub(super) type NoSpelling = (String, String);
 
 /// The spellings of MySQL, for whoever knows what reads the file.
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
@@ -28,13 +28,13 @@ const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:/
 
 impl Asked<'_> {
     /// How the socket is said in the URL of a variable.
-    pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling, NoSpelling> {
+    pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling, Refusal> {
         if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
             return Ok(Spelling::Celery);
         }
         match url.protocol() {
-            _ if url.scheme == "rediss" => Err((
-                "it asks for TLS, which a socket has not".into(),
+            _ if url.scheme == "rediss" => Err(self.refuse(
+                "it asks for TLS, which a socket has not",
                 format!("{name}= in one of {REDIS}, where TLS is not wanted"),
             )),
             Some(Protocol::Mysql | Protocol::Postgres) => self.database(name, url),
@@ -43,7 +43,7 @@ impl Asked<'_> {
         }
     }
 
-    fn unknown(&self, name: &str, spellings: &str) -> NoSpelling {
+    fn unknown(&self, name: &str, spellings: &str) -> Refusal {
         let reason = match self.framework {
             Framework::Unknown => {
                 format!("what reads {name} is not known, and each library has its own words")
@@ -52,10 +52,14 @@ impl Asked<'_> {
                 format!("how {} reads {name} is not known, and each library has its own words", known.name())
             }
         };
-        (reason, format!("{name}= with {spellings}"))
+        self.refuse(reason, format!("{name}= with {spellings}"))
     }
 
-    fn database(&self, name: &str, url: &Url) -> Result<Spelling, NoSpelling> {
+    fn refuse(&self, reason: impl Into<String>, by_hand: String) -> Refusal {
+        Refusal::at(self.line, reason).by_hand(by_hand)
+    }
+
+    fn database(&self, name: &str, url: &Url) -> Result<Spelling, Refusal> {
         let mysql = url.protocol() == Some(Protocol::Mysql);
         let spellings = if mysql { MYSQL } else { POSTGRES };
         let known = name == "DATABASE_URL"
@@ -81,7 +85,7 @@ impl Asked<'_> {
         })
     }
 
-    fn redis(&self, name: &str) -> Result<Spelling, NoSpelling> {
+    fn redis(&self, name: &str) -> Result<Spelling, Refusal> {
         if self.framework == Framework::Symfony && name == "MESSENGER_TRANSPORT_DSN" {
             return Ok(Spelling::Messenger);
         }
@@ -91,29 +95,20 @@ impl Asked<'_> {
             Framework::Symfony if known => Ok(Spelling::RedisPath),
             Framework::Rails if known => Ok(Spelling::UnixPath),
             Framework::Django if known => self.django(name),
-            Framework::Laravel if known => Err((
-                "Laravel's URL cannot name a socket".into(),
-                format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"),
-            )),
-            Framework::Node if known => Err((
-                "neither ioredis nor node-redis takes a socket in such a URL".into(),
-                format!(
+            Framework::Laravel if known => Err(self.refuse("Laravel's URL cannot name a socket", format!("{name}= (empty), REDIS_HOST=/run/redis/redis-server.sock and REDIS_PORT=0"))),
+            Framework::Node if known => Err(self.refuse("neither ioredis nor node-redis takes a socket in such a URL", format!(
                     "in the program: new Redis('/run/redis/redis-server.sock') or createClient({{ socket: {{ path: … }} }}) in place of {name}"
-                ),
-            )),
+                ))),
             _ => Err(self.unknown(name, REDIS)),
         }
     }
 
     /// Django's own redis-py, where nothing says that another library reads the same variable.
-    fn django(&self, name: &str) -> Result<Spelling, NoSpelling> {
+    fn django(&self, name: &str) -> Result<Spelling, Refusal> {
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
-            return Err((
-                format!("Celery may read {name} as well, and has other words for a socket"),
-                format!(
+            return Err(self.refuse(format!("Celery may read {name} as well, and has other words for a socket"), format!(
                     "{name}=unix:///run/redis/redis-server.sock?db=0 and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock"
-                ),
-            ));
+                )));
         }
         let calls = [
             format!("cache(\"{name}"),
@@ -122,7 +117,7 @@ impl Asked<'_> {
             format!("cache_url('{name}"),
         ];
         if self.settings().iter().any(|text| calls.iter().any(|call| text.contains(call))) {
-            return Err((
+            return Err(self.refuse(
                 format!("django-environ reads {name} as the URL of a cache, which has other words"),
                 format!("{name}=redis:///run/redis/redis-server.sock"),
             ));
@@ -144,7 +139,7 @@ impl Asked<'_> {
         texts
     }
 
-    fn memcached(&self, name: &str) -> Result<Spelling, NoSpelling> {
+    fn memcached(&self, name: &str) -> Result<Spelling, Refusal> {
         match self.framework {
             Framework::Symfony => Ok(Spelling::Memcached),
             _ => Err(self.unknown(name, "memcached:///run/memcached/memcached.sock (Symfony)")),

@@ -64,12 +64,12 @@ pub(super) fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
             "$databases{keys}['unix_socket'] = '{DEFAULT_SOCKET}'; (for pgsql: ['host'] = '/run/postgresql';)"
         ),
     };
-    Refusal {
-        file: trouble.file.clone(),
-        line: trouble.line,
-        reason: format!("$databases: {}", trouble.reason),
-        by_hand: by_hand.replace("${databases}", "$databases"),
-    }
+    Refusal::new(
+        &trouble.file,
+        trouble.line,
+        format!("$databases: {}", trouble.reason),
+        by_hand.replace("${databases}", "$databases"),
+    )
 }
 
 fn text(items: &[Item], key: &str) -> Option<String> {

@@ -14,7 +14,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{
-    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
+    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
@@ -66,7 +66,7 @@ impl Editor for Memcached {
             Endpoint::Tcp { host, port } => to_tcp(file, &text, &options, setting, host, *port, &mut edits)?,
             other => {
                 let reason = format!("memcached cannot listen at {other}");
-                return Err(refuse(file, setting.line, reason, "choose a socket's path: -s /PATH"));
+                return Err(Refusal::new(file, setting.line, reason, "choose a socket's path: -s /PATH"));
             }
         }
         verify_edits(self, file, files, setting, goal, edits)
@@ -118,7 +118,7 @@ fn to_unix(
     edits: &mut Vec<Edit>,
 ) -> Result<(), Refusal> {
     let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
-    let stop = |reason: &str, by_hand: &str| Err(refuse(file, setting.line, reason, by_hand));
+    let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
     let path = match socket_path(&goal.endpoint) {
         Ok(path) if is_plain(path) => path,
         Ok(_) => return stop("the path has characters that mean something to a shell", by_hand),
@@ -160,7 +160,7 @@ fn to_tcp(
     let host = listening_host(host);
     if port == 0 || !is_loopback(&host) {
         let by_hand = format!("write `-l {host}` and `-p {port}`");
-        return Err(refuse(
+        return Err(Refusal::new(
             file,
             setting.line,
             "only an address that other machines do not reach is written",
@@ -170,7 +170,7 @@ fn to_tcp(
     let hosts = options.hosts();
     if !hosts.iter().all(|one| is_loopback(one)) || hosts.first() != Some(&host) {
         if options.given.iter().filter(|given| given.letter == 'l').count() > 1 {
-            return Err(refuse(
+            return Err(Refusal::new(
                 file,
                 setting.line,
                 "-l is given more than once",

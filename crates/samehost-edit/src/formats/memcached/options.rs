@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::lines::{Line, lines, listening_host, refuse, utf8};
+use crate::lines::{Line, lines, listening_host, utf8};
 use crate::refusal::Refusal;
 
 /// Options with a value, and options without.
@@ -70,7 +70,7 @@ pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options, Refusal> {
         [b"OPTIONS=".as_slice(), b"PORT=", b"USER=", b"CACHESIZE="].iter().any(|name| line.starts_with(name))
     });
     for line in all {
-        let stop = |reason: &str, by_hand: &str| refuse(file, line.number, reason, by_hand);
+        let stop = |reason: &str, by_hand: &str| Refusal::new(file, line.number, reason, by_hand);
         let content = &text[line.range.clone()];
         if is_shell {
             shell(file, text, &line, &mut options, &mut words)?;
@@ -101,7 +101,8 @@ fn shell(
     words: &mut Vec<(Range<usize>, Line)>,
 ) -> Result<(), Refusal> {
     let content = &text[line.range.clone()];
-    let stop = |reason: &str| Err(refuse(file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"));
+    let stop =
+        |reason: &str| Err(Refusal::new(file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"));
     let Some(equals) = content.iter().position(|byte| *byte == b'=').filter(|_| !content.starts_with(b"#"))
     else {
         return Ok(());
@@ -159,7 +160,7 @@ fn split(
         let word = &text[start..at];
         if utf8(word).is_none() || word.iter().any(|byte| b"\\\"'$`*?[]{}|&;<>()~!\0".contains(byte)) {
             let reason = "a word has characters that mean something to a shell";
-            return Err(refuse(file, line.number, reason, "write the options in plain words"));
+            return Err(Refusal::new(file, line.number, reason, "write the options in plain words"));
         }
         words.push((start..at, line.clone()));
     }
@@ -178,7 +179,7 @@ fn parse(
         at += 1;
         let word = utf8(&text[range.clone()]).unwrap_or_default();
         let stop = |reason: String| {
-            Err(refuse(
+            Err(Refusal::new(
                 file,
                 line.number,
                 reason,

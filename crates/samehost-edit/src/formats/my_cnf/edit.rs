@@ -9,7 +9,7 @@ use super::{MyCnf, SERVER, client_groups, hosts, is_server, port, skips_networki
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, insert_below, is_loopback, listening_host, refuse, socket_path, utf8};
+use crate::lines::{self, insert_below, is_loopback, listening_host, socket_path, utf8};
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Role, Setting};
@@ -70,7 +70,7 @@ pub(super) fn edits(
 
 impl Editing<'_> {
     fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        refuse(&self.setting.file, self.setting.line, reason, by_hand)
+        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
     }
 
     fn last(&self, name: &str) -> Option<&Entry> {
@@ -96,7 +96,7 @@ impl Editing<'_> {
             Some((_, Some(value))) if value == path => {}
             Some((entry, value)) if self.setting.name != "server, socket" || self.goal.stays => {
                 let present = value.unwrap_or_default();
-                return Err(refuse(
+                return Err(Refusal::new(
                     &entry.file,
                     entry.line.number,
                     format!("the server has a socket already, {present}, and can have only one"),
@@ -118,7 +118,7 @@ impl Editing<'_> {
             is_server(&entry.group) && matches!(entry.name.as_str(), "mysqlx-port" | "mysqlx-bind-address")
         });
         if let Some(entry) = plugin {
-            return Err(refuse(
+            return Err(Refusal::new(
                 &entry.file,
                 entry.line.number,
                 format!("`{}`: skip-networking would close the X plugin's port as well", entry.name),
@@ -235,7 +235,7 @@ impl Editing<'_> {
         let text = lines::read(&entry.file, self.files)?;
         let like = text.get(entry.written.clone()).unwrap_or_default();
         let with = quoted(value, like).ok_or_else(|| {
-            refuse(&entry.file, entry.line.number, "the value cannot be quoted", "choose another path")
+            Refusal::new(&entry.file, entry.line.number, "the value cannot be quoted", "choose another path")
         })?;
         self.edits.push(Edit::new(&entry.file, entry.written.clone(), with));
         Ok(())

@@ -15,7 +15,7 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, is_loopback, listening_host, refuse};
+use crate::lines::{self, is_loopback, listening_host};
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
 
@@ -121,7 +121,7 @@ fn reading(options: &Options) -> Reading {
             }
         } else if entry.name == "host" || is_numbered(group) {
             seen.push(group);
-            reading.refused.push(refuse(
+            reading.refused.push(Refusal::new(
                 &entry.file,
                 entry.line.number,
                 format!("which program reads [{group}], and how, is not known"),
@@ -161,8 +161,9 @@ fn is_numbered(group: &str) -> bool {
 fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
     options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
         let name = entry.name.as_str();
-        let at =
-            |reason: String, by_hand: String| Some(refuse(&entry.file, entry.line.number, reason, by_hand));
+        let at = |reason: String, by_hand: String| {
+            Some(Refusal::new(&entry.file, entry.line.number, reason, by_hand))
+        };
         let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
         let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
@@ -170,7 +171,7 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
             return (!name.is_empty()).then(|| {
                 let reason =
                     format!("`{name}` is an abbreviation of `{full}`, which versions understand differently");
-                refuse(&entry.file, entry.line.number, reason, format!("write `{full}` in full"))
+                Refusal::new(&entry.file, entry.line.number, reason, format!("write `{full}` in full"))
             });
         }
         if let Some(full) = behind.and_then(|rest| watched.iter().find(|full| **full == rest)) {
@@ -198,7 +199,7 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
         };
         wrong.then(|| {
             let reason = format!("the value of `{name}` is not understood");
-            refuse(&entry.file, entry.line.number, reason, format!("write `{name}` in its usual form"))
+            Refusal::new(&entry.file, entry.line.number, reason, format!("write `{name}` in its usual form"))
         })
     })
 }
@@ -277,7 +278,7 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
     let (host, protocol) = (value("host"), value("protocol").map(|name| name.to_ascii_lowercase()));
     let local = host.as_deref().is_none_or(|host| host.eq_ignore_ascii_case("localhost"));
     let mut stop = |reason: &str, by_hand: &str| {
-        reading.refused.push(refuse(&first.file, first.line.number, reason, by_hand));
+        reading.refused.push(Refusal::new(&first.file, first.line.number, reason, by_hand));
     };
     let (endpoint, at) = match (local, protocol.as_deref()) {
         (true, Some("tcp")) => {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
-use crate::lines::{self, Line, lines, refuse, utf8};
+use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::Refusal;
 
 /// The programs follow includes no deeper than this.
@@ -58,7 +58,7 @@ impl Options {
         let text = lines::read(file, files)?;
         let mut block = None;
         for line in lines(&text) {
-            let stop = |reason: &str, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+            let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
             let range = trim(&text, line.range.clone());
             let content = &text[range.clone()];
             match content.first() {
@@ -119,7 +119,7 @@ impl Options {
         files: &dyn Files,
         depth: usize,
     ) -> Result<(), Refusal> {
-        let stop = |reason: String, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+        let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
         let Some(content) = utf8(content) else {
             return stop("the include is not UTF-8".into(), "write the included options here");
         };

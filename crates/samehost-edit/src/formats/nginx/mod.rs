@@ -85,12 +85,12 @@ impl Editor for Nginx {
                 && found.setting.line == setting.line
         };
         let Some(found) = analysis.found.iter().find(same) else {
-            return Err(Refusal {
-                file: setting.file.clone(),
-                line: setting.line,
-                reason: format!("`{}` is not there any more", setting.name),
-                by_hand: "look at the file again".into(),
-            });
+            return Err(Refusal::new(
+                &setting.file,
+                setting.line,
+                format!("`{}` is not there any more", setting.name),
+                "look at the file again",
+            ));
         };
         let mut places = found.nodes.iter().map(|node| {
             if found.kind == Kind::Listen {

@@ -145,12 +145,7 @@ impl Tree {
         reason: impl Into<String>,
         by_hand: impl Into<String>,
     ) -> Refusal {
-        Refusal {
-            file: self.source(node).path.clone(),
-            line: self.nodes[node].line(),
-            reason: reason.into(),
-            by_hand: by_hand.into(),
-        }
+        Refusal::new(&self.source(node).path, self.nodes[node].line(), reason, by_hand)
     }
 
     /// A directive as it is written, on one line.
@@ -180,12 +175,7 @@ impl Reader<'_> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
-        let at = |line: u32, reason: String, by_hand: &str| Refusal {
-            file: path.to_owned(),
-            line,
-            reason,
-            by_hand: by_hand.to_owned(),
-        };
+        let at = |line: u32, reason: String, by_hand: &str| Refusal::new(path, line, reason, by_hand);
         let text = self.files.read(path).map_err(|error| match from {
             Some(node) => self.tree.refusal(
                 node,
@@ -251,7 +241,7 @@ impl Reader<'_> {
 
     fn unbalanced(&self, source: usize, line: u32, reason: &str) -> Refusal {
         let by_hand = "nginx -t says the same: correct it first".to_owned();
-        Refusal { file: self.tree.sources[source].path.clone(), line, reason: reason.to_owned(), by_hand }
+        Refusal::new(&self.tree.sources[source].path, line, reason, by_hand)
     }
 
     fn include(&mut self, node: usize, parent: Option<usize>, depth: usize) -> Result<(), Refusal> {

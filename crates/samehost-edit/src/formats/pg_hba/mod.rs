@@ -13,7 +13,7 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, Line, insert_above, insert_below, refuse};
+use crate::lines::{self, Line, insert_above, insert_below};
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
@@ -191,7 +191,7 @@ fn understood<'a>(
         let place = first.map_or("at the end".into(), |first| format!("above line {}", first.line.number));
         let by_hand =
             format!("{place} write, with the application's own names: local DATABASE USER {method}");
-        Err(refuse(file, record.line.number, reason, by_hand))
+        Err(Refusal::new(file, record.line.number, reason, by_hand))
     };
     let (Some(database), Some(user)) = (record.database.name(), record.user.name()) else {
         return stop(if record.is_for_all() {
@@ -234,7 +234,7 @@ fn edits(
     goal: &Goal,
 ) -> Result<Vec<Edit>, Refusal> {
     let records = records(file, text)?;
-    let stop = |reason: &str, by_hand: &str| Err(refuse(file, setting.line, reason, by_hand));
+    let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
     if goal.endpoint == setting.endpoint {
         return Ok(Vec::new());
     }
@@ -309,7 +309,7 @@ fn to_tcp(
     let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
     let by_hand =
         format!("write `host {database} {user} {network} {method}` above the first record that fits");
-    let stop = |reason: &str| Err(refuse(file, record.line.number, reason, by_hand.as_str()));
+    let stop = |reason: &str| Err(Refusal::new(file, record.line.number, reason, by_hand.as_str()));
     if lines::tcp(host, places(file, files).0).as_ref() != Some(goal) || !matches!(host, "127.0.0.1" | "::1")
     {
         return stop("the server is not reached there");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::lines::{Line, lines, refuse, utf8};
+use crate::lines::{Line, lines, utf8};
 use crate::refusal::Refusal;
 
 /// A word of a field.
@@ -153,7 +153,7 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
 pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>, Refusal> {
     let mut records = Vec::new();
     for line in lines(text) {
-        let stop = |reason: &str, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+        let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
         let content = &text[line.range.clone()];
         let trimmed = content.trim_ascii_start();
         let comment = trimmed.is_empty() || trimmed.starts_with(b"#");

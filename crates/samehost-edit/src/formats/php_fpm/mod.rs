@@ -81,12 +81,12 @@ impl Editor for PhpFpm {
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
         let found = found.and_then(|pool| Some((pool, pool.last("listen")?)));
         let Some((pool, placed)) = found else {
-            return Err(Refusal {
-                file: setting.file.clone(),
-                line: setting.line,
-                reason: format!("`{}` is not there any more", setting.name),
-                by_hand: "look at the file again".into(),
-            });
+            return Err(Refusal::new(
+                &setting.file,
+                setting.line,
+                format!("`{}` is not there any more", setting.name),
+                "look at the file again",
+            ));
         };
         let mut edits = Vec::new();
         if self::setting(&pools, pool, placed)?.endpoint != goal.endpoint {

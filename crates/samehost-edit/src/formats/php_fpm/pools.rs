@@ -87,12 +87,7 @@ impl Pools {
         reason: impl Into<String>,
         by_hand: impl Into<String>,
     ) -> Refusal {
-        Refusal {
-            file: self.sources[placed.source].path.clone(),
-            line: placed.entry.number,
-            reason: reason.into(),
-            by_hand: by_hand.into(),
-        }
+        Refusal::new(&self.sources[placed.source].path, placed.entry.number, reason, by_hand)
     }
 }
 
@@ -148,12 +143,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn file(&mut self, path: &Path, depth: usize) -> Result<(), Refusal> {
-        let refused = |reason: String, by_hand: &str| Refusal {
-            file: path.to_owned(),
-            line: 0,
-            reason,
-            by_hand: by_hand.to_owned(),
-        };
+        let refused = |reason: String, by_hand: &str| Refusal::new(path, 0, reason, by_hand);
         if depth > DEEPEST {
             return Err(refused(
                 "the files include each other without an end".into(),

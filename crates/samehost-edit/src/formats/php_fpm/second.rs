@@ -26,12 +26,7 @@ pub fn second_pool(
     goal: &Goal,
 ) -> Result<(PathBuf, Vec<u8>), Refusal> {
     let pools = Pools::read(file, files)?;
-    let refused = |reason: String, by_hand: &str| Refusal {
-        file: setting.file.clone(),
-        line: setting.line,
-        reason,
-        by_hand: by_hand.to_owned(),
-    };
+    let refused = |reason: String, by_hand: &str| Refusal::new(&setting.file, setting.line, reason, by_hand);
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);
     let pool = pool.ok_or_else(|| {
         refused(format!("`{}` is not there any more", setting.name), "look at the file again")

@@ -10,7 +10,7 @@ use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{
-    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, refuse, socket_path,
+    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };
 use crate::refusal::Refusal;
 use crate::setting::Setting;
@@ -48,7 +48,7 @@ pub(super) fn edits(
 
 impl Editing<'_> {
     fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        refuse(&self.setting.file, self.setting.line, reason, by_hand)
+        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
     }
 
     fn last(&self, name: &str) -> Option<&Parameter> {
@@ -101,7 +101,7 @@ impl Editing<'_> {
         if folders.iter().any(|folder| folder == wanted) {
             return Ok(folders);
         }
-        Err(refuse(
+        Err(Refusal::new(
             self.file,
             0,
             "unix_socket_directories is not set, and what is built into the server is not known here",

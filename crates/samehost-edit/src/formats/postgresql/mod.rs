@@ -14,7 +14,7 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, is_loopback, listening_host, refuse};
+use crate::lines::{self, is_loopback, listening_host};
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
@@ -101,7 +101,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening, Refusal> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
     let at = |parameter: &Parameter, reason: &str, by_hand: &str| {
-        Err(refuse(&parameter.file, parameter.line.number, reason, by_hand))
+        Err(Refusal::new(&parameter.file, parameter.line.number, reason, by_hand))
     };
     let mut found = Listening { parameters, port: PORT, hosts: vec!["127.0.0.1".into()], folders: None };
     if let Some(parameter) = found.parameters.last("unix_socket_directory") {
@@ -174,13 +174,13 @@ fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result
     }
     let set = Parameters::read(&path, files)?;
     match set.0.iter().find(|parameter| WATCHED.contains(&parameter.name.as_str())) {
-        Some(parameter) if path != file => Err(refuse(
+        Some(parameter) if path != file => Err(Refusal::new(
             &path,
             parameter.line.number,
             format!("ALTER SYSTEM has set `{}`, which wins over {}", parameter.name, file.display()),
             format!("as the superuser of the database: ALTER SYSTEM RESET {};", parameter.name),
         )),
-        Some(parameter) => Err(refuse(
+        Some(parameter) => Err(Refusal::new(
             &path,
             parameter.line.number,
             "this file belongs to ALTER SYSTEM",

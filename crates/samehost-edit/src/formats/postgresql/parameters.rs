@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
-use crate::lines::{self, Line, lines, refuse, utf8};
+use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::Refusal;
 
 /// The server follows includes no deeper than this.
@@ -45,7 +45,7 @@ impl Parameters {
         for line in lines(&text) {
             let parsed = parse(&text, line.range.clone()).map_err(|reason| {
                 let by_hand = "correct this line: the server does not start with it";
-                refuse(file, line.number, reason, by_hand)
+                Refusal::new(file, line.number, reason, by_hand)
             })?;
             let Some((name, value, written)) = parsed else { continue };
             if matches!(name.as_str(), "include" | "include_if_exists" | "include_dir") {
@@ -66,7 +66,7 @@ impl Parameters {
         files: &dyn Files,
         depth: usize,
     ) -> Result<(), Refusal> {
-        let stop = |reason: String| refuse(file, line.number, reason, "correct or remove the include");
+        let stop = |reason: String| Refusal::new(file, line.number, reason, "correct or remove the include");
         if value.is_empty() || depth == DEEPEST {
             return Err(stop("the include is empty or nests too deep".into()));
         }

@@ -9,7 +9,7 @@ use super::{Configuration, Directive};
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::{self, Line, append, insert_below, is_loopback, lines, refuse, socket_path, utf8};
+use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::refusal::Refusal;
 use crate::setting::Setting;
 
@@ -56,7 +56,7 @@ pub(super) fn edits(
 
 impl Editing<'_> {
     fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        refuse(&self.setting.file, self.setting.line, reason, by_hand)
+        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
     }
 
     fn listen_unix(&mut self) -> Result<(), Refusal> {
@@ -75,7 +75,7 @@ impl Editing<'_> {
             Some(at) => {
                 let present = String::from_utf8_lossy(at.value()).into_owned();
                 let reason = format!("the server has a socket already, {present}, and can have only one");
-                return Err(refuse(
+                return Err(Refusal::new(
                     &at.file,
                     at.number(),
                     reason,
@@ -125,7 +125,7 @@ impl Editing<'_> {
     fn close(&mut self) -> Result<(), Refusal> {
         let configuration = self.configuration;
         if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
-            return Err(refuse(
+            return Err(Refusal::new(
                 &tls.file,
                 tls.number(),
                 "the server is also reached with TLS, which is meant for other machines",
@@ -144,7 +144,7 @@ impl Editing<'_> {
             others.or_else(|| ["replicaof", "slaveof"].iter().find_map(|name| configuration.last(name)));
         if let Some(at) = others.filter(|at| !at.value().eq_ignore_ascii_case(b"no")) {
             let reason = format!("`{}`: other servers reach this one through its port", at.name);
-            return Err(refuse(&at.file, at.number(), reason, "keep TCP open"));
+            return Err(Refusal::new(&at.file, at.number(), reason, "keep TCP open"));
         }
         match configuration.last("port") {
             Some(at) if at.value() == b"0" => Ok(()),

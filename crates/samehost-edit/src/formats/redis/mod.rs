@@ -16,7 +16,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::glob::glob;
 use crate::goal::Goal;
-use crate::lines::{self, Line, is_loopback, lines, listening_host, refuse, utf8};
+use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
@@ -246,7 +246,7 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
     let text = lines::read(file, files)?;
     for line in lines(&text) {
         let content = &text[line.range.clone()];
-        let stop = |reason: &str, by_hand: &str| refuse(file, line.number, reason, by_hand);
+        let stop = |reason: &str, by_hand: &str| Refusal::new(file, line.number, reason, by_hand);
         let dies = |reason: &str| stop(reason, "correct this line: the server does not start with it");
         if content.contains(&0) {
             return Err(dies("it has a NUL byte, behind which the server does not read"));
@@ -294,7 +294,7 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 fn understood(directive: &Directive) -> Result<(), Refusal> {
     let at = |reason: String| {
         let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
-        Err(refuse(&directive.file, directive.number(), reason, by_hand))
+        Err(Refusal::new(&directive.file, directive.number(), reason, by_hand))
     };
     let count = directive.values.len();
     let wanted = match directive.name.as_str() {
@@ -317,13 +317,15 @@ fn understood(directive: &Directive) -> Result<(), Refusal> {
             at("`tcp-backlog` is no number".into())
         }
         "unixsocket" if text.is_none() => at("the path is not UTF-8".into()),
-        "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => Err(refuse(
-            &directive.file,
-            directive.number(),
-            "the socket's path does not begin with /: where it is depends on where the server was started",
-            "write the socket's whole path in this line",
-        )),
-        "bind" if directive.value().is_empty() => Err(refuse(
+        "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {
+            Err(Refusal::new(
+                &directive.file,
+                directive.number(),
+                "the socket's path does not begin with /: where it is depends on where the server was started",
+                "write the socket's whole path in this line",
+            ))
+        }
+        "bind" if directive.value().is_empty() => Err(Refusal::new(
             &directive.file,
             directive.number(),
             "an empty bind means no address to new versions of the server, and every address to old ones",
@@ -335,7 +337,7 @@ fn understood(directive: &Directive) -> Result<(), Refusal> {
 
 /// The files that an include names, in the order in which the server reads them.
 fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>, Refusal> {
-    let stop = |reason: String, by_hand: &str| Err(refuse(file, line.number, reason, by_hand));
+    let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
     let Some(pattern) = utf8(pattern) else {
         return stop("the include is not UTF-8".into(), "write the included lines here");
     };
@@ -373,5 +375,5 @@ fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) 
         twice.name
     );
     let by_hand = format!("keep `{}` in one of the included files only", twice.name);
-    Err(refuse(file, line.number, reason, by_hand))
+    Err(Refusal::new(file, line.number, reason, by_hand))
 }

@@ -9,7 +9,6 @@ use super::words::{Word, command};
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::refuse;
 use crate::refusal::Refusal;
 use crate::setting::{Role, Setting};
 
@@ -30,8 +29,9 @@ impl<'a> Command<'a> {
     ) -> Result<Option<Self>, Refusal> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
-        let stop =
-            |reason: String, by_hand: String| Err(refuse(&assignment.file, assignment.line, reason, by_hand));
+        let stop = |reason: String, by_hand: String| {
+            Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
+        };
         let Some(words) = command(&assignment.value) else {
             return stop(
                 "a quote of ExecStart= does not end".into(),
@@ -97,7 +97,7 @@ impl<'a> Command<'a> {
                 "in a drop-in, ExecStart= (empty), then ExecStart= with {}",
                 hint(self.listens.server.name())
             );
-            refuse(&one.file, one.line, reason, by_hand)
+            Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
             return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));
@@ -122,12 +122,12 @@ fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command
     if word.text.ends_with(".conf") {
         let reason = format!("where {program} listens is said in {}", word.text);
         let by_hand = format!("samehost switch {}", word.text);
-        return Err(refuse(&assignment.file, assignment.line, reason, by_hand));
+        return Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand));
     }
     let reason = format!("what {program} makes of the address in its command is not known");
     let by_hand =
         format!("in a drop-in, ExecStart= (empty), then ExecStart= with {program}'s own words for a socket");
-    Err(refuse(&assignment.file, assignment.line, reason, by_hand))
+    Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand))
 }
 
 /// How a server says a socket.

@@ -12,7 +12,6 @@ use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::goal::Goal;
-use crate::lines::refuse;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Setting};
 
@@ -102,7 +101,7 @@ impl<'a> Environment<'a> {
             "in a drop-in (systemctl edit {}), Environment= with {}",
             self.unit.name, refusal.by_hand
         );
-        refuse(file, line, refusal.reason.clone(), by_hand)
+        Refusal::new(file, line, refusal.reason.clone(), by_hand)
     }
 
     /// The connections that the variables name.
@@ -127,7 +126,12 @@ impl<'a> Environment<'a> {
             if let Some(odd) = &one.odd {
                 let reason = format!("{} has {odd} in its value", one.name);
                 let by_hand = format!("Environment={}=… written out, then switch again", one.name);
-                reading.refused.push(refuse(&one.assignment.file, one.assignment.line, reason, by_hand));
+                reading.refused.push(Refusal::new(
+                    &one.assignment.file,
+                    one.assignment.line,
+                    reason,
+                    by_hand,
+                ));
             }
         }
         self.environment_files(files, &mut reading);
@@ -143,8 +147,9 @@ impl<'a> Environment<'a> {
                 .strip_prefix('-')
                 .map_or((false, assignment.value.as_str()), |name| (true, name));
             let name = name.trim_matches('"');
-            let stop =
-                |reason: String, by_hand: String| refuse(&assignment.file, assignment.line, reason, by_hand);
+            let stop = |reason: String, by_hand: String| {
+                Refusal::new(&assignment.file, assignment.line, reason, by_hand)
+            };
             let path = under(&self.unit.root, name);
             let Ok(text) = files.read(&path) else {
                 if !optional || name.contains(['*', '%', '?']) {
@@ -177,7 +182,7 @@ impl<'a> Environment<'a> {
             Dotenv.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;
         let odd = || {
             let by_hand = format!("in a drop-in, Environment={} for {}", setting.name, goal.endpoint);
-            refuse(&setting.file, setting.line, "it cannot be written in a unit", by_hand)
+            Refusal::new(&setting.file, setting.line, "it cannot be written in a unit", by_hand)
         };
         let after = apply(self.text.as_bytes(), &edits.iter().collect::<Vec<_>>()).map_err(|_| odd())?;
         let after = dotenv::variables(&after).ok_or_else(odd)?;
@@ -195,7 +200,7 @@ impl<'a> Environment<'a> {
                     "this drop-in counts before the one that would be written ({})",
                     super::unit::OURS
                 );
-                return Err(refuse(
+                return Err(Refusal::new(
                     &one.assignment.file,
                     one.assignment.line,
                     reason,

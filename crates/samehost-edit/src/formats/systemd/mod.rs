@@ -27,7 +27,6 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::lines::refuse;
 use crate::proposal::verify_edits;
 use crate::refusal::Refusal;
 use crate::setting::{Reading, Role, Setting, Uptake};
@@ -124,7 +123,7 @@ fn is_socket(file: &Path) -> bool {
 fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
     let Endpoint::Unix(path) = &goal.endpoint else { return None };
     let stop = |one: &unit::Assignment, reason: &str, by_hand: String| {
-        Some(refuse(&one.file, one.line, reason, by_hand))
+        Some(Refusal::new(&one.file, one.line, reason, by_hand))
     };
     if let [.., last] = unit.list("Service", "RestrictAddressFamilies").as_slice() {
         let all = unit.list("Service", "RestrictAddressFamilies");

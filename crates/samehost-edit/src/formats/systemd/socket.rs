@@ -12,7 +12,7 @@ use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::is_plain_path;
-use crate::lines::{is_loopback, listening_host, refuse, tcp};
+use crate::lines::{is_loopback, listening_host, tcp};
 use crate::refusal::Refusal;
 use crate::setting::{Role, Setting};
 
@@ -36,7 +36,7 @@ impl<'a> Socket<'a> {
         let all = &all[start..];
         let Some(assignment) = all.first().copied() else { return Ok(None) };
         let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
-        let stop = |reason: &str| Err(refuse(&assignment.file, assignment.line, reason, by_hand));
+        let stop = |reason: &str| Err(Refusal::new(&assignment.file, assignment.line, reason, by_hand));
         if all.len() > 1 {
             return stop("it listens at several places");
         }
@@ -79,7 +79,7 @@ impl<'a> Socket<'a> {
         let one = self.assignment;
         let stop = |reason: String| {
             let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";
-            refuse(&one.file, one.line, reason, by_hand)
+            Refusal::new(&one.file, one.line, reason, by_hand)
         };
         if self.unit.is_later(&one.file) {
             return Err(stop(format!("this drop-in counts before the one that would be written ({OURS})")));

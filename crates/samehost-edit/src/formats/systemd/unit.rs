@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
-use crate::lines::{self, lines, refuse};
+use crate::lines::{self, lines};
 use crate::refusal::Refusal;
 
 /// The drop-in that is written.
@@ -57,7 +57,7 @@ impl Unit {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let root = root(file).ok_or_else(|| {
             let by_hand = format!("install it as /{ETC}/{name}, then switch that");
-            refuse(file, 0, "it lies where systemd does not read the units of the system", by_hand)
+            Refusal::new(file, 0, "it lies where systemd does not read the units of the system", by_hand)
         })?;
         let unit = Unit { root, name, all: Vec::new() };
         unit.counts(file, files)?;
@@ -112,12 +112,12 @@ impl Unit {
         let real = files.real(file);
         if real.file_name() != file.file_name() {
             let by_hand = format!("switch {}", real.display());
-            return Err(refuse(file, 0, "it is another name of a unit", by_hand));
+            return Err(Refusal::new(file, 0, "it is another name of a unit", by_hand));
         }
         match self.find(&self.name, files) {
             Some(path) if path != file && files.real(&path) != real => {
                 let reason = format!("{} counts in its place", path.display());
-                Err(refuse(file, 0, reason, format!("switch {}", path.display())))
+                Err(Refusal::new(file, 0, reason, format!("switch {}", path.display())))
             }
             _ => Ok(()),
         }
@@ -138,7 +138,7 @@ impl Unit {
                 Err(error) => {
                     let by_hand = format!("make {} readable, and try again", directory.display());
                     let reason = format!("{} cannot be read: {error}", directory.display());
-                    return Err(refuse(file, 0, reason, by_hand));
+                    return Err(Refusal::new(file, 0, reason, by_hand));
                 }
             };
             for entry in entries.into_iter().filter(|path| path.extension().is_some_and(|end| end == "conf"))
@@ -188,7 +188,7 @@ impl Unit {
         match entries.find(is_instance) {
             Some(path) => {
                 let reason = format!("{} changes one of its instances", path.display());
-                Err(refuse(file, 0, reason, "switch each instance by a drop-in of its own"))
+                Err(Refusal::new(file, 0, reason, "switch each instance by a drop-in of its own"))
             }
             None => Ok(()),
         }
@@ -209,7 +209,8 @@ pub(super) fn under(root: &Path, path: &str) -> PathBuf {
 
 /// The assignments of a file.
 pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>, Refusal> {
-    let stop = |line: u32, reason: &str| refuse(file, line, reason, "put that in order, and switch again");
+    let stop =
+        |line: u32, reason: &str| Refusal::new(file, line, reason, "put that in order, and switch again");
     let whole =
         std::str::from_utf8(text).map_err(|_| stop(0, "it is not UTF-8, so that systemd ignores lines"))?;
     if whole.contains('\0') {
@@ -263,7 +264,7 @@ fn statement(
     found: &mut Vec<Assignment>,
 ) -> Result<(), Refusal> {
     let logical = logical.trim_matches(SPACE);
-    let stop = |reason: &str| Err(refuse(file, line, reason, "put that in order, and switch again"));
+    let stop = |reason: &str| Err(Refusal::new(file, line, reason, "put that in order, and switch again"));
     if let Some(rest) = logical.strip_prefix('[') {
         let Some(name) = rest.strip_suffix(']') else { return stop("the name of a section does not end") };
         name.clone_into(section);

@@ -99,12 +99,8 @@ impl Editor for WpConfig {
         if now.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
-        let value = host::spell(&goal.endpoint).map_err(|reason| Refusal {
-            file: now.file.clone(),
-            line: now.line,
-            reason,
-            by_hand: by_hand_for(None),
-        })?;
+        let value = host::spell(&goal.endpoint)
+            .map_err(|reason| Refusal::new(&now.file, now.line, reason, by_hand_for(None)))?;
         places.iter().map(|place| write(place, "DB_HOST", &value)).collect()
     }
 
@@ -124,11 +120,13 @@ impl Editor for WpConfig {
 
 /// The literal of a place with another value.
 fn write(place: &Place, name: &str, value: &str) -> Result<Edit, Refusal> {
-    let refuse = |reason: &str| Refusal {
-        file: place.file.clone(),
-        line: place.line,
-        reason: format!("{name}: {reason}"),
-        by_hand: format!("define( '{name}', '{value}' );"),
+    let refuse = |reason: &str| {
+        Refusal::new(
+            &place.file,
+            place.line,
+            format!("{name}: {reason}"),
+            format!("define( '{name}', '{value}' );"),
+        )
     };
     if place.comment {
         return Err(refuse("a comment stands inside of the value and would be lost"));
@@ -169,12 +167,7 @@ fn database(
     let understood = host.as_deref().ok_or("it is no text").and_then(host::understand);
     let Known { places, text, .. } = known;
     let place = &places[0];
-    let refusal = |reason: String| Refusal {
-        file: place.file.clone(),
-        line: place.line,
-        reason,
-        by_hand: by_hand_for(None),
-    };
+    let refusal = |reason: String| Refusal::new(&place.file, place.line, reason, by_hand_for(None));
     let endpoint =
         understood.map_err(|reason| refusal(format!("DB_HOST is not understood as a server: {reason}")))?;
     drop_in(file, files, outcome).map_err(refusal)?;
@@ -325,7 +318,7 @@ fn refuse(file: &Path, trouble: &Trouble, name: &str) -> Refusal {
     };
     let by_hand =
         if name == "DB_HOST" { by_hand_for(trouble.environment.as_deref()) } else { redis::BY_HAND.into() };
-    Refusal { file: place.to_owned(), line: trouble.line, reason, by_hand }
+    Refusal::new(place, trouble.line, reason, by_hand)
 }
 
 /// What to write for `DB_HOST`.

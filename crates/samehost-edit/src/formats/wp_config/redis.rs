@@ -77,12 +77,8 @@ pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>, Refu
         Found { scheme, host, port, path, endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port: 6379 } };
     let refusal = |reason: &str| {
         let place = found.place();
-        Refusal {
-            file: place.map_or_else(|| file.to_owned(), |place| place.file.clone()),
-            line: place.map_or(0, |place| place.line),
-            reason: reason.into(),
-            by_hand: BY_HAND.into(),
-        }
+        let (file, line) = place.map_or((file, 0), |place| (place.file.as_path(), place.line));
+        Refusal::new(file, line, reason, BY_HAND)
     };
     let many = ["WP_REDIS_SERVERS", "WP_REDIS_CLUSTER", "WP_REDIS_SHARDS", "WP_REDIS_SENTINEL"];
     if many.iter().any(|name| defined(name)) {
@@ -118,12 +114,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
         return Ok(Vec::new());
     }
     let Some(anchor) = found.place() else { return Ok(Vec::new()) };
-    let refusal = |reason: &str| Refusal {
-        file: anchor.file.clone(),
-        line: anchor.line,
-        reason: reason.into(),
-        by_hand: BY_HAND.into(),
-    };
+    let refusal = |reason: &str| Refusal::new(&anchor.file, anchor.line, reason, BY_HAND);
     let wanted: Vec<(&str, &Option<Known>, String, &str)> = match &goal.endpoint {
         Endpoint::Unix(path) => {
             let path = path.to_str().ok_or_else(|| refusal("the path is no text"))?;
