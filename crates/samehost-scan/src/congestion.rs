@@ -85,9 +85,8 @@ fn cure(address: IpAddr, route: &LocalRoute) -> (Vec<String>, Vec<String>) {
         Some(name) => format!("{route} congctl {name}"),
         None => route.to_string(),
     };
-    // The kernel's own IPv6 route has priority 0, which no request can name, so it cannot be replaced. A
-    // second route is added behind it, and then the first is deleted. The route that undoes this has the
-    // usual priority.
+    // The kernel's own IPv6 route has priority 0, which no request can name, so it cannot be replaced. A second
+    // route is added behind it, and then the first is deleted. The route that undoes this has the usual priority.
     if address.is_ipv6() && route.priority == 0 {
         let ours = LocalRoute { protocol: 4, priority: 1024, ..route.clone() };
         let cure =

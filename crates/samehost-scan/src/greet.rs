@@ -1,7 +1,6 @@
 //! Identifies unrecognised services by probing: connects to those that listen on a Unix socket or loopback in
-//! this namespace, waits for a greeting, then sends a request that servers of the protocol answer without
-//! side effects. Only on request: servers count the connection, and a one-shot program would take it for its
-//! client.
+//! this namespace, waits for a greeting, then sends a request that servers of the protocol answer without side
+//! effects. Only on request: servers count the connection, and a one-shot program would take it for its client.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -70,9 +70,8 @@ pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> V
     connections
 }
 
-/// Namespace under which an address is looked up. Addresses are unique across namespaces, except loopback
-/// ones. In a namespace that an ordinary user made, addresses are not trusted: he could fake both ends of any
-/// connection.
+/// Namespace under which an address is looked up. Addresses are unique across namespaces, except loopback ones. In
+/// a namespace that an ordinary user made, addresses are not trusted: he could fake both ends of any connection.
 fn place(namespace: u64, local: SocketAddr, foreign: &[u64]) -> u64 {
     if local.ip().is_loopback() || foreign.contains(&namespace) { namespace } else { 0 }
 }
@@ -125,8 +124,7 @@ fn join_unix(sockets: &[Socket]) -> Vec<Connection> {
         if is_mutual && other <= at {
             continue;
         }
-        // The accepted end has the listener's name; of datagram sockets, the one that is sent to is the
-        // server.
+        // The accepted end has the listener's name; of datagram sockets, the one that is sent to is the server.
         let here_is_server = is_mutual && is_accepted(socket) && !is_accepted(&sockets[other]);
         let (client, server) = if here_is_server { (other, at) } else { (at, other) };
         joined.push(Connection { kind: socket.kind, client, server, service: None });

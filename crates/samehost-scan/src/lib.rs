@@ -1,7 +1,6 @@
-//! Finds services, clients and every connection between them on this machine, from the kernel's socket
-//! listing (sock_diag) and /proc, with advice on each pair that talks over TCP. Does not parse other tools'
-//! output. Connects to a service only to verify it or, on request, to probe it. Changes nothing and prints
-//! nothing.
+//! Finds services, clients and every connection between them on this machine, from the kernel's socket listing
+//! (sock_diag) and /proc, with advice on each pair that talks over TCP. Does not parse other tools' output.
+//! Connects to a service only to verify it or, on request, to probe it. Changes nothing and prints nothing.
 
 mod advice;
 mod collect;

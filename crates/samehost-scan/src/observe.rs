@@ -180,8 +180,7 @@ fn ends(scan: &Scan, advice: &Advice, end: End) -> BTreeSet<u32> {
     sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
 }
 
-/// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its
-/// pairs.
+/// Adds the CPU time per request at both ends. A service's CPU time is divided by the requests of all its pairs.
 fn add_cpu(scan: &Scan, all: &mut [Advice], before: &Look, after: &Look, seconds: f64) {
     let used = |pids: &BTreeSet<u32>| {
         let one = |pid: &u32| Some(after.cpu_s.get(pid)? - before.cpu_s.get(pid)?);

@@ -8,9 +8,8 @@ use samehost_model::scan::{Advice, Range, Saving, Scan, Traffic};
 const CPU_THRESHOLD: f64 = 0.005;
 /// Smallest saving of a connection's waiting time that is worth a change, as a fraction.
 const WAIT_THRESHOLD: f64 = 0.01;
-/// Error of a measured imitation, from comparisons with real servers (docs/method.md, section 14). A fraction
-/// of the saving or, if that is more, a fraction of the cost over TCP: the error does not vanish when the
-/// saving is small.
+/// Error of a measured imitation, from comparisons with real servers (docs/method.md, section 14). A fraction of the
+/// saving or, if that is more, a fraction of the cost over TCP: the error does not vanish when the saving is small.
 const OF_SAVING: f64 = 0.5;
 const OF_COST: f64 = 0.12;
 const SECONDS_PER_DAY: f64 = 86_400.0;

@@ -117,8 +117,7 @@ fn unix_name(socket: &Socket) -> Option<(SocketKind, UnixName)> {
     }
 }
 
-/// Records the service that accepted each connection, and counts connections, including those of remote
-/// clients.
+/// Records the service that accepted each connection, and counts connections, including those of remote clients.
 fn assign(scan: &mut Scan) {
     let mut service_of = HashMap::new();
     let mut unix = HashMap::new();

@@ -162,7 +162,8 @@ fn check_directory(endpoint: &Endpoint, options: &ListenOptions, path: &Path) ->
     }
 }
 
-/// Removes a dead socket at the path; fails for anything else. Must be called with the lock held.
+/// Removes a dead socket, if there is one at the path; fails if anything else is there. Must be called with the
+/// lock held.
 fn clear(endpoint: &Endpoint, path: &Path) -> Result<(), ListenError> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());

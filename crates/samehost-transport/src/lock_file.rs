@@ -42,8 +42,7 @@ pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
 impl LockFile {
     /// Takes the lock without waiting.
     pub(crate) fn take(path: &Path) -> Result<LockFile, NotTaken> {
-        // In each iteration a former holder removed the file between our open and our lock. This is rare, so
-        // the loop is bounded.
+        // An iteration repeats only if a former holder removed the file between our open and our lock.
         for _ in 0..1000 {
             let fd = open_lock(path).map_err(NotTaken::Failed)?;
             if let Some(lock) = LockFile::lock(fd, path)? {

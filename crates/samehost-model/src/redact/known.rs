@@ -113,8 +113,7 @@ impl Known {
     }
 }
 
-/// Whether a text ends with an escape such as `%3A` or `
-/// `, whose last letter is not part of a word.
+/// Whether a text ends with an escape such as `%3A` or `\n`, whose last letter is not part of a word.
 fn ends_with_escape(before: &str) -> bool {
     let bytes = before.as_bytes();
     match bytes {

@@ -61,8 +61,7 @@ fn rules_text(server: &Process, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Path of pg_hba.conf: `hba_file=` or the configuration's directory on the command line, else the data
-/// directory.
+/// Path of pg_hba.conf: `hba_file=` or the configuration's directory on the command line, else the data directory.
 fn rules_path(server: &Process) -> Option<PathBuf> {
     let words = &server.command_line;
     let value = |name: &str| words.iter().find_map(|word| word.trim_start_matches('-').strip_prefix(name));

@@ -84,8 +84,7 @@ impl Acl {
         has(of(OTHER))
     }
 
-    /// Permissions of the owning group with the mask applied. Without an ACL these are the mode's middle
-    /// bits.
+    /// Permissions of the owning group with the mask applied. Without an ACL these are the mode's middle bits.
     pub(crate) fn of_own_group(&self) -> u32 {
         let of = |tag: u16, without: u32| {
             self.0.iter().find(|entry| entry.tag == tag).map_or(without, |entry| entry.rights)

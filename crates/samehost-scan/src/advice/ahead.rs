@@ -99,8 +99,7 @@ pub fn services_at(scan: &Scan, endpoint: &Endpoint) -> Vec<usize> {
     found
 }
 
-/// Whether both services are the same program and user: workers sharing a port, or one forwarder per address
-/// family.
+/// Whether both services are the same program and user: workers sharing a port, or one forwarder per address family.
 fn are_alike(scan: &Scan, one: &Service, other: &Service) -> bool {
     let process = |service: &Service| service.pid.and_then(|pid| scan.process(pid));
     let (one, other) = match (process(one), process(other)) {

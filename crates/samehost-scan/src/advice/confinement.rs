@@ -169,8 +169,7 @@ fn unit_texts(unit: &str) -> Vec<String> {
     texts
 }
 
-/// Whether these unit files let their processes open Unix sockets (systemd.exec(5),
-/// RestrictAddressFamilies=).
+/// Whether these unit files let their processes open Unix sockets (systemd.exec(5), RestrictAddressFamilies=).
 fn may_use_unix<'a>(texts: impl Iterator<Item = &'a str>) -> bool {
     // The first assignment makes it an allow list or a deny list.
     let mut list: Option<(bool, bool)> = None;

@@ -1,5 +1,4 @@
-//! Blocker `container`: client and service run in different containers, and the socket's directory is not
-//! shared.
+//! Blocker `container`: client and service run in different containers, and the socket's directory is not shared.
 
 use samehost_model::scan::{Process, Weight};
 

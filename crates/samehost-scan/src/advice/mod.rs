@@ -1,6 +1,5 @@
-//! Advice on each client and service that talk over TCP: whether they could use a Unix socket, and what
-//! prevents it. Each blocker is one file and one line in [`BLOCKERS`]. Blockers only inspect; they change
-//! nothing.
+//! Advice on each client and service that talk over TCP: whether they could use a Unix socket, and what prevents
+//! it. Each blocker is one file and one line in [`BLOCKERS`]. Blockers only inspect; they change nothing.
 
 mod accounts;
 mod acl;

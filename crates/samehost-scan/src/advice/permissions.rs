@@ -1,6 +1,5 @@
 //! Blocker `permissions`: the client lacks permissions on the socket or a directory above it. Checks every
-//! component with the user and groups of the running process, through the client's root, with access control
-//! lists.
+//! component with the user and groups of the running process, through the client's root, with access control lists.
 
 use samehost_model::scan::Weight;
 use samehost_system::accounts;

@@ -20,8 +20,7 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
         let answered = pair.scan.sockets.iter().any(|socket| {
             socket.is_listening()
                 && socket.file.is_some_and(|file| {
-                    // Some file systems (such as btrfs) report another device to stat(2) than inside the
-                    // kernel.
+                    // Some file systems (such as btrfs) report another device to stat(2) than inside the kernel.
                     file.inode == found.stat.st_ino & LISTED_BITS
                         && (file.device == found.stat.st_dev || socket.local.path() == Some(path))
                 })

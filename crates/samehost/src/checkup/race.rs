@@ -8,7 +8,8 @@ use samehost_model::{Comparison, Report};
 use super::parts::Part;
 use crate::needed::least_s;
 
-/// Minimum time of a turn: less is not enough for the blocks that a decision among this many rows requires.
+/// Minimum time of a part in the first lap: less is not enough for the blocks that a decision among this many rows
+/// requires. Later turns get at least half of it.
 const LEAST: Duration = Duration::from_millis(2500);
 /// Maximum turns of a part. A part that needs more does not converge as estimated.
 const MOST_TURNS: u32 = 6;
