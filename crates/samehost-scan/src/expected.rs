@@ -8,7 +8,7 @@ use samehost_system::Identity;
 use crate::trust::Trusted;
 
 /// Accepts a server of this protocol that runs as its package's account, as root, as the user of this program, or
-/// as a user whom the configuration trusts. The configuration's owner is trusted, because the credentials are his.
+/// as a user whom the configuration trusts. The configuration's owner is trusted, as the owner of the credentials.
 #[must_use]
 pub fn expected(protocol: Protocol, trusted: &Trusted) -> Expected {
     trusted.users().fold(Expected::of_service(protocol), Expected::or_account)

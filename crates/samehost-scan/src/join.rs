@@ -71,7 +71,7 @@ pub(crate) fn join(sockets: &mut [Socket], namespaces: &[NetworkNamespace]) -> V
 }
 
 /// Namespace under which an address is looked up. Addresses are unique across namespaces, except loopback ones. In
-/// a namespace that an ordinary user made, addresses are not trusted: he could fake both ends of any connection.
+/// a namespace that an ordinary user made, addresses are not trusted: both ends of any connection could be faked.
 fn place(namespace: u64, local: SocketAddr, foreign: &[u64]) -> u64 {
     if local.ip().is_loopback() || foreign.contains(&namespace) { namespace } else { 0 }
 }

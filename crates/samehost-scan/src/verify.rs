@@ -225,7 +225,7 @@ fn process(verification: &mut Verification, pid: u32, version: &str) -> Result<(
     Ok(())
 }
 
-/// Groups the process's connections to others of this machine. Returns the inodes of its own sockets of them.
+/// Records the process' connections within this machine, grouped. Returns the inodes of its own ends.
 fn held_connections(verification: &mut Verification, scan: &Scan, pid: u32) -> Vec<u64> {
     let mut groups: BTreeMap<Alike, u32> = BTreeMap::new();
     let mut joined = Vec::new();

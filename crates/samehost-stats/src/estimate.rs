@@ -180,8 +180,8 @@ pub fn side_of(estimate: &Estimate) -> f64 {
 }
 
 impl Estimate {
-    /// Adds the p-value of "inside the limit", from the estimate of the values shifted by the limit towards
-    /// 0. It is 1 if the shifted estimate is on the other side.
+    /// Adds the p-value of "inside the limit", from the estimate of the values shifted towards 0 by the limit. The
+    /// p-value is 1 if the shifted estimate is on the other side.
     #[must_use]
     pub fn with_shifted(self, side: f64, moved: Option<Estimate>) -> Estimate {
         let p = |moved: Estimate| if side * moved.ratio.ln() > 0.0 { moved.p } else { Some(1.0) };

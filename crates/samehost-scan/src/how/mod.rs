@@ -27,7 +27,7 @@ pub enum HowError {
     Never(&'static str, &'static str),
     #[error("no client `{0}` is known for {1}; known are {2}")]
     Client(String, &'static str, String),
-    /// The URL has no scheme that names the protocol.
+    /// Neither a service name nor the target determines the protocol.
     #[error(
         "the target does not say which service it is of; give a URL such as mysql://user@127.0.0.1/db, or name the service"
     )]
