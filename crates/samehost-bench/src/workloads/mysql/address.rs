@@ -1,6 +1,6 @@
-//! Where a MySQL or MariaDB is and who we are there: from a URL, from a plain endpoint, and what neither says from the
-//! environment and the user's own option file. A password is given to the server only: nothing that prints an
-//! address prints it.
+//! Address and login of a MySQL or MariaDB server: from a URL or a plain endpoint, completed from the
+//! environment and the user's option file. The password goes to the server only; formatting an address never
+//! shows it.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use crate::error::BenchError;
 
 const FORMS: &str = "write mysql://USER@127.0.0.1:3306[/DATABASE], mysql://USER@localhost[/DATABASE]?socket=/path or a plain endpoint (tcp:127.0.0.1:3306, unix:/path)";
 
-/// A server, and what it takes to be let in.
+/// A server and the login.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
     pub(super) user: String,
     pub(super) password: String,
-    /// The database that holds our table; none for the tool's own.
+    /// Database for our table; `None` for one of our own.
     pub(super) database: Option<String>,
-    /// Whether what we write is kept out of the server's binary log, and so from its replicas.
+    /// Whether our writes are kept out of the server's binary log, and so from its replicas.
     pub(super) unlogged: bool,
 }
 
@@ -38,10 +38,10 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// What the command line gave for a transport.
+    /// Parses what the command line gave for a transport.
     ///
     /// # Errors
-    /// When it is no address, or one of another transport.
+    /// When it is not an address, or has another transport.
     pub(super) fn given(transport: Transport, text: &str, around: &Surroundings) -> Result<Self, BenchError> {
         let given = parse(text)?;
         let known = given.endpoint.transport();
@@ -73,7 +73,7 @@ impl Address {
         })
     }
 
-    /// This address over another endpoint as a URL, secrets and all: for handing on inside this program.
+    /// This address over another endpoint, as a URL with its secrets: for use inside this program only.
     pub(super) fn url_of(&self, endpoint: &Endpoint) -> String {
         let login = login(Some(&self.user), Some(&self.password));
         let database = self.database.as_deref().map(escape).unwrap_or_default();

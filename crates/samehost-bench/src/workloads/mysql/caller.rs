@@ -1,5 +1,5 @@
-//! A new connection for each statement: connect, log in, ask as text, say goodbye. What a program without a pool
-//! does, and what shows how much of a difference is negotiation.
+//! A new connection for each statement: connect, log in, query as text, quit. This is what a program without
+//! a connection pool does, and shows how much of a difference is the handshake.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,7 +11,7 @@ use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 
-/// Makes a new connection for each statement.
+/// Opens a new connection for each statement.
 pub(super) struct MySqlCaller {
     address: Address,
     statement: Statement,
@@ -21,7 +21,7 @@ pub(super) struct MySqlCaller {
 }
 
 impl MySqlCaller {
-    /// The seed decides which rows are asked for.
+    /// The seed decides which rows are queried.
     pub(super) fn new(
         address: Address,
         statement: Statement,
@@ -72,7 +72,7 @@ impl Caller for MySqlCaller {
     }
 }
 
-/// An error's kind for the count.
+/// Kind of an error, for the error counts.
 fn bad(error: &BenchError) -> Bad {
     let kind = match error {
         BenchError::Connect(_) => "connect failed",

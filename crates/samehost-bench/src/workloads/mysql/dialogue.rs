@@ -1,5 +1,5 @@
-//! Talking to MySQL outside the hot path: setting up, preparing and clearing away, over the login that all of samehost
-//! shares.
+//! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in
+//! `samehost-login`.
 
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
 use samehost_login::{Expected, mysql};
@@ -17,30 +17,30 @@ pub(super) use samehost_login::mysql::{QUERY, Reply};
 /// COM_STMT_PREPARE.
 const PREPARE: u8 = 0x16;
 
-/// What keeps a connection's statements out of the binary log.
+/// Keeps a connection's statements out of the binary log.
 const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
 
-/// Whether a server logs what we write, for its replicas and for recovery.
+/// Whether a server logs our writes, for its replicas and for recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BinaryLog {
-    /// It has none.
+    /// The server has no binary log.
     None,
-    /// It logs the others' statements and not ours.
+    /// It logs other clients' statements, but not ours.
     KeptOut,
-    /// It logs ours too, for this user may not keep out.
+    /// It logs ours too: this user may not switch that off.
     Ours,
 }
 
-/// One connection, let in.
+/// A connection that is logged in.
 pub(super) struct Dialogue(mysql::Dialogue);
 
 impl Dialogue {
-    /// Connects, over TLS where the endpoint says so, and logs in.
+    /// Connects, with TLS if the endpoint asks for it, and logs in.
     pub(super) fn begin(address: &Address) -> Result<Self, BenchError> {
         Self::with(address, expected(Protocol::Mysql))
     }
 
-    /// The same as a part of what is measured.
+    /// Connects as a part of what is measured.
     pub(super) fn measured(address: &Address) -> Result<Self, BenchError> {
         Self::with(address, expected_again(Protocol::Mysql))
     }
@@ -59,7 +59,8 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// Whether the server has a binary log, and whether we may keep out of it. This connection does from then on.
+    /// Whether the server has a binary log, and whether we may keep out of it. If so, this connection does
+    /// from then on.
     pub(super) fn binary_log(&mut self) -> Result<BinaryLog, BenchError> {
         if !matches!(self.variable("log_bin")?.as_deref(), Some("ON" | "1")) {
             return Ok(BinaryLog::None);
@@ -71,7 +72,7 @@ impl Dialogue {
         })
     }
 
-    /// The one number of a question, where it is answered with one; `column` counts from 0.
+    /// A single number from a query's first row; `column` counts from 0.
     pub(super) fn number(&mut self, sql: &str, column: usize) -> Result<Option<u64>, BenchError> {
         Ok(match self.ask(sql)? {
             Reply::Rows(rows) => {
@@ -81,22 +82,22 @@ impl Dialogue {
         })
     }
 
-    /// The server's version in its own words.
+    /// Version as the server reports it.
     pub(super) fn version(&self) -> &str {
         &self.0.greeting().version
     }
 
-    /// Sends a command as it is and hands back the whole answer as bytes.
+    /// Sends a command and returns the whole reply as bytes.
     pub(super) fn raw(&mut self, command: &[u8]) -> Result<Vec<u8>, BenchError> {
         Ok(self.0.raw(command)?)
     }
 
-    /// Asks in SQL, and hands back what was answered, a refusal too.
+    /// Sends a query and returns the reply, also if it is a refusal.
     pub(super) fn ask(&mut self, sql: &str) -> Result<Reply, BenchError> {
         Ok(self.0.ask(sql)?)
     }
 
-    /// Asks for something without which nothing can be measured.
+    /// Sends a query that the measurement needs; a refusal is an error.
     pub(super) fn must(&mut self, what: &str, sql: &str) -> Result<Reply, BenchError> {
         match self.ask(sql)? {
             Reply::Refused(error) => Err(self.refused(what, &error)),
@@ -104,7 +105,7 @@ impl Dialogue {
         }
     }
 
-    /// Asks for something that is answered with rows.
+    /// Sends a query that the measurement needs; returns the rows.
     pub(super) fn rows_of(&mut self, what: &str, sql: &str) -> Result<Vec<Vec<Option<String>>>, BenchError> {
         Ok(match self.must(what, sql)? {
             Reply::Rows(rows) => rows,
@@ -121,7 +122,7 @@ impl Dialogue {
         }
     }
 
-    /// Prepares a statement: its id, number of parameters and of columns.
+    /// Prepares a statement; returns its id, number of parameters and number of columns.
     pub(super) fn prepare(&mut self, sql: &str) -> Result<(u32, u16, u16), BenchError> {
         let mut question = Vec::new();
         frame(0, &[&[PREPARE], sql.as_bytes()].concat(), &mut question);
@@ -129,17 +130,17 @@ impl Dialogue {
         answered.map_err(|error| self.refused("a prepared statement", &error))
     }
 
-    /// The server's own view of this connection: whom it takes us for, from where, and over which cipher.
+    /// The server's view of this connection: account, peer and cipher.
     pub(super) fn view(&mut self) -> Result<String, BenchError> {
         Ok(format!("the server says {}", self.0.seen()?))
     }
 
-    /// A variable of the server's.
+    /// Value of a server variable.
     pub(super) fn variable(&mut self, name: &str) -> Result<Option<String>, BenchError> {
         Ok(self.0.variable(name)?)
     }
 
-    /// Says goodbye; the server then closes without counting an aborted client.
+    /// Sends COM_QUIT; the server then closes without counting an aborted client.
     pub(super) fn quit(self) -> Result<(), BenchError> {
         Ok(self.0.quit()?)
     }
@@ -152,8 +153,8 @@ impl Dialogue {
 
 type Prepared = Result<(u32, u16, u16), SqlError>;
 
-/// The answer to COM_STMT_PREPARE: OK, id (4), columns (2), parameters (2), then the definitions of parameters and of
-/// columns, each list with its end where it is not empty.
+/// Parses the reply to COM_STMT_PREPARE: OK, id (4), columns (2), parameters (2), then the definitions of
+/// parameters and of columns; each list that is not empty has an end packet.
 fn prepared(input: &[u8]) -> Result<Option<(Prepared, usize)>, String> {
     let next = |at: usize| first_frame(&input[at..]).map_err(str::to_owned);
     let Some(first) = next(0)? else { return Ok(None) };

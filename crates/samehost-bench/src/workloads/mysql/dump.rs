@@ -1,12 +1,12 @@
-//! A dump's conversation: one query for all rows, each of which is looked at as it streams by, as
-//! `mysqldump --quick` reads them. Keeps no rows.
+//! Session of a dump: one query for all rows, each verified as it streams by, as `mysqldump --quick` reads
+//! them. Keeps no rows.
 
 use super::statement::{C_REPEATS, DIGITS, PAD_REPEATS, Statement, Table, digits, write_digits};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::mysql::dialogue::QUERY;
 use samehost_login::mysql::packet::{HEAD, SqlError, first_frame, frame, is_end, take_integer, take_text};
 
-/// Where the answer is.
+/// Position in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Count,
@@ -20,16 +20,16 @@ pub(super) struct DumpSession {
     request: Vec<u8>,
     place: Place,
     seen: u64,
-    /// Rows that the table has.
+    /// Number of rows in the table.
     rows: u64,
-    /// Whether it is our own table, whose every row is known.
+    /// Whether it is our own table, whose rows are all known.
     own: bool,
-    /// The next row of our own table as its packet's payload ends: `c`, then `pad`.
+    /// The end of the next row's payload in our own table: `c`, then `pad`.
     tail: Vec<u8>,
 }
 
 impl DumpSession {
-    /// A dump of a table with so many rows.
+    /// A dump of a table with this many rows.
     pub(super) fn new(table: &Table, rows: u64, own: bool) -> Self {
         let mut request = Vec::new();
         let sql = Statement::Dump.sql(table, "");
@@ -42,7 +42,7 @@ impl DumpSession {
         DumpSession { request, place: Place::Count, seen: 0, rows, own, tail }
     }
 
-    /// Whether a row of our own table is the next one: id, k, c, pad.
+    /// Whether a row is the next one of our own table: id, k, c, pad.
     fn is_next(&mut self, row: &[u8]) -> bool {
         let id = u32::try_from(self.seen + 1).unwrap_or(0);
         let split = 1 + C_REPEATS * DIGITS;

@@ -1,4 +1,5 @@
-//! What measuring does to a MySQL or MariaDB that already runs, asked of itself. Nothing is written.
+//! Impact of a measurement on a MySQL or MariaDB that is already running, from its own variables. Writes
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +13,12 @@ use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 
-/// What a row takes with its part of the page, in bytes.
+/// Bytes of a row including its share of the page.
 const ROW: u64 = 320;
 /// Rows that inserts may add to a table between two trials.
 const INSERTED: u64 = 200_000;
 
-/// Looks at each server once, whichever way it is reached.
+/// Queries each server once, over either transport.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let around = Surroundings::of_process()?;
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
@@ -41,7 +42,7 @@ fn look_at(
 ) -> Result<Impact, BenchError> {
     let statement = Statement::of(look.parameters);
     let mut impact = Impact::of(format!("the server at {address}"));
-    // This connection is not counted.
+    // Our own connection is not counted.
     let open =
         dialogue.number("SHOW GLOBAL STATUS LIKE 'Threads_connected'", 1)?.map(|open| open.saturating_sub(1));
     let most = dialogue.number("SHOW GLOBAL VARIABLES LIKE 'max_connections'", 1)?;
@@ -79,7 +80,7 @@ fn look_at(
     Ok(impact)
 }
 
-/// Where else it goes what is written: the binary log, replicas, a cluster.
+/// Where else the writes go: the binary log, replicas, a cluster.
 fn log(dialogue: &mut Dialogue, per_query: bool, impact: &mut Impact) -> Result<(), BenchError> {
     let replicas = dialogue
         .number("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'", 0)?;

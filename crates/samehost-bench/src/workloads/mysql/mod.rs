@@ -1,5 +1,5 @@
-//! MySQL and MariaDB: statements on a table of our own, prepared or as text, a connection per statement, and a dump,
-//! against a private server or one that already runs.
+//! MySQL and MariaDB: statements on a table of our own (prepared or as text, on persistent connections or a
+//! connection per statement), and a dump, against a private server or one that is already running.
 
 mod address;
 mod caller;
@@ -29,7 +29,7 @@ use running::RunningMySql;
 use samehost_login::mysql::Surroundings;
 use statement::Statement;
 
-/// Most connections that are made anew for each statement: each has a thread of its own.
+/// Most connections that are reopened for each statement: each has its own thread.
 const MOST_CALLERS: u32 = 1024;
 /// Most rows: ids are numbers of 32 bits.
 const MOST_ROWS: u32 = 1_000_000_000;
@@ -202,7 +202,7 @@ impl Workload for MySql {
     }
 }
 
-/// The other half of a server as a URL: what it says of its `socket` or its `port`.
+/// The server's endpoint on the other transport, as a URL, from its variable `socket` or `port`.
 fn other_half(known: &Address, variable: &str) -> Result<String, BenchError> {
     let mut dialogue = Dialogue::begin(known)?;
     let value = dialogue.variable(variable)?.filter(|value| !value.is_empty() && value != "0");
@@ -237,7 +237,7 @@ fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
         return Ok(if Statement::of(parameters) == Statement::Dump { 200_000 } else { 10_000 });
     }
     let wrong = || BenchError::Usage(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k"));
-    // As for rates, `10k` is ten thousand.
+    // `10k` is ten thousand, as in rates.
     match samehost_model::parse_rate_list(text).as_deref() {
         Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
             Ok(*count as u32)
@@ -246,10 +246,10 @@ fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
     }
 }
 
-/// Logs in at an endpoint and makes sure that there is a database of this name, for WordPress.
+/// Logs in at an endpoint and creates the database if it does not exist, for WordPress.
 ///
 /// # Errors
-/// When the server does not answer, or says no.
+/// When the server does not answer, or refuses.
 pub(crate) fn ensure_database(
     endpoint: &Endpoint,
     user: &str,

@@ -1,4 +1,5 @@
-//! MySQL while it is measured: the private server or the given ones, our tables in them, and a trial's connections.
+//! MySQL during a measurement: the private server or the given ones, our tables in them, and the connections
+//! of a trial.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,16 +28,16 @@ use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running MySQL or MariaDB.
 pub(super) struct RunningMySql {
-    // Dropped first, so that our tables go while the server is there.
+    // Dropped first, so that our tables are dropped while the server is still running.
     tables: Vec<Tables>,
-    /// The private server; none where all were given.
+    /// The private server; `None` if all were given.
     server: Option<MariaDbServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     kind: String,
     version: String,
     pids: Vec<u32>,
-    /// The connections of the last trial.
+    /// Connections of the last trial.
     connector: Option<Arc<MySqlConnector>>,
     view: Option<String>,
 }
@@ -66,7 +67,7 @@ impl RunningMySql {
             Some(server) => vec![server.pid()],
             None => foreign_pids(addresses.values().map(|address| &address.endpoint)),
         };
-        // One process has one set of tables, whichever way we reach it.
+        // A server has one set of tables, over whichever transport.
         let places = addresses.values().take(if differ { addresses.len() } else { 1 });
         let tables = if is_read_only(&start.parameters) && server.is_none() {
             places.map(|address| Tables::found(address, &start.parameters)).collect::<Result<_, _>>()?
@@ -129,7 +130,7 @@ fn private(
 struct Identity {
     version: String,
     thread_handling: String,
-    /// What no two servers of a machine have in common.
+    /// Distinguishes two servers of a machine.
     instance: String,
 }
 
@@ -238,9 +239,9 @@ struct MySqlConnector {
     table: Table,
     ids: Ids,
     rows: u64,
-    /// Connections made so far.
+    /// Connections opened so far.
     next: AtomicU64,
-    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<String>,
 }
 

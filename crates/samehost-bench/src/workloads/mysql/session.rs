@@ -1,4 +1,4 @@
-//! One connection's conversation with MySQL: a statement and the answer, of which every byte is known beforehand.
+//! A MySQL session: a statement, and a reply of which every byte is known beforehand.
 
 use std::sync::Arc;
 
@@ -9,46 +9,46 @@ use super::statement::{C_REPEATS, Command, DIGITS, Protocol, Statement, write_di
 use crate::engine::session::{Bad, Progress, Session};
 use samehost_login::mysql::packet::{self, Answer};
 
-/// Ids that are asked for and what each was answered, in a table that is not ours.
+/// Ids to query in a table that is not ours, and the reply to each.
 pub(super) type Known = Arc<[(u32, Box<[u8]>)]>;
 
-/// Which ids are asked for.
+/// Ids to query.
 #[derive(Clone, Debug)]
 pub(super) enum Ids {
-    /// Those of our own table: from 1 to this.
+    /// Ids of our own table: from 1 to this.
     Own(u32),
-    /// Some of a table that is not ours.
+    /// Some ids of a table that is not ours.
     Known(Known),
 }
 
-/// How the answer is judged.
+/// How the reply is verified.
 #[derive(Clone, Debug)]
 enum Judge {
-    /// One row, whose payload stands at this range of the awaited bytes.
+    /// One row, whose payload is at this range of the expected bytes.
     Row { from: usize, to: usize },
     /// One row was changed.
     Changed,
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct MySqlSession {
     command: Command,
-    /// The answer awaited to the command at hand.
+    /// Expected reply to the current command.
     awaited: Vec<u8>,
     judge: Judge,
-    /// Where the digits of our own row begin in the awaited bytes.
+    /// Position of our own row's digits in the expected bytes.
     digits: Option<usize>,
     ids: Ids,
     random: Xoshiro256PlusPlus,
 }
 
 impl MySqlSession {
-    /// A conversation whose first answer, to the number 1 (or the first known id), has come; the seed decides
-    /// which ids are asked for.
+    /// A session whose first reply, to id 1 (or the first known id), has been received. The seed decides
+    /// which ids are queried.
     ///
     /// # Errors
-    /// What is wrong with that answer.
+    /// A description of what is wrong with that reply.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
@@ -68,7 +68,7 @@ impl MySqlSession {
         })
     }
 
-    /// An answer that differs from the awaited bytes, or is not whole.
+    /// Parses a reply that differs from the expected bytes or is incomplete.
     #[cold]
     fn look_closer(&self, input: &[u8]) -> Result<Progress, Bad> {
         let malformed = |reason: &str| Bad::new("malformed reply", reason);
@@ -93,7 +93,7 @@ impl MySqlSession {
     }
 }
 
-/// What the first answer must be, and what of it changes with the number.
+/// Derives from the first reply how replies are verified, and which part changes with the id.
 fn learn(
     statement: Statement,
     protocol: Protocol,
@@ -113,7 +113,7 @@ fn learn(
             if matches!(ids, Ids::Known(_)) {
                 return Ok((judge, None));
             }
-            // A binary row begins with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
+            // A binary row starts with 0 and the NULL bitmap, (columns + 7 + 2) / 8 bytes.
             let head = if protocol == Protocol::Prepared { 2 } else { 0 };
             let mut column = row.get(head..).unwrap_or_default();
             let text = packet::take_text(&mut column).flatten().unwrap_or_default();
@@ -147,7 +147,7 @@ impl Session for MySqlSession {
                 self.command.set(*id);
                 self.awaited.clear();
                 self.awaited.extend_from_slice(answer);
-                // Rows differ in length: where this one stands is for its own answer to say.
+                // Rows differ in length, so the position of this one comes from its own reply.
                 if let (Judge::Row { from, to }, Ok(Some((Answer::Rows(rows), _)))) =
                     (&mut self.judge, packet::answer(answer))
                     && let [row] = rows.as_slice()
@@ -189,7 +189,7 @@ mod tests {
         out
     }
 
-    /// The answer to a point select, as a server sends it.
+    /// The reply to a point select, as a server sends it.
     fn answer(id: u32, protocol: Protocol) -> Vec<u8> {
         let head: &[u8] = if protocol == Protocol::Prepared { &[0, 0, 120] } else { &[120] };
         let row = [head, digits(id).repeat(C_REPEATS).as_bytes()].concat();

@@ -1,4 +1,4 @@
-//! What is asked: the statements, as SQL and as the bytes of a command, and the rows that they are answered with.
+//! The statements, as SQL and as bytes of a command, and the rows of our table.
 
 use super::dialogue::QUERY;
 use crate::workload::Parameters;
@@ -10,12 +10,11 @@ const EXECUTE: u8 = 0x17;
 const UNSIGNED_LONG: [u8; 2] = [0x03, 0x80];
 /// Digits of an id in SQL and in a row's text.
 pub(super) const DIGITS: usize = 10;
-/// How often the digits of an id stand in column `c`: 120 bytes, as sysbench's rows have there.
+/// Repetitions of an id's digits in column `c`: 120 bytes, as in sysbench's rows.
 pub(super) const C_REPEATS: usize = 12;
-/// How often they stand in column `pad`.
+/// Repetitions of an id's digits in column `pad`.
 pub(super) const PAD_REPEATS: usize = 6;
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statement {
     PointSelect,
@@ -25,7 +24,7 @@ pub(super) enum Statement {
     Dump,
 }
 
-/// How it is asked.
+/// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// COM_STMT_EXECUTE of a statement prepared once per connection.
@@ -48,17 +47,17 @@ impl Statement {
         }
     }
 
-    /// Whether it changes something.
+    /// Whether it changes data.
     pub(super) fn writes(self) -> bool {
         matches!(self, Statement::Update | Statement::Insert)
     }
 
-    /// Whether it has a number that differs each time.
+    /// Whether it contains an id that differs each time.
     pub(super) fn has_id(self) -> bool {
         matches!(self, Statement::PointSelect | Statement::Update | Statement::Insert)
     }
 
-    /// The SQL, with `id` where the number stands.
+    /// The SQL text, with `id` inserted.
     pub(super) fn sql(self, table: &Table, id: &str) -> String {
         let points = &table.points;
         match self {
@@ -78,21 +77,21 @@ impl Statement {
     }
 }
 
-/// The tables, their names quoted and qualified.
+/// Quoted and qualified names of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) points: String,
     pub(super) inserts: String,
-    /// The integer primary key of `points`.
+    /// Integer primary key of `points`.
     pub(super) key: String,
-    /// What a point select asks for.
+    /// Columns of a point select.
     pub(super) columns: String,
-    /// Ids of our own table go from 1 to this.
+    /// Ids of our own table range from 1 to this.
     pub(super) rows: u32,
 }
 
 impl Table {
-    /// Our own.
+    /// Our own tables.
     pub(super) fn own(prefix: &str, rows: u32) -> Self {
         Table {
             points: format!("{prefix}points"),
@@ -103,12 +102,12 @@ impl Table {
         }
     }
 
-    /// Whether it is ours, so that every row is known.
+    /// Whether the table is ours, so that every row is known.
     pub(super) fn is_own(&self) -> bool {
         self.columns == "c"
     }
 
-    /// What makes both tables.
+    /// Statements that create both tables.
     pub(super) fn definitions(&self) -> [String; 2] {
         let rest = "k INT UNSIGNED NOT NULL DEFAULT 0, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL";
         [
@@ -123,7 +122,7 @@ impl Table {
         ]
     }
 
-    /// The statements that fill our table, each doubling what is there or adding `most` rows.
+    /// Statements that fill our table; each doubles the rows or adds `most`.
     pub(super) fn filling(&self, most: u32) -> Vec<String> {
         let points = &self.points;
         let row = |id: &str| {
@@ -143,12 +142,11 @@ impl Table {
     }
 }
 
-/// An id as it stands in SQL and in rows.
+/// An id as it is written in SQL and in rows.
 pub(super) fn digits(id: u32) -> String {
     format!("{id:0DIGITS$}")
 }
 
-/// Writes the digits of an id.
 #[inline]
 pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
@@ -157,14 +155,14 @@ pub(super) fn write_digits(mut id: u32, place: &mut [u8]) {
     }
 }
 
-/// A command as a frame, and where its number stands.
+/// A command as a frame, and the position of its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) bytes: Vec<u8>,
     pub(super) number: Option<Number>,
 }
 
-/// Where the number of a command stands.
+/// Position of the id in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     /// Four bytes, little endian.
@@ -174,19 +172,19 @@ pub(super) enum Number {
 }
 
 impl Command {
-    /// COM_QUERY; the number is 1.
+    /// COM_QUERY, with id 1.
     pub(super) fn query(statement: Statement, table: &Table) -> Self {
         let id = digits(1);
         let sql = statement.sql(table, &id);
         let mut bytes = Vec::new();
         frame(0, &[&[QUERY], sql.as_bytes()].concat(), &mut bytes);
         let text = bytes.windows(DIGITS).rposition(|window| window == id.as_bytes());
-        // The constant of an insert is the number 0, so that only the number itself has a 1.
+        // The constant of an insert is the id 0, so that only the id itself contains a 1.
         Command { number: text.filter(|_| statement.has_id()).map(Number::Digits), bytes }
     }
 
-    /// COM_STMT_EXECUTE: statement (4), flags (1), iterations (4), and with a parameter: NULL bitmap (1), whether
-    /// types follow (1), the type (2) the first time, the value (4). The number is 1.
+    /// COM_STMT_EXECUTE with id 1: statement (4), flags (1), iterations (4), and with a parameter: NULL
+    /// bitmap (1), whether types follow (1), the type (2) the first time, the value (4).
     pub(super) fn execute(statement: u32, has_id: bool, first: bool) -> Self {
         let mut payload = vec![EXECUTE];
         payload.extend_from_slice(&statement.to_le_bytes());
@@ -203,7 +201,7 @@ impl Command {
         Command { number: has_id.then(|| Number::Binary(bytes.len() - 4)), bytes }
     }
 
-    /// Puts a number in.
+    /// Inserts an id.
     #[inline]
     pub(super) fn set(&mut self, id: u32) {
         match self.number {
@@ -213,7 +211,7 @@ impl Command {
         }
     }
 
-    /// The payload, without the frame's head.
+    /// Payload without the frame's header.
     pub(super) fn payload(&self) -> &[u8] {
         &self.bytes[samehost_login::mysql::packet::HEAD..]
     }

@@ -1,4 +1,5 @@
-//! The tables that statements work on: our own, made first and dropped last, or one that is there and is only read.
+//! Tables that statements work on: our own, made first and dropped last, or an existing one that is only
+//! read.
 
 use samehost_system::interrupt;
 
@@ -10,9 +11,9 @@ use crate::error::BenchError;
 use crate::private_servers::random_hex;
 use crate::workload::Parameters;
 
-/// Most rows that one statement adds: each must be done within a connection's patience.
+/// Most rows that one statement adds: it must finish within a connection's time limit.
 const MOST_AT_ONCE: u32 = 50_000;
-/// Rows of a table that is not ours that are asked for.
+/// Rows queried in a table that is not ours.
 const KNOWN_ROWS: u32 = 100;
 
 /// Tables in one server.
@@ -20,12 +21,12 @@ pub(super) struct Tables {
     table: Table,
     ids: Ids,
     rows: u64,
-    /// What undoes their making, and where.
+    /// Server and statement that drop what we made.
     undo: Option<(Address, String)>,
 }
 
 impl Tables {
-    /// Makes our own: in the URL's database, or in a new one.
+    /// Makes our own tables: in the URL's database, or in a new one.
     pub(super) fn make(
         address: &Address,
         statement: Statement,
@@ -62,7 +63,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Finds one that is there, and reads some of its rows.
+    /// Finds an existing table and reads some of its rows.
     pub(super) fn found(address: &Address, parameters: &Parameters) -> Result<Self, BenchError> {
         let statement = Statement::of(parameters);
         let mut table = Table::own("", 1);
@@ -104,7 +105,7 @@ impl Tables {
         self.rows
     }
 
-    /// Gives every trial the same state to begin with.
+    /// Resets the tables, so that every trial starts from the same state.
     pub(super) fn prepare_trial(&self, address: &Address, statement: Statement) -> Result<(), BenchError> {
         if statement == Statement::Insert {
             let mut dialogue = Dialogue::begin(address)?;
@@ -127,18 +128,19 @@ impl Drop for Tables {
     }
 }
 
-/// A name as SQL takes it whatever it holds.
+/// Quotes any name for SQL.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A text as SQL takes it whatever it holds, in either quoting mode.
+/// Quotes any text for SQL, in either quoting mode.
 fn literal(text: &str) -> String {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
 }
 
-/// A table of the database whose primary key is one integer column, and that column; the largest where none is named.
+/// Finds a table whose primary key is a single integer column, and that column; the largest table if none is
+/// named.
 fn keyed_table(
     dialogue: &mut Dialogue,
     database: &str,
@@ -164,7 +166,7 @@ fn keyed_table(
     }
 }
 
-/// Ids that are there, and what each is answered.
+/// Existing ids, and the reply to each.
 fn known(dialogue: &mut Dialogue, table: &Table, text: bool) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
     let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);

@@ -1,5 +1,5 @@
-//! Where a PostgreSQL is and who we are there, from a URL as its users write it or from a plain endpoint. A
-//! password goes in and is given to the server only: nothing that prints an address prints it.
+//! Address and login of a PostgreSQL server, from a URL or a plain endpoint. The password goes to the server
+//! only; formatting an address never shows it.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::error::BenchError;
 const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
 const DEFAULT_PORT: u16 = 5432;
 
-/// A server, and what it takes to be let in.
+/// A server and the login.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
@@ -38,8 +38,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// What the command line gave for a transport. A password that the URL lacks comes from PGPASSWORD or the
-    /// password file, as it does for libpq.
+    /// Parses what the command line gave for a transport. A password that is missing in the URL comes from
+    /// PGPASSWORD or the password file, as in libpq.
     pub(super) fn given(transport: Transport, text: &str, defaults: &Defaults) -> Result<Self, BenchError> {
         let mut address = parse(text, defaults)?;
         if address.endpoint.transport() == Transport::Tcp && transport == Transport::TcpTls {
@@ -69,7 +69,7 @@ impl Address {
         Address { endpoint, sslmode: SslMode::Require, ..self.clone() }
     }
 
-    /// Host or directory, and the port, by which password files know it.
+    /// Host or directory, and port, as in password files.
     fn host_and_port(&self) -> (String, u16) {
         match &self.endpoint {
             Endpoint::Unix(path) => {
@@ -81,7 +81,7 @@ impl Address {
         }
     }
 
-    /// This address as a URL, secrets and all: for handing on inside this program.
+    /// This address as a URL with its secrets: for use inside this program only.
     pub(super) fn to_url(&self) -> String {
         let login = login(Some(&self.user), self.password.as_deref());
         let database = escape(&self.database).replace('/', "%2F");
@@ -90,7 +90,7 @@ impl Address {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
                 format!("postgres://{login}{host}:{port}/{database}?sslmode={}", self.sslmode.name())
             }
-            // A socket by its own name, whatever that is.
+            // The full path of the socket, whatever its name.
             Endpoint::Unix(path) => {
                 format!("postgres://{login}/{database}?socket={}", escape(&path.display().to_string()))
             }
@@ -99,7 +99,7 @@ impl Address {
     }
 }
 
-/// The port in a socket's name.
+/// Port in the name of a socket.
 fn socket_port(path: &Path) -> Option<u16> {
     path.file_name()?.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok()
 }
@@ -158,7 +158,7 @@ impl Options {
         let mut options = Options::default();
         for (name, value) in given {
             match name.as_str() {
-                // Where it is, which is read elsewhere.
+                // Belong to the address, which is parsed elsewhere.
                 "host" | "socket" | "port" => {}
                 "user" => options.user = Some(value.clone()),
                 "dbname" => options.database = Some(value.clone()),
@@ -179,7 +179,7 @@ impl Options {
                         "a password among the options would stand in the report; write USER:PASSWORD@, or use PGPASSWORD or ~/.pgpass",
                     ));
                 }
-                // What other clients are told, and changes nothing here.
+                // Options for other clients that have no effect here.
                 "application_name" | "connect_timeout" | "client_encoding" => {}
                 _ => return Err(wrong("options after `?` are host, port, user, dbname and sslmode")),
             }

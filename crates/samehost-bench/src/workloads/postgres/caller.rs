@@ -1,4 +1,4 @@
-//! A connection for each statement: connect, log in, ask once, say goodbye.
+//! A new connection for each statement: connect, log in, query once, terminate.
 
 use super::address::Address;
 use super::dialogue::Dialogue;
@@ -8,7 +8,7 @@ use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 use samehost_transport::ConnectError;
 
-/// Asks over a new connection each time.
+/// Opens a new connection for each statement.
 pub(super) struct QueryCaller {
     address: Address,
     session: RowSession,
@@ -17,7 +17,7 @@ pub(super) struct QueryCaller {
 }
 
 impl QueryCaller {
-    /// `seen` is the kernel's word on the first connection, which was made to see that somebody answers.
+    /// `seen` is the evidence about the first connection, which was made to check that the server answers.
     pub(super) fn new(address: Address, session: RowSession, read_only: bool, seen: Option<Seen>) -> Self {
         QueryCaller { address, session, read_only, seen }
     }
@@ -36,7 +36,7 @@ impl Caller for QueryCaller {
     }
 }
 
-/// An error's kind for the count.
+/// Kind of an error, for the error counts.
 fn kind(error: &BenchError) -> &'static str {
     match error {
         BenchError::Connect(ConnectError::Refused { .. }) => "connection refused",

@@ -1,4 +1,4 @@
-//! A whole table as text, COPY … TO STDOUT: every row is compared as it comes, and none is kept.
+//! A whole table as text, COPY … TO STDOUT: every row is compared as it arrives, and none is kept.
 
 use postgres_protocol::message::backend::Message;
 
@@ -6,7 +6,7 @@ use super::messages::{Refusal, first, is_aside, parse, query};
 use super::statement::{ID_DIGITS, Statement, copy_end, copy_head, copy_row, increment};
 use crate::engine::session::{Bad, Progress, Session};
 
-/// How far the table has come.
+/// Position in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Head,
@@ -20,9 +20,9 @@ pub(super) struct CopySession {
     request: Vec<u8>,
     rows: u32,
     head: Vec<u8>,
-    /// The row that comes next.
+    /// The next expected row.
     row: Vec<u8>,
-    /// Where the id stands in it.
+    /// Positions of the id in it.
     places: [usize; 2],
     end: Vec<u8>,
     stage: Stage,
@@ -46,7 +46,7 @@ impl CopySession {
         })
     }
 
-    /// What is expected next.
+    /// The next expected message.
     #[inline]
     fn awaited(&self) -> &[u8] {
         match self.stage {
@@ -56,7 +56,7 @@ impl CopySession {
         }
     }
 
-    /// The whole rows that the input begins with.
+    /// Consumes the complete rows at the beginning of the input.
     #[inline]
     fn rows(&mut self, input: &[u8]) -> usize {
         let mut at = 0;
@@ -73,7 +73,8 @@ impl CopySession {
         at
     }
 
-    /// A message that is not the one awaited: an aside, a refusal and what follows it, or a wrong row.
+    /// Parses a message other than the expected one: an asynchronous message, a refusal and what follows it,
+    /// or a wrong row.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<(u8, usize)>, Bad> {
         let malformed = |reason: String| Bad::new("malformed reply", reason);

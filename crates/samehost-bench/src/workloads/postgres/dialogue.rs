@@ -1,4 +1,4 @@
-//! Talking to PostgreSQL outside the hot path: queries for set-up and evidence, preparing a statement, clearing away.
+//! Talks to PostgreSQL outside the hot path: queries for set-up and evidence, prepared statements, clean-up.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,32 +18,31 @@ use crate::private_servers::POSTGRES_ROLE;
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
-/// One connection, let in and on its database.
+/// A connection that is logged in, on its database.
 pub(super) struct Dialogue(LoggedIn);
 
-/// What tells one server and database from another.
+/// Identifies a server and a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) version: String,
-    /// To the microsecond.
+    /// Start time of the server, to the microsecond.
     started: String,
     database: String,
 }
 
 impl Identity {
-    /// Whether both are one running server.
+    /// Whether both are the same running server.
     pub(super) fn same_server(&self, other: &Identity) -> bool {
         self.started == other.started && self.version == other.version
     }
 }
 
 impl Dialogue {
-    /// Connects and logs in.
     pub(super) fn begin(address: &Address, read_only: bool) -> Result<Self, BenchError> {
         Self::with(address, read_only, expected(Protocol::Postgres))
     }
 
-    /// The same as a part of what is measured.
+    /// Connects as a part of what is measured.
     pub(super) fn measured(address: &Address, read_only: bool) -> Result<Self, BenchError> {
         Self::with(address, read_only, expected_again(Protocol::Postgres))
     }
@@ -60,18 +59,18 @@ impl Dialogue {
         Ok(Dialogue(LoggedIn::begin(&address.endpoint, &account, REPLY_TIMEOUT)?))
     }
 
-    /// Runs a statement without which nothing can be measured, and hands back its rows as text.
+    /// Runs a statement that the measurement needs; returns its rows as text.
     pub(super) fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, BenchError> {
         Ok(self.0.must(what, sql)?)
     }
 
-    /// The one value of a statement.
+    /// The single value of a statement.
     pub(super) fn value(&mut self, what: &str, sql: &str) -> Result<String, BenchError> {
         let rows = self.must(what, sql)?;
         Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 
-    /// The RowDescription that a statement is answered with; empty where it is none.
+    /// The RowDescription of a statement; empty if the reply has none.
     pub(super) fn description(&mut self, sql: &str) -> Result<Vec<u8>, BenchError> {
         let mut question = query(sql).map_err(unsaid)?;
         let (mut description, mut refusal) = (Vec::new(), None);
@@ -90,12 +89,12 @@ impl Dialogue {
         }
         match refusal {
             None => Ok(description),
-            // Asked again, so that the refusal is told in its own words.
+            // Sent again, so that the error contains the server's own message.
             Some(_) => self.must("a statement", sql).map(|_| description),
         }
     }
 
-    /// Prepares a statement under a name.
+    /// Prepares a named statement.
     pub(super) fn prepare(&mut self, name: &str, sql: &str, parameters: usize) -> Result<(), BenchError> {
         let mut question = parse_statement(name, sql, parameters).map_err(unsaid)?;
         question.extend(
@@ -117,8 +116,8 @@ impl Dialogue {
         refusal.map_or(Ok(()), |refusal| Err(self.0.refused("to prepare a statement", &refusal).into()))
     }
 
-    /// One request of a session and its reply, outside the engine. The outer error is the connection's, the inner
-    /// one what was wrong with the reply.
+    /// Makes one exchange of a session outside the engine. The outer error is the connection's; the inner one
+    /// is what was wrong with the reply.
     pub(super) fn exchange(&mut self, session: &mut dyn Session) -> Result<Result<(), Bad>, BenchError> {
         let mut question = Vec::new();
         session.request(&mut question);
@@ -139,13 +138,13 @@ impl Dialogue {
         Ok(bad)
     }
 
-    /// The error that this connection is of no further use.
+    /// The error for an unusable connection.
     pub(super) fn lost(&self, reason: String) -> BenchError {
         BenchError::lost(self.0.link.endpoint(), reason)
     }
 
-    /// Waits until the backends of the trial before have gone, two seconds at most: what they use to end would
-    /// count as this trial's, and they hold connections that this one needs.
+    /// Waits up to two seconds until the backends of the previous trial have ended: their CPU time at the end
+    /// would count for this trial, and they occupy connections that this one needs.
     pub(super) fn wait_for_leavers(&mut self) -> Result<(), BenchError> {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'samehost' \
                    AND usename = current_user AND pid <> pg_backend_pid()";
@@ -158,29 +157,29 @@ impl Dialogue {
         Ok(())
     }
 
-    /// What the server is.
+    /// Identity of the server.
     pub(super) fn identity(&mut self) -> Result<Identity, BenchError> {
         let started = self.value("when it was started", "SELECT pg_postmaster_start_time()::text")?;
         let database = self.value("its database", "SELECT current_database()")?;
         Ok(Identity { version: self.0.version.clone(), started, database })
     }
 
-    /// The server's own view of this connection.
+    /// The server's view of this connection.
     pub(super) fn view(&mut self) -> Result<String, BenchError> {
         Ok(format!("the server says {}", self.0.seen()?))
     }
 
-    /// The server's process for this connection.
+    /// Process of the server for this connection.
     pub(super) fn backend(&self) -> i32 {
         self.0.backend
     }
 
-    /// Protocol version and cipher, where TLS is in use.
+    /// TLS version and cipher, if TLS is in use.
     pub(super) fn cipher(&self) -> Option<String> {
         self.0.link.cipher()
     }
 
-    /// Says goodbye, so that the server need not wonder.
+    /// Sends Terminate, so that the server does not log a lost connection.
     pub(super) fn end(self) -> Result<(), BenchError> {
         Ok(self.0.end()?)
     }
@@ -191,14 +190,15 @@ impl Dialogue {
     }
 }
 
-/// The other half of a server: its Unix socket when `known` is TCP, its port when `known` is a Unix socket.
+/// The server's endpoint on the other transport: its Unix socket if `known` is TCP, its port if `known` is a
+/// Unix socket.
 pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     let mut dialogue = Dialogue::begin(known, true)?;
     let tcp = matches!(known.endpoint, Endpoint::Tcp { .. } | Endpoint::TcpTls { .. });
     let port = dialogue.value("its port", "SHOW port")?;
     let (setting, missing) =
         if tcp { ("unix_socket_directories", "--unix") } else { ("listen_addresses", "--tcp") };
-    // Who may not read the directories is told nothing, or told no.
+    // A user who may not read the directories gets an empty value or a refusal.
     let value = dialogue.value(setting, &format!("SHOW {setting}")).unwrap_or_default();
     let found =
         if tcp { socket(&value, &port) } else { host(&value).map(|host| format!("tcp:{host}:{port}")) };
@@ -212,7 +212,7 @@ pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     Ok(Address { endpoint: found.parse()?, sslmode: SslMode::Disable, ..known.clone() })
 }
 
-/// The first of the directories that has the socket; abstract ones begin with `@`.
+/// The first of the directories with a socket; abstract ones start with `@`.
 fn socket(directories: &str, port: &str) -> Option<String> {
     let sockets = directories
         .split(',')
@@ -220,12 +220,12 @@ fn socket(directories: &str, port: &str) -> Option<String> {
         .filter(|directory| directory.starts_with('/'))
         .map(|directory| format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/')));
     let all: Vec<String> = sockets.collect();
-    // A directory that we may not search has it all the same; connecting will say so.
+    // The socket may be in a directory that we may not search; then connecting reports it.
     let there = all.iter().find(|socket| Path::new(socket).exists()).or(all.first());
     there.map(|socket| format!("unix:{socket}"))
 }
 
-/// How to reach one of the addresses that a server listens on from its own machine.
+/// How to reach one of the server's listen addresses from its own machine.
 fn host(addresses: &str) -> Option<&'static str> {
     let mut all = addresses.split(',').map(str::trim).filter(|address| !address.is_empty());
     all.find_map(|address| match address {
@@ -235,7 +235,7 @@ fn host(addresses: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the private server that answers here is the one whose data is in this directory.
+/// Checks that the server at this endpoint is the private one with its data in this directory.
 pub(super) fn is_ours(endpoint: &Endpoint, password: &str, data: &Path) -> Result<(), BenchError> {
     let mut dialogue = Dialogue::begin(&private(endpoint, password), true)?;
     let found = dialogue.value("its data directory", "SHOW data_directory")?;
@@ -246,7 +246,7 @@ pub(super) fn is_ours(endpoint: &Endpoint, password: &str, data: &Path) -> Resul
     }
 }
 
-/// The private server's address.
+/// Address of the private server.
 pub(super) fn private(endpoint: &Endpoint, password: &str) -> Address {
     Address {
         endpoint: endpoint.clone(),

@@ -1,4 +1,5 @@
-//! What measuring does to a PostgreSQL that already runs, asked of itself. Nothing is written.
+//! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes
+//! nothing.
 
 use samehost_login::postgres::Defaults;
 use samehost_model::Point;
@@ -11,12 +12,12 @@ use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 
-/// What a row takes where half of each page stays free, with its part of the index, in bytes.
+/// Bytes of a row with half of each page free, including its part of the index.
 const ROW: u64 = 400;
-/// What the log of changes may take besides, in bytes: segments until a checkpoint.
+/// Bytes that the write-ahead log may take besides: segments until a checkpoint.
 const LOG: u64 = 64 << 20;
 
-/// Looks at each server once, whichever way it is reached.
+/// Queries each server once, over either transport.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let defaults = Defaults::here();
     let (mut seen, mut impacts): (Vec<Identity>, _) = (Vec::new(), Vec::new());
@@ -36,10 +37,10 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
 fn look_at(look: &Look<'_>, address: &Address, dialogue: &mut Dialogue) -> Result<Impact, BenchError> {
     let statement = Statement::of(&Point::default(), look.parameters);
     let mut impact = Impact::of(format!("the PostgreSQL at {address}"));
-    // What this version does not have, or this user may not see, is nothing.
+    // `None` for what this version does not have, or this user may not see.
     let mut number =
         |sql: &str| dialogue.value("a number", sql).ok().and_then(|text| text.parse::<u64>().ok());
-    // This connection is not counted.
+    // Our own connection is not counted.
     let open =
         number("SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()");
     let kept = number("SHOW superuser_reserved_connections").unwrap_or(0)

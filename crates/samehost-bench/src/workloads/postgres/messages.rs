@@ -1,11 +1,11 @@
-//! The requests of PostgreSQL's that are measured; the rest of its messages is the login's. Does no I/O.
+//! Messages of the measured requests; the other messages are in `samehost-login`. Does no I/O.
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 
 pub(super) use samehost_login::postgres::messages::{Refusal, bytes, first, is_aside, message, parse, query};
 
-/// The type of our ids, `integer`.
+/// OID of the type of our ids, `integer`.
 const INT4: u32 = 23;
 
 /// Parse, without Sync; `parameters` are integers.
@@ -13,7 +13,7 @@ pub(super) fn parse_statement(name: &str, sql: &str, parameters: usize) -> Resul
     bytes(|out| frontend::parse(name, sql, std::iter::repeat_n(INT4, parameters), out))
 }
 
-/// Bind of integers in binary, the results as text; then Execute and Sync.
+/// Bind of integers in binary, with results as text; then Execute and Sync.
 pub(super) fn bind_execute_sync(name: &str, parameters: &[i32]) -> Result<Vec<u8>, String> {
     bytes(|out| {
         frontend::bind(

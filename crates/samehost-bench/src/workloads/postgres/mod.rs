@@ -1,6 +1,7 @@
-//! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple protocol,
-//! on connections that stay or that are made for each statement, against a private server or one that runs. The
-//! table is of our own name, made before the first trial and dropped after the last.
+//! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple
+//! protocol, on persistent connections or a connection per statement, against a private server or one that is
+//! already running. The table has a name of our own, is made before the first trial and dropped after the
+//! last.
 
 mod address;
 mod caller;
@@ -31,7 +32,7 @@ use statement::Statement;
 
 /// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
-/// Most connections that each have a thread.
+/// Most connections if each has a thread.
 const MOST_THREADS: u32 = 1024;
 
 /// The postgres workload.
@@ -157,9 +158,8 @@ impl Workload for Postgres {
         impact::look(look)
     }
 
-    /// A start makes a cluster and a table, about a second each time.
     fn starts(&self, _: &Parameters) -> Starts {
-        // Making a data directory and filling a table takes seconds.
+        // Making a cluster and filling a table takes about a second each time.
         Starts::InTurn(DATABASES)
     }
 
@@ -172,12 +172,12 @@ impl Workload for Postgres {
         let wants = |transport: Transport| wanted.contains(&transport);
         let defaults = Defaults::here();
         for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
-            // The TLS arm is one of the port's.
+            // The TLS arm uses the TCP port.
             let wants_other =
                 wanted.is_empty() || wants(other) || (other == Transport::Tcp && wants(Transport::TcpTls));
             if let Some(text) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) {
                 let address = Address::given(known, text, &defaults)?;
-                // A server whose plain TCP lets nobody in may still be asked over TLS.
+                // A server that refuses plain TCP may accept TLS.
                 let asked = if known == Transport::Tcp && wants(Transport::TcpTls) {
                     address.over_tls()
                 } else {

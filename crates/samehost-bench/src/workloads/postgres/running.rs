@@ -1,5 +1,5 @@
-//! PostgreSQL while it is measured: the private server or the given ones, our table in them, and a trial's
-//! connections.
+//! PostgreSQL during a measurement: the private server or the given ones, our table in them, and the
+//! connections of a trial.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,27 +25,27 @@ use crate::private_servers::{PostgresServer, random_hex};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
-/// Requests of each connection before it is measured. A backend fills its caches at the first, which takes it
-/// milliseconds, and plans a prepared statement anew five times before it keeps a plan: with a thousand connections
-/// that would outlast the warm-up.
+/// Requests of each connection before it is measured. A backend fills its caches with the first request,
+/// which takes milliseconds, and plans a prepared statement five more times before it keeps a plan. With a
+/// thousand connections that would take longer than the warm-up.
 const BEFOREHAND: u32 = 6;
 
 /// A running PostgreSQL.
 pub(super) struct RunningPostgres {
-    /// The private server; none where all were given.
+    /// The private server; `None` if all were given.
     server: Option<PostgresServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
     pids: Vec<u32>,
-    /// Our table's name, the same wherever it is.
+    /// Name of our table, the same in every database.
     table: String,
-    /// Where our table is, once in each database.
+    /// Addresses of our table, one for each database.
     tables: Vec<Address>,
-    /// The server's own view of the last trial's first connection.
+    /// The server's view of the last trial's first connection.
     view: Option<Arc<OnceLock<Option<String>>>>,
-    /// Whoever makes connections; gone when those are closed.
+    /// Connectors; gone when their connections are closed.
     open: Vec<Weak<PostgresConnector>>,
 }
 
@@ -90,7 +90,7 @@ impl RunningPostgres {
         Ok(running)
     }
 
-    /// Which servers these are, and which processes.
+    /// Finds identity and processes of the servers.
     fn look_around(&mut self) -> Result<(), BenchError> {
         let mut backends = Vec::new();
         for (transport, address) in &self.addresses {
@@ -114,7 +114,7 @@ impl RunningPostgres {
         self.server.is_none()
     }
 
-    /// Whether the given servers are more than one.
+    /// Whether the given endpoints belong to different servers.
     fn differ(&self) -> bool {
         self.identities.iter().any(|(_, identity)| !identity.same_server(&self.identities[0].1))
     }
@@ -146,7 +146,7 @@ impl RunningPostgres {
         Ok(())
     }
 
-    /// What a trial's connections ask.
+    /// What a trial's connections request.
     fn asked(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let (statement, protocol) =
             (Statement::of(&arm.point, &self.parameters), Protocol::of(&arm.point, &self.parameters));
@@ -211,7 +211,7 @@ impl Instance for RunningPostgres {
             BenchError::Usage(format!("no PostgreSQL listens on {} for this trial", arm.transport))
         })?;
         let mut dialogue = Dialogue::begin(&address, self.read_only)?;
-        // Arms that take turns have their connections at the same time: theirs do not leave.
+        // Connections of a round's arms are open at the same time, so they are not waited for.
         self.open.retain(|connector| connector.strong_count() > 0);
         if self.open.is_empty() {
             dialogue.wait_for_leavers()?;
@@ -262,7 +262,7 @@ impl Instance for RunningPostgres {
     }
 }
 
-/// The first process of the server that a backend belongs to, where it is one of this machine's that we may see.
+/// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
     let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).ok();
     let field = |status: &str, name: &str| {
@@ -275,11 +275,11 @@ fn parent_of_backend(backend: i32) -> Option<u32> {
     (is_postgres(&own) && is_postgres(&status(&parent)?)).then(|| parent.parse().ok()).flatten()
 }
 
-/// What the connections of a trial ask.
+/// What the connections of a trial request.
 enum Asked {
     Rows {
         exchange: Exchange,
-        /// The statement that each connection prepares, and how many integers it takes.
+        /// The statement that each connection prepares, and its number of integer parameters.
         prepared: Option<(String, usize)>,
     },
     Copy {
@@ -292,9 +292,9 @@ struct PostgresConnector {
     address: Address,
     asked: Asked,
     read_only: bool,
-    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: Arc<OnceLock<Option<String>>>,
-    /// Connections made so far; each asks for other rows, and the same in every trial.
+    /// Connections opened so far; the seed of each one's rows, the same in every trial.
     opened: AtomicU64,
 }
 
@@ -317,7 +317,8 @@ impl Connector for PostgresConnector {
                 Box::new(session)
             }
             Asked::Copy { table, rows } => {
-                // Rows come in the order in which they were put in, whoever reads beside us; pg_dump does the same.
+                // Rows then come in the order of insertion even if others scan the table too; pg_dump does
+                // the same.
                 dialogue.must("a setting", "SET synchronize_seqscans = off")?;
                 Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
             }

@@ -1,4 +1,4 @@
-//! One connection's conversation with PostgreSQL: a statement, and a reply of which every byte is known.
+//! A PostgreSQL session: a statement, and a reply of which every byte is known.
 
 use postgres_protocol::message::backend::Message;
 use rand::{RngExt, SeedableRng};
@@ -8,10 +8,10 @@ use super::messages::{Refusal, first, is_aside, parse};
 use super::statement::Exchange;
 use crate::engine::session::{Bad, Progress, Session};
 
-/// More bytes than any reply of ours has, with whatever may stand between.
+/// Longer than any reply of ours, including asynchronous messages.
 const MOST: usize = 48 * 1024;
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct RowSession {
     exchange: Exchange,
@@ -19,12 +19,13 @@ pub(super) struct RowSession {
 }
 
 impl RowSession {
-    /// A conversation on a fresh connection; the seed decides which rows it asks for.
+    /// The seed decides which rows are queried.
     pub(super) fn new(exchange: Exchange, seed: u64) -> Self {
         RowSession { exchange, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
-    /// Looks message by message at what is not simply the reply awaited: asides between, a refusal, another row.
+    /// Parses message by message if the input is not simply the expected reply: asynchronous messages, a
+    /// refusal, another row.
     #[cold]
     fn walk(&self, input: &[u8]) -> Result<Progress, Bad> {
         let malformed = |reason: String| Bad::new("malformed reply", reason);
@@ -65,7 +66,7 @@ impl RowSession {
         }
     }
 
-    /// What is wrong with a reply that is whole and no refusal.
+    /// Describes how a complete reply that is not a refusal differs.
     fn differs(&self, reply: &[u8], consumed: usize) -> Result<Progress, Bad> {
         let tags = |reply: &[u8]| {
             let (mut tags, mut at) = (String::new(), 0);
@@ -97,7 +98,7 @@ impl Session for RowSession {
     #[inline]
     fn response(&mut self, input: &[u8]) -> Result<Progress, Bad> {
         let reply = &self.exchange.reply;
-        // A reply is shorter than a page: what came of it is looked at anew when more has come.
+        // A reply is shorter than a page, so it is compared again as a whole when more has arrived.
         if input == reply.as_slice() {
             Ok(Progress::Complete { consumed: input.len() })
         } else if reply.starts_with(input) {

@@ -1,7 +1,7 @@
-//! What PostgreSQL is asked: our table, the statements on it, and each as the bytes of a request and of its reply.
+//! Our table, the statements on it, and the bytes of each request and reply.
 //!
-//! Ids begin at 1,000,000,001, so that all of them have ten digits: requests and replies then have one length, and
-//! another id is a matter of ten bytes.
+//! Ids start at 1,000,000,001, so that all have ten digits: requests and replies have a fixed length, and
+//! another id changes only ten bytes.
 
 use super::messages::{bind_execute_sync, message, parse_statement, query};
 use samehost_model::Point;
@@ -12,35 +12,34 @@ use crate::workload::Parameters;
 const BASE: u32 = 1_000_000_000;
 /// Digits of every id.
 const DIGITS: usize = 10;
-/// What follows the id's digits in a row's content, which is 120 bytes as sysbench's is.
+/// What follows the id's digits in a row's content, which is 120 bytes as in sysbench.
 const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF";
-/// The name of the prepared statement.
+/// Name of the prepared statement.
 pub(super) const PREPARED: &str = "s";
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statement {
     /// One row of our table by its primary key.
     PointSelect,
     /// A constant.
     Select1,
-    /// One row's counter.
+    /// Increments the counter of one row.
     Update,
     /// The whole table as text.
     Copy,
 }
 
-/// How a statement travels.
+/// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// Bind, Execute, Sync of a statement prepared before.
     Extended,
-    /// Its text.
+    /// As text.
     Simple,
 }
 
 impl Statement {
-    /// The point's own where points differ in it.
+    /// Statement of a point; its own value overrides the workload's.
     pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
         match point.parameters.get("statement").unwrap_or(&parameters["statement"]).as_str() {
             "select-1" => Statement::Select1,
@@ -55,12 +54,12 @@ impl Statement {
         self != Statement::Select1
     }
 
-    /// How many integers it takes.
+    /// Number of integer parameters.
     pub(super) fn parameters(self) -> usize {
         usize::from(matches!(self, Statement::PointSelect | Statement::Update))
     }
 
-    /// Its text, with this in the id's place.
+    /// SQL text with `id` inserted.
     pub(super) fn sql(self, table: &str, id: &str) -> String {
         match self {
             Statement::PointSelect => format!("SELECT content FROM {table} WHERE id = {id}"),
@@ -72,7 +71,7 @@ impl Statement {
 }
 
 impl Protocol {
-    /// The point's own where points differ in it.
+    /// Protocol of a point; its own value overrides the workload's.
     pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
         match point.parameters.get("protocol").unwrap_or(&parameters["protocol"]).as_str() {
             "simple" => Protocol::Simple,
@@ -83,7 +82,7 @@ impl Protocol {
 
 /// Statements that make our table and fill it, each short enough to be waited for.
 pub(super) fn make_table(table: &str, rows: u32) -> Vec<String> {
-    /// Rows of one statement.
+    /// Rows per statement.
     const AT_ONCE: u32 = 50_000;
     // Half of each page stays free, so that an update need not touch the index.
     let mut all = vec![format!(
@@ -95,7 +94,7 @@ pub(super) fn make_table(table: &str, rows: u32) -> Vec<String> {
             "INSERT INTO {table} SELECT id, id || '{FILLER}', 0 FROM generate_series({first}, {last}) AS id"
         )
     }));
-    // Marks rows as seen by all, so that the first trials need not.
+    // Marks rows as visible to all, so that the first trials need not.
     all.push(format!("VACUUM (ANALYZE) {table}"));
     all
 }
@@ -106,13 +105,13 @@ pub(super) struct Exchange {
     pub(super) request: Vec<u8>,
     pub(super) reply: Vec<u8>,
     id: IdPlace,
-    /// Where the id's digits stand in the reply.
+    /// Position of the id's digits in the reply.
     digits: Option<usize>,
     /// Rows of the table; ids are random among them.
     pub(super) rows: u32,
 }
 
-/// Where the id stands in a request.
+/// Position of the id in a request.
 #[derive(Clone, Copy, Debug)]
 enum IdPlace {
     Nowhere,
@@ -121,8 +120,8 @@ enum IdPlace {
 }
 
 impl Exchange {
-    /// A statement whose reply is known. `description` is the RowDescription that the server sends before a row
-    /// in the simple protocol; `prepares` has the statement parsed in the same breath.
+    /// A statement whose reply is known. `description` is the RowDescription that the server sends before a
+    /// row in the simple protocol; with `prepares` the same request parses the statement.
     pub(super) fn new(
         statement: Statement,
         protocol: Protocol,
@@ -148,7 +147,7 @@ impl Exchange {
                 let values = vec![first.cast_signed(); statement.parameters()];
                 request.extend(bind_execute_sync(name, &values)?);
                 reply.extend(message(b'2', b""));
-                // Behind the value follow the result formats (2), Execute (10) and Sync (5).
+                // The value is followed by the result formats (2), Execute (10) and Sync (5).
                 let place = request.len() - 4 - 2 - 10 - 5;
                 (request, IdPlace::Binary(place))
             }
@@ -175,7 +174,7 @@ impl Exchange {
         !matches!(self.id, IdPlace::Nowhere)
     }
 
-    /// Asks for the row of this number, from 0.
+    /// Sets the row to query, from 0.
     #[inline]
     pub(super) fn ask_for(&mut self, row: u32) {
         let id = BASE + 1 + row;
@@ -196,7 +195,6 @@ fn row(value: &[u8]) -> Vec<u8> {
     message(b'D', &[&[0, 1], length.to_be_bytes().as_slice(), value].concat())
 }
 
-/// An id's ten digits.
 #[inline]
 fn digits(id: u32) -> [u8; DIGITS] {
     let mut digits = [b'0'; DIGITS];
@@ -208,25 +206,25 @@ fn digits(id: u32) -> [u8; DIGITS] {
     digits
 }
 
-/// What comes before the rows of a COPY: text, three columns.
+/// Reply before the rows of a COPY: text, three columns.
 pub(super) fn copy_head() -> Vec<u8> {
     message(b'H', &[0, 0, 3, 0, 0, 0, 0, 0, 0])
 }
 
-/// A row of a COPY, and where the id's digits stand in it.
+/// A row of a COPY, and the positions of the id's digits.
 pub(super) fn copy_row() -> (Vec<u8>, [usize; 2]) {
     let first = BASE + 1;
     let row = message(b'd', format!("{first}\t{first}{FILLER}\t0\n").as_bytes());
     (row, [5, 5 + DIGITS + 1])
 }
 
-/// What comes behind the rows of a COPY.
+/// Reply after the rows of a COPY.
 pub(super) fn copy_end(rows: u32) -> Vec<u8> {
     let count = format!("COPY {rows}\0");
     [message(b'c', b""), message(b'C', count.as_bytes()), message(b'Z', b"I")].concat()
 }
 
-/// The next higher number in place, written in digits.
+/// Increments a decimal number in place.
 #[inline]
 pub(super) fn increment(digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {

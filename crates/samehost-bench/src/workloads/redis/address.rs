@@ -1,5 +1,5 @@
-//! Where a Redis is and who we are there, from a URL as its users write it or from a plain endpoint. A password
-//! goes in and is given to the server only: nothing that prints an address prints it.
+//! Address and login of a Redis server, from a URL or a plain endpoint. The password goes to the server only;
+//! formatting an address never shows it.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::BenchError;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 
-/// A server, and what it takes to be let in.
+/// A server and the login.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) endpoint: Endpoint,
@@ -34,13 +34,13 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// An endpoint where nobody need be anybody.
+    /// An endpoint without a login.
     pub(super) fn open(endpoint: Endpoint) -> Self {
         Address { endpoint, user: None, password: None, database: 0 }
     }
 
-    /// What the command line gave for a transport. A password that the URL lacks comes from REDISCLI_AUTH, as it
-    /// does for redis-cli.
+    /// Parses what the command line gave for a transport. A password that is missing in the URL comes from
+    /// REDISCLI_AUTH, as in redis-cli.
     pub(super) fn given(
         transport: Transport,
         text: &str,
@@ -60,7 +60,7 @@ impl Address {
         Ok(address)
     }
 
-    /// This address as a URL, secrets and all: for handing on inside this program.
+    /// This address as a URL with its secrets: for use inside this program only.
     pub(super) fn to_url(&self) -> String {
         let login = login(self.user.as_deref(), self.password.as_deref());
         match &self.endpoint {

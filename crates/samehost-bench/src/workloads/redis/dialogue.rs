@@ -1,5 +1,4 @@
-//! Talking to Redis outside the hot path: asking what it is, setting up and clearing away, over the login that all of
-//! samehost shares.
+//! Talks to Redis outside the hot path: identity, set-up and clean-up, over the login in `samehost-login`.
 
 use samehost_login::Expected;
 use samehost_login::redis;
@@ -14,7 +13,7 @@ use crate::workloads::expected::{expected, expected_again};
 
 pub(super) use samehost_login::redis::Identity;
 
-/// One connection, let in and on its database.
+/// A connection that is logged in, on its database.
 pub(super) struct Dialogue(redis::Dialogue);
 
 impl Dialogue {
@@ -23,7 +22,7 @@ impl Dialogue {
         Self::with(address, expected(Protocol::Redis))
     }
 
-    /// The same for one of many connections that are measured.
+    /// Connects as one of many measured connections.
     pub(super) fn measured(address: &Address) -> Result<Self, BenchError> {
         Self::with(address, expected_again(Protocol::Redis))
     }
@@ -38,22 +37,22 @@ impl Dialogue {
         Ok(Dialogue(redis::Dialogue::begin(&address.endpoint, &account, REPLY_TIMEOUT)?))
     }
 
-    /// Asks, and hands back what was answered, a refusal too.
+    /// Sends a command and returns the reply, also if it is a refusal.
     pub(super) fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, BenchError> {
         Ok(self.0.ask(words)?)
     }
 
-    /// Asks for something without which nothing can be measured.
+    /// Sends a command that the measurement needs; a refusal is an error.
     pub(super) fn must(&mut self, what: &str, words: &[&[u8]]) -> Result<Reply, BenchError> {
         Ok(self.0.must(what, words)?)
     }
 
-    /// What the server is; where it may not be asked, as much as is known.
+    /// Kind and version of the server, as far as it may be asked.
     pub(super) fn identity(&mut self) -> Result<Identity, BenchError> {
         Ok(self.0.identity()?)
     }
 
-    /// A setting of the server's, where it may be asked.
+    /// A setting of the server; `None` if it may not be asked.
     pub(super) fn setting(&mut self, name: &str) -> Result<Option<String>, BenchError> {
         Ok(match self.ask(&[b"CONFIG", b"GET", name.as_bytes()])? {
             Reply::Array(Some(items)) => items.get(1).and_then(Reply::text),
@@ -61,7 +60,7 @@ impl Dialogue {
         })
     }
 
-    /// The server's own view of this connection.
+    /// The server's view of this connection.
     pub(super) fn view(&mut self) -> Result<Option<String>, BenchError> {
         let addresses = self.0.seen()?.and_then(|seen| seen.addresses());
         Ok(addresses.map(|addresses| format!("the server says {addresses}")))
@@ -73,10 +72,11 @@ impl Dialogue {
     }
 }
 
-/// The other half of a server: its Unix socket when `known` is TCP, its port when `known` is a Unix socket.
+/// The server's endpoint on the other transport: its Unix socket if `known` is TCP, its port if `known` is a
+/// Unix socket.
 pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     let mut dialogue = Dialogue::begin(known)?;
-    // Says so when a login is missing, which CONFIG alone would not tell from a right withheld.
+    // Reports a missing login, which CONFIG alone cannot tell from a missing permission.
     dialogue.identity()?;
     let tcp = matches!(known.endpoint, Endpoint::Tcp { .. });
     let (setting, missing) = if tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };
@@ -92,7 +92,7 @@ pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     Ok(Address { endpoint: endpoint.parse()?, ..known.clone() })
 }
 
-/// Whether the private server that answers here is the process that we started.
+/// Checks that the server at this endpoint is the process that we started.
 pub(super) fn is_ours(endpoint: &Endpoint, password: &str, pid: u32) -> Result<(), BenchError> {
     let address = Address { password: Some(password.to_owned()), ..Address::open(endpoint.clone()) };
     let identity = Dialogue::begin(&address)?.identity()?;

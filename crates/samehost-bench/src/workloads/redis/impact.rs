@@ -1,4 +1,4 @@
-//! What measuring does to a Redis that already runs, asked of itself. Nothing is written.
+//! Impact of a measurement on a Redis that is already running, from its own statistics. Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,18 @@ use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
 
-/// Commands that a connection or many get through in a second, for the size of a log.
+/// Commands per second that one or many connections reach, to estimate the size of a log.
 const COMMANDS_PER_S: f64 = 50_000.0;
-/// What a command takes in the append-only file besides its value, in bytes.
+/// Bytes of a command in the append-only file besides its value.
 const AROUND: u64 = 64;
 
-/// Looks at each server once, whichever way it is reached.
+/// Queries each server once, over either transport.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for (transport, text) in look.servers {
         let address = given(*transport, text)?;
         let mut dialogue = Dialogue::begin(&address)?;
-        // One that may not be asked refuses this; its identity is not known then, and it is looked at each time.
+        // A server that denies INFO has no known identity and is queried each time.
         let info = dialogue.ask(&[b"INFO"])?.text().map(|text| fields(&text)).unwrap_or_default();
         let is_new = info.get("run_id").is_none_or(|id| seen.insert(id.clone()));
         if is_new {
@@ -31,7 +31,7 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     Ok(impacts)
 }
 
-/// `name:value`, a line each.
+/// Parses lines `name:value`.
 fn fields(info: &str) -> BTreeMap<String, String> {
     let pairs = info.lines().filter_map(|line| line.trim().split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -48,7 +48,7 @@ fn look_at(
         Some(most) => Some(most),
         None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
     };
-    // This connection is not counted.
+    // Our own connection is not counted.
     if let (Some(open), Some(most)) = (number("connected_clients"), most) {
         let connections =
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
@@ -90,7 +90,7 @@ fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
     }
 }
 
-/// Where else what is written goes: replicas, and the append-only file.
+/// Where else the writes go: replicas, and the append-only file.
 fn log(
     look: &Look<'_>,
     info: &BTreeMap<String, String>,

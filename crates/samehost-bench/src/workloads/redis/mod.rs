@@ -1,5 +1,6 @@
-//! Redis and what behaves like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a private server or one
-//! that already runs. Keys are of our own name, set before the first trial and deleted after the last.
+//! Redis and servers that behave like it: GET, SET, INCR and PING, one at a time or in a pipeline, against a
+//! private server or one that is already running. Keys have a prefix of our own, are set before the first
+//! trial and deleted after the last.
 
 mod address;
 mod dialogue;
@@ -141,7 +142,7 @@ impl Workload for Redis {
     }
 }
 
-/// The address on the command line, with a password from the environment where it has none.
+/// Address on the command line; a missing password comes from the environment.
 fn given(transport: Transport, text: &str) -> Result<Address, BenchError> {
     Address::given(transport, text, std::env::var("REDISCLI_AUTH").ok())
 }

@@ -1,4 +1,5 @@
-//! Redis while it is measured: the private server or the given ones, our keys in them, and a trial's connections.
+//! Redis during a measurement: the private server or the given ones, our keys in them, and the connections of
+//! a trial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +24,7 @@ use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
-    /// The private server; none where all were given.
+    /// The private server; `None` if all were given.
     server: Option<RedisServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
@@ -31,17 +32,17 @@ pub(super) struct RunningRedis {
     /// Whether the given servers are more than one process.
     differ: bool,
     pids: Vec<u32>,
-    /// What all our keys begin with.
+    /// Prefix of all our keys.
     prefix: String,
-    /// Keys that exist because of us, to be deleted in servers that are not ours.
+    /// Keys that we set, to be deleted in servers that are not ours.
     keys: BTreeSet<String>,
-    /// The connections of the last trial.
+    /// Connections of the last trial.
     connector: Option<Arc<RedisConnector>>,
-    /// Counters in use, one for each connection.
+    /// Number of counters in use, one for each connection.
     counters: Arc<AtomicU32>,
-    /// Most counters that there ever were.
+    /// Highest number of counters so far.
     most_counters: u32,
-    /// Whoever makes connections; gone when those are closed.
+    /// Connectors; gone when their connections are closed.
     open: Vec<Weak<RedisConnector>>,
 }
 
@@ -94,14 +95,14 @@ impl RunningRedis {
         self.server.is_none()
     }
 
-    /// What a trial asks, its key set up in the arm's server.
+    /// Makes the request of a trial, and sets up its key in the arm's server.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
         let pipeline = pipeline(&arm.point, &self.parameters)?;
         let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
         let key = format!("{}{size}", self.prefix);
         Ok(Asked::Same(match self.parameters["command"].as_str() {
             "incr" => {
-                // Arms that take turns have their connections at the same time, so no counter is used twice.
+                // Arms of a round have their connections open at the same time, so no counter is used twice.
                 let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
                 return Ok(Asked::Counters { prefix, pipeline, next });
             }
@@ -123,8 +124,7 @@ impl RunningRedis {
         }))
     }
 
-    /// Counters are used again when the connections that had them are closed. Arms that take turns have theirs at the same
-    /// time.
+    /// Frees counters whose connections are closed. Those of a round's arms are in use at the same time.
     fn free_counters(&mut self) {
         self.connector = None;
         self.open.retain(|connector| connector.strong_count() > 0);
@@ -137,7 +137,7 @@ impl RunningRedis {
         let most = self.most_counters.max(self.counters.load(Ordering::Relaxed));
         let counters = (0..most).map(|number| format!("{}counter:{number}", self.prefix));
         let keys: Vec<String> = self.keys.iter().cloned().chain(counters).collect();
-        // One process has one set of keys, whichever way we reach it.
+        // A server has one set of keys, over whichever transport.
         let places = if self.differ { self.addresses.len() } else { 1 };
         for address in self.addresses.values().take(places).filter(|_| !keys.is_empty()) {
             let mut dialogue = Dialogue::begin(address)?;
@@ -212,18 +212,18 @@ impl Instance for RunningRedis {
     }
 }
 
-/// What the connections of a trial ask.
+/// What the connections of a trial request.
 enum Asked {
-    /// All of them the same.
+    /// All the same.
     Same(Exchange),
-    /// Each one a counter of its own, so that every number is known beforehand.
+    /// Each its own counter, so that every number is known beforehand.
     Counters { prefix: String, pipeline: u32, next: Arc<AtomicU32> },
 }
 
 struct RedisConnector {
     address: Address,
     asked: Asked,
-    /// The server's own view of the first connection, which is also the one that the kernel is asked about.
+    /// The server's view of the first connection, which is also the one that the kernel is asked about.
     view: OnceLock<Option<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! One connection's conversation with Redis: P commands at once, and P replies of which every byte is known.
+//! A Redis session: P commands at once, and P replies of which every byte is known.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use samehost_login::redis::resp::{self, Reply};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::workloads::awaited::{Awaited, Seen};
 
-/// What is asked over and over, shared by all connections of a trial.
+/// Request and expected reply, shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     /// All commands of one request.
     request: Arc<[u8]>,
-    /// What every one of them is answered; none for a counter, whose answers differ.
+    /// Reply to each command; `None` for a counter, whose replies differ.
     reply: Option<Awaited>,
     pipeline: u32,
 }
 
 impl Exchange {
-    /// `pipeline` times a command and what each is answered: a reply's head, body and end.
+    /// `pipeline` times a command, and the reply to each: head, body and end.
     pub(super) fn new(command: &[&[u8]], pipeline: u32, reply: (&[u8], &[u8], &[u8])) -> Self {
         Exchange {
             reply: Some(Awaited::new(reply.0, reply.1, reply.2)),
@@ -27,7 +27,7 @@ impl Exchange {
         }
     }
 
-    /// `pipeline` times a command that is answered with the numbers from 1 on.
+    /// `pipeline` times a command whose replies are the numbers from 1 on.
     pub(super) fn counting(command: &[&[u8]], pipeline: u32) -> Self {
         let mut once = Vec::new();
         resp::command(command, &mut once);
@@ -35,15 +35,15 @@ impl Exchange {
     }
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct RedisSession {
     exchange: Exchange,
-    /// Replies of this request that are still to come.
+    /// Outstanding replies of this request.
     left: u32,
-    /// Bytes of the current reply that came and were right.
+    /// Correct bytes of the current reply so far.
     received: usize,
-    /// The kind of the first reply of this request that said no.
+    /// Kind of the first refusal in this request.
     refused: Option<&'static str>,
     counter: Counter,
 }
@@ -51,7 +51,7 @@ pub(super) struct RedisSession {
 #[derive(Debug, Default)]
 struct Counter {
     last: u64,
-    /// The next number as the server will write it.
+    /// The next number as the server writes it.
     text: Vec<u8>,
 }
 
@@ -78,7 +78,7 @@ impl Counter {
 }
 
 impl RedisSession {
-    /// A conversation on a fresh connection; a counter's key is at 0.
+    /// The key of a counter must be 0.
     pub(super) fn new(exchange: Exchange) -> Self {
         RedisSession { exchange, left: 0, received: 0, refused: None, counter: Counter::default() }
     }
@@ -91,7 +91,8 @@ impl RedisSession {
         }
     }
 
-    /// A reply that is not the one awaited: a refusal that leaves the connection usable, or no reply at all.
+    /// Parses a reply other than the expected one: a refusal that leaves the connection usable, or a
+    /// malformed reply.
     #[cold]
     fn other(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
         let parsed = resp::parse(input).map_err(|error| Bad::new("malformed reply", error.to_string()))?;
@@ -99,7 +100,7 @@ impl RedisSession {
         let kind = match &reply {
             Reply::Error(text) => error_kind(text),
             Reply::Bulk(None) => "missing value",
-            // A counter that somebody else moved would be wrong for ever: begin anew.
+            // If another client changed the counter, it would stay wrong, so the connection is reopened.
             _ if self.exchange.reply.is_none() => return Err(Bad::new("wrong number", reply.to_string())),
             _ => "wrong reply",
         };
@@ -145,7 +146,7 @@ impl Session for RedisSession {
     }
 }
 
-/// The kind of an error reply, for the count: its first word where Redis documents it.
+/// Kind of an error reply, for the error counts: its first word if Redis documents it.
 fn error_kind(text: &str) -> &'static str {
     const KNOWN: &[&str] = &[
         "ERR",

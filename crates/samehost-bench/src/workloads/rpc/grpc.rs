@@ -1,7 +1,7 @@
-//! gRPC by tonic's own client: a thread for each connection, and on it a runtime, a channel and its one HTTP/2
-//! connection, which no other thread touches. A call's cost on this side is therefore that of a program with tonic:
-//! prost, the channel (a queue before the connection), hyper and h2, and the thread's own event loop. It is many
-//! times what our other clients cost, and server and client have the same stack.
+//! gRPC with tonic's own client: a thread for each connection, each with its own runtime, channel and HTTP/2
+//! connection. The client's cost of a call is therefore that of a program with tonic: prost, the channel (a
+//! queue before the connection), hyper and h2, and the thread's event loop. It is many times the cost of our
+//! other clients; server and client use the same stack.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -24,10 +24,10 @@ use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
 
-/// How long the first answer may take.
+/// How long the first reply may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked over and over.
+/// Request and expected reply.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     request: EchoRequest,
@@ -35,7 +35,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A payload of `size` bytes, and a reply of `reply_size`, or of as many where that is 0.
+    /// A payload of `size` bytes, and a reply of `reply_size`, or of the same size if that is 0.
     pub(super) fn new(size: usize, reply_size: u32) -> Result<Self, BenchError> {
         let payload = Bytes::from(super::payload(size));
         let awaited = reply_to(&payload, reply_size)
@@ -53,7 +53,7 @@ pub(super) struct GrpcCaller {
 }
 
 impl GrpcCaller {
-    /// Connects, has the kernel confirm over what, and makes one call.
+    /// Connects, checks the transport with the kernel, and makes one call.
     pub(super) fn connect(endpoint: &Endpoint, asked: &Asked) -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -74,7 +74,7 @@ impl GrpcCaller {
     }
 }
 
-/// Waits for the first answers, with a limit.
+/// Waits for the first replies, with a time limit.
 fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = T>) -> Result<T, BenchError> {
     // The limit's timer must be made inside the runtime.
     runtime.block_on(async { tokio::time::timeout(CONNECT_TIMEOUT, work).await }).map_err(|_| {
@@ -82,9 +82,9 @@ fn within<T>(runtime: &Runtime, endpoint: &Endpoint, work: impl Future<Output = 
     })
 }
 
-/// A channel over a connection of ours. It connects anew by itself when that breaks.
+/// A channel over a connection of ours. It reconnects by itself when the connection breaks.
 async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Channel, BenchError> {
-    // What was really wrong, which tonic's error hides.
+    // The actual error, which tonic's error hides.
     let failure: Arc<OnceLock<BenchError>> = Arc::default();
     let (to, seen, failed) = (endpoint.clone(), Arc::clone(seen), Arc::clone(&failure));
     let connector = tower::service_fn(move |_: Uri| {
@@ -100,7 +100,7 @@ async fn channel(endpoint: &Endpoint, seen: &Arc<OnceLock<Seen>>) -> Result<Chan
             }
         }
     });
-    // The name is sent as :authority, and nowhere resolved.
+    // The name is sent as :authority, and is not resolved.
     let result =
         tonic::transport::Endpoint::from_static("http://localhost").connect_with_connector(connector).await;
     result.map_err(|error| {
@@ -143,7 +143,7 @@ fn refused(endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
     }
 }
 
-/// A first call that failed: a server that is not ours, or none.
+/// Error of a first call: the server is not ours, or does not answer.
 fn no_answer(endpoint: &Endpoint, status: &Status) -> BenchError {
     let answer = format!("{}: {}", kind(status.code()), status.message());
     match status.code() {
@@ -166,7 +166,7 @@ fn because(status: &Status) -> String {
     std::error::Error::source(status).map(|cause| format!(" ({})", with_causes(cause))).unwrap_or_default()
 }
 
-/// A status as the gRPC specification names it.
+/// A status as named in the gRPC specification.
 fn kind(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
@@ -207,7 +207,7 @@ impl Caller for GrpcCaller {
     }
 }
 
-/// Which transports tonic's connections have.
+/// Transports that tonic's connections support.
 pub(super) const TRANSPORTS: &[Transport] =
     &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract];
 

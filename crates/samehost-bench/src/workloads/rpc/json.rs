@@ -1,5 +1,6 @@
-//! One connection's conversation in net/rpc's JSON codec (Go's net/rpc/jsonrpc, JSON-RPC 1.0 in a row without
-//! framing). A right reply is known byte for byte but for its number; only one that differs is parsed.
+//! A session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without
+//! framing). A correct reply is known byte for byte except for its number; a reply is parsed only if it
+//! differs.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,19 +9,19 @@ use serde_json::{Deserializer, Value};
 
 use crate::engine::session::{Bad, Progress, Session};
 
-/// What is asked over and over, shared by all connections of a trial.
+/// Request and expected reply, shared by all connections of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// The request up to its number.
     request: Arc<[u8]>,
     /// The reply after its number.
     reply: Arc<[u8]>,
-    /// Bytes of it that say what kind of reply it is.
+    /// Bytes of the reply that determine its kind.
     head: usize,
 }
 
 impl Asked {
-    /// A payload, which must be text that JSON takes as it is, and the one that comes back.
+    /// `payload` must be text that JSON does not escape; `awaited` is the payload of the reply.
     pub(super) fn new(payload: &[u8], reply_size: u32, awaited: &[u8]) -> Self {
         let head: &[u8] = b",\"result\":{\"payload\":\"";
         let size = reply_size.to_string();
@@ -39,25 +40,24 @@ impl Asked {
     }
 }
 
-/// One connection's conversation.
+/// Session on one connection.
 #[derive(Debug)]
 pub(super) struct JsonSession {
     asked: Asked,
-    /// The number of the last request.
+    /// Number of the last request.
     number: u64,
-    /// What the reply begins with: `{"id":` and the number.
+    /// Beginning of the reply: `{"id":` and the number.
     beginning: Vec<u8>,
-    /// Bytes of the current reply that came and were right.
+    /// Correct bytes of the current reply so far.
     received: usize,
 }
 
 impl JsonSession {
-    /// A conversation on a fresh connection.
     pub(super) fn new(asked: Asked) -> Self {
         JsonSession { asked, number: 0, beginning: Vec::with_capacity(32), received: 0 }
     }
 
-    /// Length of what is judged together before anything is used up: number and kind of the reply.
+    /// Length of the part that is compared before anything is consumed: number and kind of the reply.
     fn head(&self) -> usize {
         self.beginning.len() + self.asked.head
     }
@@ -70,19 +70,19 @@ impl JsonSession {
             let length = input.len().min(rest.len());
             return input[..length] == rest[..length];
         }
-        // Nothing of the beginning is ever used up alone.
+        // The beginning is never consumed alone.
         let length = input.len().min(beginning.len());
         let after = &input[length..];
         let rest = after.len().min(reply.len());
         input[..length] == beginning[..length] && after[..rest] == reply[..rest]
     }
 
-    /// Whether the reply is of the kind awaited, as far as it came.
+    /// Whether the reply so far is of the expected kind.
     fn head_is_right(&self, input: &[u8]) -> bool {
         self.is_right(&input[..input.len().min(self.head())])
     }
 
-    /// A reply that is not the one awaited: by its meaning.
+    /// Parses a reply other than the expected one.
     #[cold]
     fn other(&self, input: &[u8]) -> Result<Progress, Bad> {
         let malformed = |error: &serde_json::Error| Bad::new("malformed reply", error.to_string());

@@ -1,6 +1,6 @@
-//! Remote procedure calls, one at a time on each connection: gRPC by tonic, against the built-in server or one that
-//! already runs; and Go's net/rpc, against a small Go server, by a Go client (gob over HTTP) or by ours (its JSON
-//! codec). What is called sends the payload back, or as much of it, over and over, as asked for.
+//! Remote procedure calls, one at a time on each connection: gRPC with tonic, against the built-in server or
+//! one that is already running; and Go's net/rpc, against a small Go server, with a Go client (gob over HTTP)
+//! or ours (JSON codec). The procedure returns the payload, repeated or cut to the size asked for.
 
 mod grpc;
 mod json;
@@ -16,17 +16,17 @@ use crate::workload::{
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 
-/// Largest payload either way.
+/// Largest payload in either direction.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
 /// Most callers, which have a thread each.
 const MOST_CALLERS: u32 = 1024;
-/// What `--reply` is when the payload comes back as it went.
+/// Value of `--reply` for a reply equal to the request's payload.
 const ECHO: &str = "echo";
 
 /// The rpc workload.
 pub struct Rpc;
 
-/// Who speaks what.
+/// Protocol and client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     /// gRPC, tonic on both sides.
@@ -85,7 +85,7 @@ impl Workload for Rpc {
             },
             connections: Some("1"),
             sizes: Some("128"),
-            // The Go client makes its own load, in a closed loop.
+            // The Go client generates its own load, in a closed loop.
             rates: protocol != Protocol::GoGob,
             timed: true,
             foreign_servers: protocol == Protocol::Grpc,
@@ -139,7 +139,7 @@ impl Workload for Rpc {
     }
 }
 
-/// Bytes of the reply's payload; 0 for those of the request's.
+/// Bytes of the reply's payload; 0 for the size of the request's.
 fn reply_size(parameters: &Parameters) -> Result<u32, BenchError> {
     match parameters["reply"].as_str() {
         ECHO => Ok(0),
@@ -150,7 +150,7 @@ fn reply_size(parameters: &Parameters) -> Result<u32, BenchError> {
     }
 }
 
-/// Text that JSON, gob and protobuf take as it is, the same as the Go client's.
+/// Text that JSON, gob and protobuf encode without escapes, the same as the Go client's.
 fn payload(size: usize) -> Vec<u8> {
     b"abcdefghijklmnopqrstuvwxyz0123456789".iter().copied().cycle().take(size).collect()
 }

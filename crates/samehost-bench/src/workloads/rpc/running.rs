@@ -1,4 +1,4 @@
-//! The servers of the rpc workload while they are measured, and a trial's connections.
+//! Servers of the rpc workload during a measurement, and the connections of a trial.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::prove;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 
-/// Largest message that one blocking connection may send before it reads: it fits every transport's buffers.
+/// Largest message that one blocking connection may send before it reads: it fits into every transport's
+/// buffers.
 const SMALL: usize = 16 * 1024;
 
 fn size(arm: &Arm) -> usize {
@@ -31,7 +32,7 @@ fn no_server(transport: Transport) -> BenchError {
 /// A running gRPC server, private or given.
 pub(super) struct Grpc {
     server: BuiltIn,
-    /// Servers that already run.
+    /// Servers that are already running.
     endpoints: Vec<(Transport, Endpoint)>,
     foreign_pids: Vec<u32>,
     reply_size: u32,
@@ -107,7 +108,7 @@ impl Go {
         Ok(Go { server: GoServer::start(&start.program)?, codec, reply_size })
     }
 
-    /// The Go client's load.
+    /// The Go client's job.
     fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
         let text = endpoint.to_string();
         let (network, address) = text.split_once(':').unwrap_or(("tcp", &text));

@@ -1,5 +1,5 @@
-//! A site that is there already: where its database is over each transport, as its own code and its own database say.
-//! Nothing of the site is written, and its password stays inside PHP.
+//! An existing site: finds the endpoint of its database on each transport from its own settings and its
+//! database. Writes nothing to the site; its password stays inside PHP.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,16 +16,17 @@ use super::web::check_name;
 use crate::error::BenchError;
 use crate::private_servers::{Account, PrivateDirectory, installed};
 
-/// Asks the site.
+/// PHP script that queries the site.
 const INSPECT: &str = include_str!("php/inspect.php");
 
-/// What the site says of itself, by name.
+/// Answers of the script, by name.
 type Said = BTreeMap<String, String>;
 
-/// The site in a directory. `host` is the name that it is asked for by, none for that of its home address.
+/// The site in a directory. `host` is the name that it is requested by; empty for that of its home address.
 ///
 /// # Errors
-/// When there is no WordPress, its settings do not parse, or its database is not to be reached over a transport.
+/// When there is no WordPress, its settings cannot be parsed, or its database cannot be reached over a
+/// transport.
 pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> Result<Site, BenchError> {
     let wrong =
         |path: &Path, reason: &str| Err(BenchError::Path { path: path.to_owned(), reason: reason.into() });
@@ -63,14 +64,15 @@ pub(super) fn given(directory: &Path, host: &str, transports: &[Transport]) -> R
     })
 }
 
-/// Asks the site as each that can read it, those with the fewest permissions first, and tells who got an answer.
+/// Runs the script as each user that can read the site, those with the fewest permissions first. Returns the
+/// first answer and its user.
 fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Said), BenchError> {
     let mut failure = None;
     for reader in readers(root, settings)? {
         let php = Php::find(reader.account)?;
         match php.check_syntax(settings).and_then(|()| php.inspect(root, host, settings)) {
             Ok(said) => return Ok((reader, said)),
-            // A file that it includes may be closed to this one and open to the next.
+            // A file that it includes may be closed to this user and open to the next.
             Err(error @ BenchError::Path { .. }) => failure = Some(error),
             Err(error) => return Err(error),
         }
@@ -85,7 +87,7 @@ fn ask(root: &Path, host: &str, settings: &Path) -> Result<(Reader, Said), Bench
 struct Php {
     program: PathBuf,
     account: Option<Account>,
-    // Where it works; gone when dropped.
+    // Working directory; removed when dropped.
     directory: PrivateDirectory,
 }
 
@@ -120,7 +122,7 @@ impl Php {
             .spawn()
             .map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // PHP that ends early says why.
+            // If PHP ends early, its output contains the reason.
             let _ = stdin.write_all(script.as_bytes());
         }
         child.wait_with_output().map_err(failed)
@@ -170,7 +172,7 @@ impl Php {
     }
 }
 
-/// Where the database is over each transport that is wanted.
+/// Endpoint of the database on each transport that is wanted.
 fn databases(said: &Said, transports: &[Transport]) -> Result<BTreeMap<Transport, Database>, BenchError> {
     let get = |name: &str| said.get(name).map_or("", String::as_str);
     let mut databases = BTreeMap::new();
@@ -196,7 +198,7 @@ fn databases(said: &Said, transports: &[Transport]) -> Result<BTreeMap<Transport
 
 fn unreachable(said: &Said, place: &str, answer: &str) -> BenchError {
     let user = said.get("user").map_or("", String::as_str);
-    // Where a server has plugins for it, it asks accounts that it does not know to log in by one drawn by lot.
+    // A server with authentication plugins answers an unknown account with a method chosen at random.
     let is_denied =
         ["denied", "not allowed", "authentication method"].iter().any(|word| answer.contains(word));
     let try_next = if is_denied {
@@ -215,7 +217,7 @@ fn unreachable(said: &Said, place: &str, answer: &str) -> BenchError {
     }
 }
 
-/// Whether a home address is behind TLS, its host, and its path without the last slash.
+/// Splits a home address: whether it is https, host, and path without the last slash.
 fn home(address: &str) -> (bool, String, String) {
     let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
     let (host, path) = match rest.find('/') {

@@ -1,9 +1,9 @@
-//! A page of WordPress: nginx, PHP-FPM, WordPress and its database, where the database is reached over TCP or over a
-//! Unix socket. The same processes serve both arms. WordPress itself counts its queries and their time, so that the
-//! gain of the page can be held against what the gain of the queries predicts.
+//! A page of WordPress: nginx, PHP-FPM, WordPress and its database, reached over TCP or a Unix socket. The
+//! same processes serve both arms. WordPress itself counts its queries and their time, so that the gain of
+//! the page can be compared with what the gain of the queries predicts.
 //!
-//! Of a site that is there already (`--site`) no file is changed: its address of the database is given before its own
-//! settings can.
+//! No file of an existing site (`--site`) is changed: the address of its database is set before its own
+//! settings are read.
 
 mod existing;
 mod pages;
@@ -26,7 +26,7 @@ use crate::workload::{
 use crate::workloads::requests::request_metrics;
 use running::RunningWordPress;
 
-/// Most pages asked for at the same time: each has a process of PHP.
+/// Most pages requested at the same time: each has a process of PHP.
 const MOST_CONNECTIONS: u32 = 64;
 
 /// The wordpress workload.
@@ -108,7 +108,7 @@ impl Workload for WordPress {
         metrics
     }
 
-    /// Setting up a site and loading pages takes longer than the checkup has for one server.
+    /// Setting up a site and loading pages takes longer than the checkup has for a server.
     fn checkup_hints(&self) -> Vec<String> {
         site::found(std::path::Path::new("/var/www"))
             .into_iter()
@@ -145,11 +145,11 @@ impl Workload for WordPress {
         !parameters["site"].is_empty()
     }
 
-    /// Nothing is written by us; but a page is the site's own code, and what that does for a visitor it does for each of
-    /// thousands.
+    /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of
+    /// requests what it does for a visitor.
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         let root = std::path::Path::new(&look.parameters["site"]);
-        // One that is none is refused in its own words.
+        // A directory without WordPress is refused later, with its own message.
         if !root.join("wp-load.php").is_file() {
             return Ok(Vec::new());
         }
@@ -160,8 +160,8 @@ impl Workload for WordPress {
         Ok(vec![Impact { does: vec![does], ..Impact::of(format!("the site in {}", root.display())) }])
     }
 
-    /// nginx and the database let nobody in who has no password or no way to their sockets; PHP-FPM lets everybody in.
-    /// The database of a site that is there already is where the host has it, and PHP with it.
+    /// nginx and the database require a password or access to their sockets; PHP-FPM accepts every client.
+    /// The database of an existing site is on the host, so PHP must be there too.
     fn network(&self, parameters: &Parameters, _: Wanted<'_>) -> Network {
         if !parameters["fpm"].split(',').any(|name| name.trim() == Transport::Tcp.name()) {
             return Network::Shared;
@@ -171,7 +171,7 @@ impl Workload for WordPress {
     }
 
     fn starts(&self, _: &Parameters) -> Starts {
-        // Making a site takes seconds, and both arms are served by the same processes all along.
+        // Making a site takes seconds, and both arms are served by the same processes.
         Starts::Once
     }
 
@@ -180,7 +180,7 @@ impl Workload for WordPress {
     }
 }
 
-/// The transport between nginx and PHP-FPM where it is the same at every point.
+/// Transport between nginx and PHP-FPM if it is the same at every point.
 fn fpm_of(parameters: &Parameters) -> Option<Transport> {
     parameters.get("fpm").and_then(|name| name.parse().ok())
 }

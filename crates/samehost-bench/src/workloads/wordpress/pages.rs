@@ -1,4 +1,4 @@
-//! What PHP wrote down of each page: how many queries, how long they took, how long the page.
+//! Reads PHP's log of pages: number of queries, their time, and the time of each page.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use samehost_model::Transport;
 
-/// How long a line may take that follows a page which is already here.
+/// How long a log line may take after its page has arrived.
 const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 
-/// One page, as PHP saw it.
+/// One page, as PHP logged it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Page {
     trial: String,
     page_us: f64,
     queries: f64,
     query_us: f64,
-    /// How the client library of PHP names its connection.
+    /// The client library's description of its connection.
     library: String,
-    /// What the kernel calls the sockets that the page opened: `unix stream`, `tcp 3306`.
+    /// Sockets that the page opened, according to the kernel: `unix stream`, `tcp 3306`.
     kernel: Vec<String>,
     /// Times of further connections.
     connect_us: Vec<f64>,
@@ -44,7 +44,8 @@ impl Page {
         })
     }
 
-    /// Whether the connection to the database was over this transport, by the kernel and by the library.
+    /// Whether the connection to the database used this transport, according to both the kernel and the
+    /// library.
     pub(super) fn is_over(&self, transport: Transport, port: Option<u16>) -> bool {
         let unix = self.library.contains("UNIX socket");
         let tcp = self.library.contains("TCP/IP");
@@ -59,12 +60,12 @@ impl Page {
         }
     }
 
-    /// Whether it had a connection to a database at all.
+    /// Whether it had a connection to a database.
     pub(super) fn has_database(&self) -> bool {
         !self.library.is_empty()
     }
 
-    /// What was seen of its connection, in words.
+    /// Evidence about its connection, in words.
     pub(super) fn observed(&self) -> String {
         let kernel = match self.kernel.as_slice() {
             [] => "no socket seen".to_owned(),
@@ -73,7 +74,7 @@ impl Page {
         format!("database: {kernel} by the kernel, `{}` by PHP", self.library)
     }
 
-    /// Mean time of a connection.
+    /// Mean time to connect.
     pub(super) fn connect_ms(&self) -> Option<f64> {
         let count = self.connect_us.len();
         (count > 0).then(|| self.connect_us.iter().sum::<f64>() / count as f64 / 1e3)
@@ -99,11 +100,11 @@ pub(super) fn summarise(pages: &[Page], connect_ms: f64) -> BTreeMap<String, f64
     .collect()
 }
 
-/// The file that PHP writes.
+/// The log file that PHP writes.
 pub(super) struct PageLog {
     path: PathBuf,
     read: u64,
-    /// The beginning of a line that was not whole yet.
+    /// Beginning of a line that is not complete yet.
     pending: String,
 }
 
@@ -112,11 +113,8 @@ impl PageLog {
         PageLog { path: path.to_owned(), read: 0, pending: String::new() }
     }
 
-    /// The pages of a trial that were written down since the last question; waits until there are as many as asked
-    /// for, but not for ever.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
+    /// Pages of a trial logged since the last call. Waits until there are at least `least`, for a limited
+    /// time.
     pub(super) fn of_trial(&mut self, trial: &str, least: u64) -> io::Result<Vec<Page>> {
         let begun = Instant::now();
         let mut pages = Vec::new();
@@ -132,7 +130,7 @@ impl PageLog {
     fn new_pages(&mut self) -> io::Result<Vec<Page>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
-            // No page has been served.
+            // No page has been served yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };

@@ -1,5 +1,6 @@
-//! As whom PHP runs the code of a site that is there already: as the account with the fewest permissions that can read
-//! it. A site's own owner may be a person who may do much, and whoever may write one file of the site would be he.
+//! Chooses the user that runs the PHP code of an existing site: the account with the fewest permissions that
+//! can read it. The site's owner may be a person with many permissions, and whoever can write one file of the
+//! site would get them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,22 +11,23 @@ use samehost_system::accounts;
 use crate::error::BenchError;
 use crate::private_servers::Account;
 
-/// Groups of web servers, by which sites of root are often closed to others.
+/// Groups of web servers: sites of root are often readable for them only.
 const WEB_GROUPS: &[&str] = &["www-data", "apache", "nginx", "http", "www"];
-/// A site has some ten thousand files; more of them are not looked at.
+/// Most files examined; a site has some ten thousand.
 const MOST_FILES: usize = 200_000;
 
-/// Somebody who can read a site.
+/// A user who can read a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reader {
-    /// The account; none where that is us.
+    /// `None` for our own user.
     pub(super) account: Option<Account>,
-    /// What there is to say about it.
+    /// Note about the account for the report.
     pub(super) told: String,
 }
 
-/// Who may be able to read a site, those with the fewest permissions first: for root an account of its own, the same
-/// with the group that may read the site's settings, and the site's owner. Never root, and never a web server's user.
+/// Users who may be able to read a site, those with the fewest permissions first. For root: an account of its
+/// own, the same with the group that may read the site's settings, and the site's owner. Never root, and
+/// never a web server's user.
 ///
 /// # Errors
 /// When no account can be made.
@@ -56,7 +58,7 @@ pub(super) fn readers(root: &Path, settings: &Path) -> Result<Vec<Reader>, Bench
     Ok(readers)
 }
 
-/// What of a site has to be read: the directories above it, its own, and its scripts.
+/// What has to be readable: the directories above the site, its own directories, and its scripts.
 struct Site {
     directories: Vec<fs::Metadata>,
     scripts: Vec<fs::Metadata>,
@@ -73,7 +75,7 @@ impl Site {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
                 match entry.file_type() {
-                    // What is behind a link is looked at once, and not walked through.
+                    // The target of a symbolic link is checked, but a linked directory is not searched.
                     Ok(kind) if kind.is_dir() => waiting.push(path),
                     _ if path.extension().is_some_and(|name| name == "php") => {
                         scripts.extend(path.metadata());

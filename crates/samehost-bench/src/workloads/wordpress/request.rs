@@ -1,16 +1,13 @@
-//! What is asked: one page, with a number that tells the trial it belongs to.
+//! Requests for a page, marked with the name of their trial.
 
 use std::sync::Arc;
 
 use crate::error::BenchError;
 
-/// How often a probe connects to the database.
+/// Connections to the database in a probe.
 const CONNECTS: u32 = 16;
 
-/// Whether something can stand in a request as its path and query.
-///
-/// # Errors
-/// When it cannot.
+/// Checks that a path and query can be sent in a request.
 pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
@@ -21,10 +18,7 @@ pub(super) fn check_path(path: &str) -> Result<(), BenchError> {
     )))
 }
 
-/// Whether something can stand in a request as its host.
-///
-/// # Errors
-/// When it cannot.
+/// Checks that a host can be sent in a request.
 pub(super) fn check_host(host: &str) -> Result<(), BenchError> {
     let fits =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'_' | b'[' | b']');
@@ -39,7 +33,7 @@ pub(super) fn page(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\n\r\n").into_bytes().into()
 }
 
-/// A request for a page after which PHP looks at its connection to the database and makes some more, for the time.
+/// A request after which PHP examines its connection to the database, and times some more connections.
 pub(super) fn probe(path: &str, host: &str, trial: &str) -> Arc<[u8]> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Samehost-Trial: {trial}\r\nX-Samehost-Probe: {CONNECTS}\r\n\r\n")
         .into_bytes()

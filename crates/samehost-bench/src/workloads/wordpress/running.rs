@@ -1,4 +1,4 @@
-//! WordPress while it is measured: the site, its servers, and what PHP wrote down of each trial's pages.
+//! WordPress during a measurement: the site, its servers, and PHP's log of each trial's pages.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
 
-/// What the page of a private site must show: its last post.
+/// Text that the page of a private site must contain: its last post.
 const MARK: &[u8] = b"Post 24";
 
 /// A running site.
 pub(super) struct RunningWordPress {
-    // Dropped in this order: those in front first.
+    // Dropped in this order: the servers in front first.
     web: Web,
-    /// The database of a private site.
+    /// Database of a private site.
     server: Option<MariaDbServer>,
     site: Site,
     parameters: Parameters,
@@ -32,7 +32,7 @@ pub(super) struct RunningWordPress {
     version: String,
     pids: Vec<u32>,
     trials: u64,
-    /// The trial at hand: its name, what was seen before it, and how long a connection took.
+    /// The current trial: name, evidence, and time of a connection.
     current: Option<CurrentTrial>,
 }
 
@@ -44,7 +44,7 @@ struct CurrentTrial {
 
 impl RunningWordPress {
     pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
-        // Told apart before anything is started.
+        // Missing programs are reported before anything is started.
         (NGINX.find)()?;
         PhpFpm::require_extension("mysqli", "php-mysql")?;
         let path = &start.parameters["site"];
@@ -88,7 +88,7 @@ impl RunningWordPress {
         })
     }
 
-    /// The path that is asked for.
+    /// Path of the requests.
     fn path(&self) -> String {
         match self.parameters["path"].as_str() {
             "" => format!("{}/", self.site.base),
@@ -101,7 +101,7 @@ impl RunningWordPress {
         name.and_then(|name| name.parse().ok()).unwrap_or(Transport::Unix)
     }
 
-    /// Asks for a page outside the measurement.
+    /// Requests a page outside the measurement.
     fn page(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<Vec<u8>, BenchError> {
         let (head, body) = match fetch(endpoint, request) {
             Err(error @ BenchError::ServerLost { .. }) if !self.web.is_going() => return Err(error),
@@ -128,7 +128,7 @@ impl RunningWordPress {
         Err(self.refused(endpoint, &answer, try_next))
     }
 
-    /// The error of an answer that cannot count; that PHP-FPM is gone, where that is why.
+    /// The error for an answer that cannot count, or that PHP-FPM has ended if that is the cause.
     fn refused(&mut self, endpoint: &Endpoint, answer: &str, try_next: &str) -> BenchError {
         if self.web.is_going() {
             return self.web.lost();
@@ -144,7 +144,8 @@ impl RunningWordPress {
         }
     }
 
-    /// Looks at a page's connection to its database, and takes the time of some more.
+    /// Requests a page with evidence about its connection to the database, and with the time of some more
+    /// connections.
     fn probe(
         &mut self,
         endpoint: &Endpoint,
@@ -185,7 +186,7 @@ fn pools(parameters: &Parameters) -> Vec<Transport> {
     parameters["fpm"].split(',').filter_map(|name| name.trim().parse().ok()).collect()
 }
 
-/// Installs WordPress and makes its content; gives what the server is, and its version.
+/// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
     let failed = |reason: String| BenchError::Start {
         server: "the private site".into(),
@@ -254,7 +255,7 @@ impl Instance for RunningWordPress {
 
     fn after(&mut self, trial: &mut Trial) {
         let Some(current) = self.current.take() else { return };
-        // What the engine saw is the connection to nginx, which is the same in both arms.
+        // The engine saw the connection to nginx, which is the same in both arms.
         trial.transport_observed = Some(current.observed);
         let pages = self.log.of_trial(&current.name, trial.operations).unwrap_or_default();
         if pages.is_empty() && trial.operations > 0 {

@@ -1,4 +1,4 @@
-//! What site is served: a private one, with a database of its own, or one that is there already.
+//! The site to serve: a private one with its own database, or an existing one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,22 @@ use crate::private_servers::{Account, MARIADB_USER, MariaDbOptions, MariaDbServe
 use crate::workload::StartOptions;
 use crate::workloads::mysql::ensure_database;
 
-/// Where Debian's package puts WordPress.
+/// Where Debian's package installs WordPress.
 const WORDPRESS: &str = "/usr/share/wordpress";
-/// The database of a private site.
+/// Database of a private site.
 const DATABASE: &str = "wordpress";
-/// The script that runs before each page.
+/// Script that runs before each page.
 pub(super) const PREPEND: (&str, &str) = ("prepend.php", include_str!("php/prepend.php"));
 
 /// A database server on one transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Database {
-    /// Where it is.
     pub(super) endpoint: Endpoint,
-    /// What WordPress calls that: the value of DB_HOST.
+    /// The endpoint as WordPress writes it: the value of DB_HOST.
     pub(super) host: String,
 }
 
 impl Database {
-    /// A database at an endpoint.
     pub(super) fn at(endpoint: Endpoint) -> Self {
         let host = match &endpoint {
             Endpoint::Unix(path) => format!("localhost:{}", path.display()),
@@ -37,7 +35,7 @@ impl Database {
         Database { endpoint, host }
     }
 
-    /// Its port, where it has one.
+    /// TCP port, if any.
     pub(super) fn port(&self) -> Option<u16> {
         match &self.endpoint {
             Endpoint::Tcp { port, .. } => Some(*port),
@@ -49,27 +47,27 @@ impl Database {
 /// What the web servers have to know.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// The directory of a site that is there already; none for the private one, which is PHP-FPM's scripts.
+    /// Directory of an existing site; `None` for the private one, which is PHP-FPM's script folder.
     pub(super) root: Option<PathBuf>,
-    /// The Host field, and the site's name.
+    /// Host field of requests, and name of the site.
     pub(super) host: String,
-    /// The path of its home address, without the last slash.
+    /// Path of the home address, without the last slash.
     pub(super) base: String,
-    /// Whether the site takes itself to be behind TLS.
+    /// Whether the site's home address is https.
     pub(super) https: bool,
-    /// As whom the servers run, where that is not us.
+    /// Account that the servers run as; `None` for ours.
     pub(super) account: Option<Account>,
-    /// What that account is, where it is not one of its own.
+    /// Note about that account, if it is not one of its own.
     pub(super) runs_as: String,
-    /// Where its database is.
+    /// Database endpoints by transport.
     pub(super) databases: BTreeMap<Transport, Database>,
-    /// Version of WordPress, where it is known before it runs.
+    /// Version of WordPress, if known before it runs.
     pub(super) version: String,
-    /// Scripts to put beside PHP-FPM.
+    /// Scripts for PHP-FPM's script folder.
     pub(super) scripts: Vec<(String, String)>,
 }
 
-/// A private site, before it is installed: its database, and its scripts.
+/// A private site before installation: its database, and its scripts.
 pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, MariaDbServer), BenchError> {
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
@@ -77,7 +75,7 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Ma
         connections: most_pages.saturating_mul(2),
         thread_handling: "one-thread-per-connection".into(),
     };
-    // That of PHP, which must reach its socket.
+    // The account of PHP, which must reach its socket.
     let account = Account::made()?;
     let server = MariaDbServer::start_as(account, &start.program, &options, |endpoint, password| {
         ensure_database(endpoint, MARIADB_USER, password, DATABASE)
@@ -115,7 +113,7 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Ma
     Ok((site, server))
 }
 
-/// Fails unless WordPress and a theme of it are here.
+/// Checks that WordPress and a theme are installed.
 fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
     let missing = |program: &str, package| Err(BenchError::NotInstalled { program: program.into(), package });
     if !directory.join("wp-includes/version.php").is_file() {
@@ -129,12 +127,13 @@ fn require_wordpress(directory: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether the distribution's package is here.
+/// Whether the distribution's package is installed.
 pub(super) fn is_installed() -> bool {
     Path::new(WORDPRESS).join("wp-settings.php").is_file()
 }
 
-/// Sites in this directory and in those right below it: where `wp-config.php` stands beside WordPress' own files.
+/// Sites in this directory and directly below it: directories with `wp-config.php` beside WordPress's own
+/// files.
 pub(super) fn found(root: &Path) -> Vec<PathBuf> {
     let below = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut sites: Vec<PathBuf> = std::iter::once(root.to_owned())

@@ -1,5 +1,5 @@
-//! The web servers of a site: one nginx and one PHP-FPM for all arms. Each arm has a socket of its own in front of
-//! nginx, which tells PHP where that arm's database is; everything behind it is the same for all.
+//! Web servers of a site: one nginx and one PHP-FPM for all arms. Each arm has its own socket in front of
+//! nginx, which passes the endpoint of that arm's database to PHP; everything behind is the same for all.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,28 +12,28 @@ use crate::private_servers::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::StartOptions;
 use crate::workloads::http::{RequestParts, fetch, refusal};
 
-/// The file in which PHP writes down each page, in its directory.
+/// File in its directory in which PHP logs each page.
 const LOG: &str = "pages";
-/// The socket over which nginx says that it is there, and the private site is installed.
+/// Socket for nginx's readiness check and for installing the private site.
 const OURS: &str = "ours.sock";
 /// Transports between nginx and PHP-FPM: each has a pool.
 const POOLS: [Transport; 2] = [Transport::Unix, Transport::Tcp];
 
-/// How long a supervisor may take to see that its server is gone.
+/// How long a supervisor may take to notice that its server has ended.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// Running web servers.
 pub(super) struct Web {
-    // Dropped first: it stands in front.
+    // Dropped first: it is in front.
     nginx: Nginx,
     fpm: PhpFpm,
 }
 
 impl Web {
-    /// Starts them, with processes of PHP for as many pages as are asked for at the same time.
+    /// Starts both, with PHP processes for as many pages as are requested at the same time.
     pub(super) fn start(start: &StartOptions, site: &Site, pools: &[Transport]) -> Result<Self, BenchError> {
         let pages = start.most_connections;
-        // One more than pages at the same time: a process still writes down a page when the next is asked for.
+        // One more than concurrent pages: a process may still be logging a page when the next is requested.
         let pool = |transport: &Transport| Pool {
             name: transport.to_string(),
             transport: *transport,
@@ -59,7 +59,7 @@ impl Web {
             let spec = NginxSpec { connections: pages, workers: 1, account: site.account, http: &http };
             Nginx::start(&start.program, &spec, |directory, _| ours(directory, "/ready").map(|_| ()))
         };
-        // Its own sockets are reached from everywhere; it must be where PHP-FPM's ports are.
+        // nginx's own sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
         let nginx = match &start.behind {
             Some(network) => network.inside(start_nginx)??,
             None => start_nginx()?,
@@ -67,15 +67,12 @@ impl Web {
         Ok(Web { nginx, fpm })
     }
 
-    /// Where the pages of an arm are asked for.
+    /// Endpoint for the pages of an arm.
     pub(super) fn endpoint(&self, database: Transport, fpm: Transport) -> Endpoint {
         Endpoint::Unix(front(self.nginx.directory(), database, fpm))
     }
 
-    /// Has PHP run a script of its directory, and gives what it prints.
-    ///
-    /// # Errors
-    /// When it fails.
+    /// Runs a PHP script of the script folder; returns its output.
     pub(super) fn run(&self, script: &str) -> Result<String, BenchError> {
         ours(self.nginx.directory(), script)
     }
@@ -92,7 +89,8 @@ impl Web {
         self.fpm.pid()
     }
 
-    /// Whether PHP-FPM is gone, or goes in the next moment: a page that broke off is faster than its supervisor.
+    /// Whether PHP-FPM has ended, or ends within a moment: a broken page is noticed before the supervisor
+    /// ends.
     pub(super) fn is_going(&mut self) -> bool {
         let begun = Instant::now();
         while !self.fpm.has_ended() {
@@ -104,12 +102,12 @@ impl Web {
         true
     }
 
-    /// Fails when PHP-FPM is gone.
+    /// Fails if PHP-FPM has ended.
     pub(super) fn require(&mut self) -> Result<(), BenchError> {
         if self.fpm.has_ended() { Err(self.lost()) } else { Ok(()) }
     }
 
-    /// The error that PHP-FPM is gone.
+    /// The error that PHP-FPM has ended.
     pub(super) fn lost(&self) -> BenchError {
         BenchError::ServerLost {
             endpoint: self.fpm.directory().display().to_string(),
@@ -118,7 +116,7 @@ impl Web {
         }
     }
 
-    /// The end of what they wrote.
+    /// The end of both servers' stderr.
     pub(super) fn stderr_tail(&self) -> String {
         let each = [("nginx", self.nginx.stderr_tail()), ("PHP-FPM", self.fpm.stderr_tail())];
         let said = each.into_iter().filter(|(_, said)| !said.trim().is_empty());
@@ -126,7 +124,7 @@ impl Web {
     }
 }
 
-/// What nginx is told of PHP-FPM.
+/// What nginx has to know of PHP-FPM.
 struct Php {
     pools: Vec<(Transport, Endpoint)>,
     scripts: PathBuf,
@@ -144,10 +142,7 @@ impl Php {
     }
 }
 
-/// Whether a path can stand in quotes in nginx's configuration.
-///
-/// # Errors
-/// When it cannot.
+/// Checks that a path can be quoted in nginx's configuration.
 pub(super) fn check_name(path: &Path) -> Result<(), BenchError> {
     let text = path.to_string_lossy();
     if text.contains(['"', '$', '\\', '{', '}', ';']) || text.chars().any(char::is_control) {
@@ -197,7 +192,7 @@ fn configuration(directory: &Path, site: &Site, php: &Php) -> String {
     }
     for (transport, database) in &site.databases {
         for (fpm, endpoint) in pools {
-            // Every page of WordPress is made by this one file; what lies beside it is not asked for.
+            // This one file makes every page of WordPress; files beside it are not requested.
             let root = site.root.as_deref().unwrap_or(scripts);
             let mut lines = parameters(site, root, "/index.php");
             for (name, value) in [
@@ -225,7 +220,7 @@ fn pass(endpoint: &Endpoint) -> String {
     }
 }
 
-/// What PHP is told of a request, as distributions' own files have it.
+/// FastCGI parameters of a request, as in distributions' own files.
 fn parameters(site: &Site, root: &Path, script: &str) -> String {
     let host = site.host.split(':').next().unwrap_or_default();
     let (scheme, port) = if site.https { ("https", "443") } else { ("http", "80") };
