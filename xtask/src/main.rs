@@ -113,6 +113,10 @@ fn test() -> anyhow::Result<()> {
 fn ci() -> anyhow::Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
+    // Only what others use; RUSTDOCFLAGS in the environment would build the dependencies of the tests twice.
+    for published in ["samehost-services", "samehost-model", "samehost-transport"] {
+        cargo(&["rustdoc", "-p", published, "--all-features", "--locked", "--", "-D", "warnings"])?;
+    }
     let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|out| out.status.success());
     if has_deny {
         // Licences, bans and sources do not require a network; the advisory database does.

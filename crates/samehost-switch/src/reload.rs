@@ -185,7 +185,7 @@ enum Stops {
     No,
 }
 
-/// Does what [`way`] said, to put something back: a person's request to stop does not end it, its time limit does.
+/// Does what `way` said, to put something back: a person's request to stop does not end it, its time limit does.
 ///
 /// # Errors
 /// Why it failed, for people.
@@ -193,7 +193,7 @@ pub fn reload(command: &[String]) -> Result<(), String> {
     take(command, Stops::No)
 }
 
-/// Does what [`way`] said, until a person wants it stopped.
+/// Does what `way` said, until a person wants it stopped.
 ///
 /// # Errors
 /// As [`reload`].

@@ -2,7 +2,7 @@
 //! is read from outside, as the server's is.
 //!
 //! Protocol: JSON, one object a line. The client connects and prints `{"threads": N, "observed": "…"}`. It
-//! then reads `WARM_UP LENGTH` (nanoseconds) from stdin, drives the load, and prints the fields of [`Seen`].
+//! then reads `WARM_UP LENGTH` (nanoseconds) from stdin, drives the load, and prints the fields of `Seen`.
 //! It exits when its stdin closes.
 
 use std::collections::BTreeMap;
