@@ -10,7 +10,7 @@ use crate::diag::{Counters, Endings};
 use crate::join::Listeners;
 use crate::namespaces;
 
-/// Limit on ends whose other end is remote or was not announced yet; more are dropped.
+/// Limit on ends whose other end is remote or was not announced yet. At the limit all of them are dropped.
 const MOST_ALONE: usize = 65_536;
 
 /// Totals of the connections to one address.
@@ -26,7 +26,7 @@ pub(crate) struct Sum {
 pub(crate) struct Ended {
     spaces: Vec<Space>,
     sums: Sums,
-    /// Some namespace sends no events.
+    /// At least one namespace sends no events.
     deaf: bool,
     /// Events were lost because the kernel's buffer was full.
     missed: bool,
@@ -58,7 +58,7 @@ impl Ended {
         ended
     }
 
-    /// Whether every namespace of a scan that can be subscribed to is.
+    /// Whether there is a subscription in every namespace of a scan that allows one.
     pub(crate) fn covers(&self, namespaces: &[NetworkNamespace]) -> bool {
         let heard = |inode| self.spaces.iter().any(|space| space.inode == inode);
         let mut readable = namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag);

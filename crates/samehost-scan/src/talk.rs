@@ -15,7 +15,7 @@ use crate::join::Listeners;
 use crate::proc::descriptors::{pids, sockets_of};
 use crate::proc::{status, users::Names};
 
-/// Interval between listings; shorter than a page of PHP keeps its connection.
+/// Interval between listings: shorter than a PHP page keeps its connection open.
 const NAP: Duration = Duration::from_millis(2);
 
 /// Processes that connect to a service over TCP during the period, in this program's network namespace. Empty

@@ -55,7 +55,8 @@ pub fn plausible(
         return unseen(scan, service, &names, trusted);
     };
     match &process.container {
-        // User ids and files of another container mean nothing outside; the container is named to its administrator.
+        // User ids and files of another container mean nothing outside. Its name is shown, and the administrator
+        // decides.
         Some(container) if !container.foreign && !is_ours(container) => return Ok(()),
         _ => {}
     }

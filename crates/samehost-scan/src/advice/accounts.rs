@@ -1,5 +1,5 @@
-//! Blocker `accounts`: the account depends on the transport, `u@127.0.0.1` against `u@localhost`, `host …
-//! scram` against `local … peer`. Reads pg_hba.conf where permissions allow it; never tries a password.
+//! Blocker `accounts`: the account depends on the transport, `u@127.0.0.1` against `u@localhost`,
+//! `host … scram` against `local … peer`. Reads pg_hba.conf where permissions allow it; never tries a password.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
