@@ -30,7 +30,7 @@ pub fn of(found: &Comparison, report: &Report) -> Option<String> {
     Some(format!("{}; {}", told(&found.baseline)?, told(&found.candidate)?))
 }
 
-/// The claim that the client was the bottleneck in every condition.
+/// The claim that the client was the bottleneck: holds if it was in every condition, does not hold if it was in none.
 pub fn judge(claim: &Claim, report: &Report) -> Option<ClaimOutcome> {
     let all = &report.analysis.limits;
     let limited = all.iter().filter(|limit| limit.by == LimitedBy::Client).count();

@@ -179,7 +179,7 @@ impl Watch {
             return;
         };
         self.refusals += 1;
-        // Keeps the first error, because a refused password is not sent again.
+        // Keeps the first error, which is the server's: a password that it refused is not sent again.
         self.refused.get_or_insert(why);
     }
 
