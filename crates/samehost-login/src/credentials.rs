@@ -1,5 +1,5 @@
-//! Who to be: from a URL, and what it leaves open from the environment and the user's own files, as the server's own
-//! clients find it. Shows a password to nobody.
+//! Credentials of a login: from a URL, completed from the environment and the user's own files, as the
+//! server's own clients do. Never formats a password.
 
 use std::path::{Path, PathBuf};
 
@@ -9,41 +9,42 @@ use crate::mysql::Surroundings;
 use crate::postgres::{Defaults, Login, password_for};
 use crate::url::{ServerUrl, unescape};
 
-/// What is wrong with a file of passwords that others may read.
+/// Reason to refuse a password file that other users may read.
 pub const OPEN: &str = "it holds a password and others than its owner may read it; chmod 600 it";
 
-/// Whom to log in as; what is not said is as the server's own clients have it.
+/// User, password and database of a login; missing parts have the defaults of the server's own clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user; none for the name of the user that runs this (MySQL, PostgreSQL) or the default user (Redis).
+    /// User; `None` for the name of the current user (MySQL, PostgreSQL) or the default user (Redis).
     pub user: Option<String>,
-    /// The password; none where none is needed.
+    /// Password; `None` if none is needed.
     pub password: Option<Secret>,
-    /// The database, or its number; none for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
+    /// Database or its number; `None` for no database (MySQL), the user's own (PostgreSQL) or 0 (Redis).
     pub database: Option<String>,
 }
 
-/// Why credentials could not be found out.
+/// Why credentials could not be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// A file with a password is open to others.
+    /// Other users may read a file with a password.
     #[error("{}: {OPEN}", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The URL cannot be read; says nothing that may be secret.
+    /// The URL cannot be parsed; the text contains nothing secret.
     #[error("the URL cannot be read: {0}")]
     Url(String),
 }
 
 impl Credentials {
-    /// Those of a URL for this endpoint; what it does not say from MYSQL_PWD and `~/.my.cnf`, PGUSER, PGPASSWORD,
-    /// PGDATABASE and `~/.pgpass`, or REDISCLI_AUTH. A text that is no URL has none of its own.
+    /// Credentials in a URL for this endpoint. Missing parts come from MYSQL_PWD and `~/.my.cnf`, from
+    /// PGUSER, PGPASSWORD, PGDATABASE and `~/.pgpass`, or from REDISCLI_AUTH. A text that is not a URL has no
+    /// credentials of its own.
     ///
     /// # Errors
-    /// When the URL is wrongly encoded, or `~/.my.cnf` holds a password and others may read it.
+    /// When the URL is wrongly encoded, or `~/.my.cnf` contains a password and other users may read it.
     pub fn of(protocol: Protocol, text: &str, endpoint: &Endpoint) -> Result<Self, CredentialsError> {
         let url = ServerUrl::parse(text).transpose().map_err(CredentialsError::Url)?;
         match protocol {
@@ -61,7 +62,7 @@ impl Credentials {
     }
 }
 
-/// The database that a URL's path names.
+/// Database in a URL's path.
 fn database(url: Option<&ServerUrl>) -> Result<Option<String>, CredentialsError> {
     let Some((_, name)) = url.and_then(|url| url.place.split_once('/')) else { return Ok(None) };
     let name =

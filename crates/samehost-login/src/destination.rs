@@ -1,5 +1,5 @@
-//! Where a URL leads, as the clients that take such URLs read it. Everything that takes the URL of a server asks here, so
-//! that one URL is one place. Looks at nothing but which default socket is there.
+//! Resolves a server URL to an endpoint, as the clients that take such URLs do. Every part of samehost that takes a
+//! server URL uses this, so that a URL means the same everywhere. Reads nothing but which default socket exists.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -10,45 +10,43 @@ use samehost_services::{Kind, Leads, Protocol, scheme};
 use crate::Expected;
 use crate::url::{ServerUrl, unescape};
 
-/// Where a URL leads.
+/// Protocol and endpoint of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// What is spoken there.
     pub protocol: Protocol,
-    /// The endpoint.
     pub endpoint: Endpoint,
-    /// Whether it is the default socket, which the URL does not name.
+    /// Whether the endpoint is the default socket, which the URL does not name.
     pub is_default_socket: bool,
-    /// A port in the URL that means nothing, for a socket is taken.
+    /// Port in the URL that has no effect, because a socket is used.
     pub ignored_port: Option<u16>,
 }
 
-/// Why a URL leads nowhere. Says nothing that may be secret.
+/// Why a URL cannot be resolved. Contains nothing secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestinationError {
-    /// No server is reached by such URLs.
+    /// No known server has such URLs.
     #[error("`{}://` is not the scheme of a known server", .0.escape_debug())]
     Scheme(String),
-    /// It is encrypted.
+    /// The URL asks for TLS.
     #[error("TLS ({0}://) is not measured")]
     Encrypted(String),
-    /// A part of it is wrong.
+    /// A part of the URL is wrong.
     #[error("{0}")]
     Part(String),
-    /// The endpoint that it leads to is wrong.
+    /// The resulting endpoint is wrong.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
 }
 
-/// The options that name a socket: of PHP and libmysqlclient, of SQLAlchemy's and Ruby's drivers, of JDBC and Node.
+/// Options that name a socket: of PHP and libmysqlclient, of SQLAlchemy's and Ruby's drivers, of JDBC and Node.
 pub const MYSQL_SOCKET_OPTIONS: &[&str] = &["socket", "unix_socket", "unixSocket", "socketPath"];
 
 impl Destination {
-    /// Where a URL leads.
+    /// Resolves a URL.
     ///
     /// # Errors
-    /// When it leads to no server that is known, or nowhere without TLS.
+    /// When no known server has such URLs, a part is wrong, or the URL asks for TLS.
     pub fn of(url: &ServerUrl) -> Result<Self, DestinationError> {
         let known =
             if url.scheme == "unix" { Some((Protocol::Plain, Leads::Socket)) } else { scheme(&url.scheme) };
@@ -77,12 +75,12 @@ impl Destination {
         Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
     }
 
-    /// A host and a port; where there is none, this machine and the usual one.
+    /// A host and a port; by default this machine and the usual port.
     fn tcp(protocol: Protocol, host: String, port: Option<u16>) -> Result<Self, DestinationError> {
         let usual = Kind::of_protocol(protocol).and_then(|kind| kind.descriptor().ports.first().copied());
         let host = if host.is_empty() { "127.0.0.1".to_owned() } else { host };
         let endpoint = Endpoint::Tcp { host, port: port.or(usual).unwrap_or_default() };
-        // What no endpoint can be is refused where it is read.
+        // An invalid endpoint is refused by the parser.
         let endpoint = endpoint.to_string().parse()?;
         Ok(Destination { protocol, endpoint, is_default_socket: false, ignored_port: None })
     }
@@ -125,7 +123,7 @@ fn number(text: &str) -> Result<u16, DestinationError> {
         .map_err(|_| DestinationError::Part(format!("`{}` is not a port number", text.escape_debug())))
 }
 
-/// To libmysqlclient and all that is built on it, `localhost` is the default socket, and so is no host.
+/// In libmysqlclient and everything based on it, `localhost` means the default socket, and so does an empty host.
 fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
     let (host, port) = host_and_port(url)?;
     let named = MYSQL_SOCKET_OPTIONS.iter().find_map(|name| url.option(name));
@@ -137,8 +135,8 @@ fn mysql(url: &ServerUrl) -> Result<Destination, DestinationError> {
     Ok(Destination { ignored_port: port, ..found })
 }
 
-/// As libpq does: an option goes before the same thing in the authority, a directory is a host, and no host is the default
-/// socket. `socket` is a file, which libpq cannot name.
+/// As in libpq: an option overrides the same part of the authority, a host may be a directory, and no host
+/// means the default socket. `socket` names a file, which libpq cannot do.
 fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
     if let Some(path) = url.option("socket") {
         return Destination::socket(Protocol::Postgres, path);
@@ -160,8 +158,8 @@ fn postgres(url: &ServerUrl) -> Result<Destination, DestinationError> {
     }
 }
 
-/// Whether a default socket is there and can be the server's. In a directory where everybody may make one, it is when it
-/// belongs to somebody who such a server runs as, and nobody else could have put it in another's place.
+/// Whether a default socket exists and can be the server's. In a directory where every user may create sockets, its
+/// owner must be an account that such a server runs as, and no other user may have been able to replace it.
 fn is_offered(path: &Path, protocol: Protocol) -> bool {
     let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) else { return false };
     if folder.mode() & 0o022 == 0 {

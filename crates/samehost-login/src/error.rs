@@ -1,4 +1,4 @@
-//! Why a login did not come about: no connection, a refusal in the server's own words, no answer, or another protocol.
+//! Errors of a login: no connection, a refusal by the server, no reply, or another protocol.
 
 use std::io;
 use std::time::Duration;
@@ -6,92 +6,87 @@ use std::time::Duration;
 use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_transport::ConnectError;
 
-/// Why nobody was let in.
+/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginError {
-    /// No connection came about.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The kernel says that another transport is in use than the one asked for.
+    /// The kernel reports another transport than the one asked for.
     #[error("asked for {asked}, but the kernel says: {observed}")]
     WrongTransport {
-        /// The transport asked for.
+        /// Transport asked for.
         asked: Transport,
-        /// The kernel's answer.
+        /// Transport that the kernel reports.
         observed: String,
     },
-    /// The server said no, or we cannot do what it wants.
+    /// The server refused, or asked for what we do not support.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
-    /// Not tried: this password was refused a moment ago.
+    /// Not tried: the server has just refused this password.
     #[error(
         "the login of `{user}` at {endpoint} was not tried, for this password was refused a moment ago, and servers count refusals; put the password right first"
     )]
     Spent {
-        /// Where it was to be.
         endpoint: String,
-        /// As whom; may be empty.
+        /// User; may be empty.
         user: String,
     },
-    /// The connection ended before an answer was whole, or the server is about to end or to begin.
+    /// The connection ended before a reply was complete, or the server is starting or shutting down.
     #[error("the server at {endpoint} went away: {reason}; see whether it runs, and what its log says")]
     Lost {
-        /// Where it was.
         endpoint: String,
         /// How it showed.
         reason: String,
-        /// The server's code for it, where it gave one.
+        /// The server's error code, if it sent one.
         code: Option<String>,
     },
-    /// No answer came.
+    /// No reply in time.
     #[error("no reply from {endpoint} for {} s; is the server stopped or overloaded?", after.as_secs_f64())]
     TimedOut {
-        /// Where the server is.
+        /// Endpoint of the server.
         endpoint: String,
-        /// How long we waited.
+        /// Time waited.
         after: Duration,
     },
-    /// What answers there speaks something else.
+    /// Another protocol is spoken at this endpoint.
     #[error(
         "what listens at {endpoint} does not speak the protocol asked for: {reason}; `samehost scan` shows which program it is"
     )]
     Protocol {
-        /// Where.
         endpoint: String,
-        /// What was wrong with its words.
+        /// What was wrong with the reply.
         reason: String,
     },
-    /// Input or output failed.
+    /// An I/O error.
     #[error("{what}: {source}")]
     Io {
         /// What was tried, on what.
         what: String,
-        /// The kernel's answer.
         source: io::Error,
     },
-    /// Who is there could not be proved to be the server: no secret was sent.
+    /// The peer could not be verified to be the server; no secret was sent.
     #[error(transparent)]
     Untied(Box<Untied>),
-    /// User, database or password hold what no request can.
+    /// User, database or password contain something that no request can carry.
     #[error("{0}")]
     Unsayable(String),
-    /// The process, the namespaces or the rights of another could not be taken on.
+    /// The process could not change to another user, its namespaces or its permissions.
     #[error("cannot log in as {who}: {reason}")]
     Become {
-        /// Who it was to be.
+        /// The user to become.
         who: String,
-        /// What stood against it, and what to try.
+        /// Why, and what to try.
         reason: String,
     },
-    /// The same, told by the process that logged in as somebody else.
+    /// An error reported by the process that connected as another user.
     #[error("{message}")]
     Elsewhere {
-        /// Which kind.
         kind: LoginErrorKind,
-        /// The server's code, where it gave one.
+        /// The server's error code, if it sent one.
         code: Option<String>,
-        /// The whole of what was said.
+        /// The whole message.
         message: String,
     },
 }
@@ -100,33 +95,29 @@ pub enum LoginError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server at {endpoint} refused {what}: {answer}{}", advice(try_next))]
 pub struct Refused {
-    /// What it speaks.
     pub protocol: Protocol,
-    /// Where.
     pub endpoint: String,
-    /// What was asked for, without secrets.
+    /// What was asked for, redacted.
     pub what: String,
-    /// Its code: `1045` (MySQL), `28P01` (PostgreSQL), `NOAUTH` (Redis); none where it was we who could not go on.
+    /// Error code: `1045` (MySQL), `28P01` (PostgreSQL), `NOAUTH` (Redis); `None` if it was we who gave up.
     pub code: Option<String>,
-    /// Its words, code included.
+    /// The server's answer, including the code.
     pub answer: String,
     /// What to try next; may be empty.
     pub try_next: String,
-    /// Whether we came without TLS to a server that has it, and that may be why.
+    /// Whether the reason may be that we came without TLS to a server that supports it.
     pub may_need_tls: bool,
-    /// Whether it is about user and password, and counts as a failed attempt where the server counts those.
+    /// Whether the refusal is about user and password, and counts as a failed attempt if the server counts those.
     pub by_password: bool,
 }
 
-/// Who is at the other end of a connection could not be proved to be the server.
+/// The peer of a connection could not be verified to be the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no password was sent to {endpoint}: {class}{}; {}", found(there), class.try_next())]
 pub struct Untied {
-    /// Where.
     pub endpoint: String,
-    /// Which case it is.
     pub class: UntiedClass,
-    /// Who is there instead, or what hides it: number, user and executable. May be empty.
+    /// The actual peer, or what hides it: pid, user and executable. May be empty.
     pub there: String,
 }
 
@@ -135,20 +126,20 @@ fn found(there: &str) -> String {
 }
 
 impl Untied {
-    /// Of a class; where, is said by the login.
+    /// An error of this class; the login fills in the endpoint.
     #[must_use]
     pub fn new(class: UntiedClass) -> Self {
         Untied { endpoint: String::new(), class, there: String::new() }
     }
 
-    /// With who is there.
+    /// Adds the actual peer.
     #[must_use]
     pub fn with(mut self, there: impl Into<String>) -> Self {
         self.there = there.into();
         self
     }
 
-    /// At an endpoint.
+    /// Adds the endpoint.
     #[must_use]
     pub fn at(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoint = endpoint.into();
@@ -169,22 +160,22 @@ pub enum UntiedClass {
         "a process answers there whose user is neither root, nor the server's account, nor who runs this"
     )]
     OtherAccount,
-    /// Its executable could have been put there by somebody else.
+    /// Its executable could have been put there by another user.
     #[error("what answers there runs a file that others than root and its own user may write or own")]
     ForeignFile,
     /// A process of another container or user namespace.
     #[error("a process of a container answers there that nobody named")]
     Container,
-    /// Who it is may not be seen.
+    /// The peer's process is not visible to us.
     #[error("who answers there cannot be seen")]
     Unseen,
-    /// The other end is no process of this machine.
+    /// The peer is not a process of this machine.
     #[error("the other end is not a process of this machine")]
     Elsewhere,
-    /// Nobody listens there, as far as can be seen.
+    /// As far as can be seen, no process listens there.
     #[error("no service is known there")]
     NobodyListens,
-    /// Several services could be meant.
+    /// Several services listen there.
     #[error("several services listen there")]
     SeveralServices,
 }
@@ -221,26 +212,25 @@ fn advice(try_next: &str) -> String {
     if try_next.is_empty() { String::new() } else { format!("; {try_next}") }
 }
 
-/// The kinds of [`LoginError`], for whom the cause decides what to do next.
+/// Kinds of [`LoginError`], for callers whose next step depends on the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginErrorKind {
-    /// No connection, or one that broke.
+    /// No connection, or a broken one.
     Connect,
-    /// Connected, and the server said no. That it is this server is proved all the same.
+    /// Connected, and the server refused; it is still verified to be this server.
     Refused,
-    /// No answer in time.
+    /// No reply in time.
     Timeout,
-    /// Something else answers there.
+    /// Another protocol is spoken there.
     Protocol,
-    /// The one to log in as could not be become; nothing was tried at the server.
+    /// The process could not become the other user; nothing was tried at the server.
     Become,
-    /// Somebody answers, and who it is could not be proved; no secret was sent.
+    /// The peer could not be verified; no secret was sent.
     Untied,
 }
 
 impl LoginError {
-    /// Which kind.
     #[must_use]
     pub fn kind(&self) -> LoginErrorKind {
         match self {
@@ -261,7 +251,7 @@ impl LoginError {
         }
     }
 
-    /// The server's code, where it gave one: `1045`, `28P01`, `NOAUTH`.
+    /// The server's error code, if it sent one: `1045`, `28P01`, `NOAUTH`.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -271,23 +261,23 @@ impl LoginError {
         }
     }
 
-    /// The server there went away.
+    /// The server at this endpoint went away.
     pub fn lost(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Lost { endpoint: endpoint.to_string(), reason: reason.into(), code: None }
     }
 
-    /// What answers there speaks something else.
+    /// Another protocol is spoken at this endpoint.
     pub fn strange(endpoint: &Endpoint, reason: impl Into<String>) -> Self {
         LoginError::Protocol { endpoint: endpoint.to_string(), reason: reason.into() }
     }
 
-    /// A person wants it stopped.
+    /// The user interrupted the login.
     pub(crate) fn interrupted(endpoint: impl std::fmt::Display) -> Self {
         let source = io::Error::from(io::ErrorKind::Interrupted);
         LoginError::Io { what: format!("the login at {endpoint} was stopped"), source }
     }
 
-    /// Input or output on something failed.
+    /// An I/O error; `what` names the operation and its object.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         LoginError::Io { what: what.into(), source: source.into() }
     }

@@ -1,6 +1,6 @@
-//! Who may be at the other end of a connection before a secret goes over it. What a process calls itself, and which
-//! address it answers at, say nothing: any user may choose both. So this names processes, accounts and units, and
-//! `tie` holds the kernel's word on one connection against it.
+//! The peers that may receive a secret. The name of a process and the address that it answers at prove
+//! nothing: any user can choose both. So a peer is expected by process, account or unit, and `tie` compares
+//! that with the kernel's peer credentials of the connection.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,13 @@ use samehost_system::proc::users::Names;
 
 use crate::error::Untied;
 
-/// A process by its number and the time of its start.
+/// A process, by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start: u64,
-    /// The user that it runs as.
+    /// User that it runs as.
     pub uid: u32,
 }
 
@@ -27,7 +26,7 @@ impl From<&Identity> for Known {
     }
 }
 
-/// Who may be at the other end. By default nobody.
+/// The expected peers of a connection; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub(crate) processes: Vec<Known>,
@@ -37,11 +36,11 @@ pub struct Expected {
     pub(crate) started_by_us: bool,
     pub(crate) needs_none: bool,
     pub(crate) again: bool,
-    /// Who was at the other end of connections that were tied: looked at first next time.
+    /// Peers of connections that were tied before: checked first next time.
     pub(crate) tied: Arc<Mutex<Vec<Known>>>,
 }
 
-/// What was found out on the way is no part of what is expected.
+/// What was learned from connections is not part of the expectation.
 impl PartialEq for Expected {
     fn eq(&self, other: &Self) -> bool {
         self.processes == other.processes
@@ -57,34 +56,34 @@ impl PartialEq for Expected {
 impl Eq for Expected {}
 
 impl Expected {
-    /// These processes, those that they started and that run as the same user or from the same file, and those that
-    /// made their listener.
+    /// These processes, their descendants that run as the same user or from the same file, and the processes
+    /// that made their listener.
     #[must_use]
     pub fn processes(known: impl IntoIterator<Item = Known>) -> Self {
         Expected { processes: known.into_iter().collect(), ..Expected::default() }
     }
 
-    /// A process of this machine, in no container, that runs a file of root's or of its own user's as one of these users.
+    /// A process of one of these users, on this machine and in no container, whose executable belongs to root
+    /// or to that user.
     #[must_use]
     pub fn accounts(uids: impl IntoIterator<Item = u32>) -> Self {
         Expected { accounts: uids.into_iter().collect(), ..Expected::default() }
     }
 
-    /// Nobody: no secret is sent, and this is why.
+    /// No peer: no secret is sent, for this reason.
     #[must_use]
     pub fn nobody(untied: Untied) -> Self {
         Expected { nobody: Some(Box::new(untied)), ..Expected::default() }
     }
 
-    /// Whoever is there: for a server that this program started for itself, with a password made for it that opens
-    /// nothing else.
+    /// Any peer: for a server that this program started for itself, with a password that is valid for nothing else.
     #[must_use]
     pub fn of_private_server() -> Self {
         Expected { needs_none: true, ..Expected::default() }
     }
 
-    /// What is known without a look at the machine's services: a server of this protocol runs as root, as the account
-    /// that its package made, in a unit of its name, or as whoever runs this program.
+    /// Peers that are known without scanning services: a server of this protocol runs as root, as the account
+    /// of its package, in a unit of its name, or as the user who runs this program.
     #[must_use]
     pub fn of_service(protocol: Protocol) -> Self {
         let names = Names::of_users();
@@ -95,7 +94,7 @@ impl Expected {
         Expected { accounts, units, ..Expected::default() }
     }
 
-    /// One or the other.
+    /// The peers of both.
     #[must_use]
     pub fn or(mut self, other: Expected) -> Self {
         self.processes.extend(other.processes);
@@ -107,21 +106,21 @@ impl Expected {
         self
     }
 
-    /// Also a process that this program started, or that one of those started.
+    /// Also processes that this program started, and their descendants.
     #[must_use]
     pub fn or_started_by_us(mut self) -> Self {
         self.started_by_us = true;
         self
     }
 
-    /// The same for one of many connections: where one was tied in full, the kernel's word on the user is enough for
-    /// those that follow. For measurements, where looking through processes would be in the time of every login.
+    /// For one of many connections: if one was tied in full, the kernel's peer credentials are enough for the
+    /// following ones. For measurements, where a scan of processes would add to the time of every login.
     #[must_use]
     pub fn again(&self) -> Self {
         Expected { again: true, ..self.clone() }
     }
 
-    /// Whether a process may run as this user.
+    /// Whether a peer may run as this user.
     #[must_use]
     pub fn is_account(&self, uid: u32) -> bool {
         self.accounts.contains(&uid)
@@ -134,7 +133,7 @@ impl Expected {
         self
     }
 
-    /// Whether anybody at all can fit.
+    /// Whether no peer can match.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         let nothing = self.processes.is_empty() && self.accounts.is_empty() && self.units.is_empty();

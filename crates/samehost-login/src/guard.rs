@@ -1,11 +1,11 @@
-//! Keeps a process that holds passwords from leaving them behind: no memory image of it is written when it crashes, and
-//! no other process of its user may read its memory.
+//! Protects a process with passwords: it writes no core dump, and no other process of its user may read its memory.
 
 use std::sync::Once;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// From here on, once. A kernel that refuses is one where nothing else can be done.
+/// Protects this process from here on; only the first call has an effect. If the kernel refuses, nothing else
+/// can be done.
 pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

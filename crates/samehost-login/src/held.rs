@@ -1,5 +1,5 @@
-//! The passwords that this process has given to a server, wherever it had them from: a URL, a file, a person. Whoever shows
-//! what a server says hides them, for a server may repeat what it was told.
+//! The passwords that this process has sent to servers, from whatever source: a URL, a file, a prompt. Code
+//! that shows a server's messages redacts them, since a server may repeat what it received.
 
 use std::sync::RwLock;
 
@@ -7,13 +7,13 @@ use samehost_model::Secret;
 
 static HELD: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
 
-/// All of them.
+/// All passwords so far.
 #[must_use]
 pub fn held() -> Vec<Secret> {
     HELD.read().map(|all| all.clone()).unwrap_or_default()
 }
 
-/// Remembers one.
+/// Remembers a password.
 pub(crate) fn hold(password: &str) {
     let is_known = HELD.read().is_ok_and(|all| all.iter().any(|one| one.reveal() == password));
     if !is_known && let Ok(mut all) = HELD.write() {

@@ -1,6 +1,9 @@
 //! Logs in to a server as an application would, and asks what it sees of the connection: MySQL and MariaDB,
-//! PostgreSQL, Redis and what behaves like it, memcached. HTTP, FastCGI and others are only connected to. It changes nothing on a
-//! server, prints nothing, and shows a password to nobody but the server.
+//! PostgreSQL, Redis and servers that behave like it, memcached. To HTTP, FastCGI and others it only connects. It
+//! changes nothing on a server, prints nothing, and sends a password to no other process than the server.
+//!
+//! Start reading at [`log_in()`]. `credentials` and `destination` read URLs, `tie` verifies the peer
+//! against `expected`, and each protocol has a folder. `log_in_as` connects as another user.
 
 mod credentials;
 mod destination;

@@ -1,5 +1,5 @@
-//! A connection that is asked and answers, with a limit on waiting: for handshakes, set-up and evidence. Knows no
-//! protocol and measures nothing.
+//! A request/reply connection with time limits, for handshakes, set-up and evidence. Knows no protocol and
+//! measures nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,31 +14,28 @@ use crate::error::LoginError;
 use crate::expected::Expected;
 use crate::tie::tie;
 
-/// The most bytes that wait to be understood, in a login; what a server says there has some hundred.
+/// Most unparsed bytes during a login; replies have some hundred.
 const MOST_IN_LOGIN: usize = 1 << 20;
-/// The same afterwards, when somebody asks for what may be long.
+/// Most unparsed bytes after the login, when a reply may be long.
 const MOST: usize = 64 << 20;
-/// How often a wait looks at whether it is still wanted.
+/// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// One connection that is asked and answers.
+/// A connection for requests and replies.
 #[derive(Debug)]
 pub struct Link {
     stream: Stream,
     endpoint: Endpoint,
     patience: Duration,
-    /// When the whole login ends, however many messages it takes; none once it is over.
+    /// Deadline of the whole login, however many messages it takes; `None` after the login.
     login_ends: Option<Instant>,
     pending: Vec<u8>,
-    /// The network namespace of the connection; none for ours.
+    /// Network namespace of the connection; `None` for ours.
     network: Option<File>,
     is_tied: bool,
 }
 
-/// The kernel's word that a stream is what was asked for.
-///
-/// # Errors
-/// When it is not.
+/// Checks with the kernel that a stream uses the transport asked for.
 pub fn prove(stream: &Stream, asked: Transport) -> Result<(), LoginError> {
     let observed =
         stream.observed().map_err(|error| LoginError::io("asking the kernel about a socket", error))?;
@@ -49,8 +46,7 @@ pub fn prove(stream: &Stream, asked: Transport) -> Result<(), LoginError> {
     }
 }
 
-/// The endpoint that is connected to first: MySQL and PostgreSQL turn to TLS after their first
-/// messages.
+/// The endpoint to connect to first: MySQL and PostgreSQL switch to TLS after their first messages.
 pub(crate) fn plain(endpoint: &Endpoint) -> Endpoint {
     match endpoint {
         Endpoint::TcpTls { host, port } => Endpoint::Tcp { host: host.clone(), port: *port },
@@ -59,11 +55,11 @@ pub(crate) fn plain(endpoint: &Endpoint) -> Endpoint {
 }
 
 impl Link {
-    /// Connects, and has the kernel confirm over what. `patience` is the longest that connecting, and then each
-    /// answer, may take.
+    /// Connects, and checks the transport with the kernel. `patience` limits the time to connect, and then
+    /// the time of each reply.
     ///
     /// # Errors
-    /// When nobody can be connected to there, or it is another transport.
+    /// When connecting fails, or the transport is another one.
     pub fn connect(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let mut link = Self::open(endpoint, patience)?;
         prove(&link.stream, endpoint.transport())?;
@@ -71,8 +67,8 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects for a login, which has `patience` in all, over whatever the endpoint turns out to mean: `localhost` may
-    /// be an IPv6 address.
+    /// Connects for a login that may take `patience` in all, over whatever transport the endpoint resolves
+    /// to: `localhost` may be an IPv6 address.
     pub(crate) fn open(endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let ends = Instant::now() + patience;
         let options = ConnectOptions { timeout: Some(patience), ..ConnectOptions::default() };
@@ -80,7 +76,7 @@ impl Link {
         Ok(Self::over(stream, endpoint, patience, ends, None))
     }
 
-    /// A login until then over a connection that is there.
+    /// Starts a login over an existing connection, until the deadline.
     pub(crate) fn over(
         stream: Stream,
         endpoint: &Endpoint,
@@ -99,17 +95,17 @@ impl Link {
         }
     }
 
-    /// The login is over: each answer has its own time from now on.
+    /// Ends the login: from now on each reply has its own time limit.
     pub(crate) fn let_in(&mut self) {
         self.login_ends = None;
     }
 
-    /// Whether the login, or what is asked as a part of it, is still going on.
+    /// Whether the login is still going on.
     pub(crate) fn is_in_login(&self) -> bool {
         self.login_ends.is_some()
     }
 
-    /// Makes sure of who is at the other end, once. Nothing secret goes before this.
+    /// Verifies the peer, once. Nothing secret is sent before.
     pub(crate) fn tie(&mut self, expected: &Expected) -> Result<(), LoginError> {
         if !self.is_tied {
             let endpoint = self.endpoint.to_string();
@@ -119,13 +115,13 @@ impl Link {
         Ok(())
     }
 
-    /// When an answer to what is asked now must be there.
+    /// Deadline of a reply to a request that is sent now.
     fn ends(&self) -> Instant {
         let ends = Instant::now() + self.patience;
         self.login_ends.map_or(ends, |login| login.min(ends))
     }
 
-    /// Waits at most a glance in the next call.
+    /// Limits the next call to the interval between two checks for a signal.
     fn limit(&self, which: Timeout, ends: Instant) -> Result<(), LoginError> {
         if interrupt::is_requested() {
             return Err(LoginError::interrupted(&self.endpoint));
@@ -134,7 +130,7 @@ impl Link {
         if left.is_zero() {
             return Err(self.hung());
         }
-        // Less than a microsecond is none to the kernel, and none is for ever.
+        // The kernel takes less than a microsecond as 0, which means no limit.
         self.set_limit(which, Some(left.clamp(Duration::from_micros(1), GLANCE)))
     }
 
@@ -143,10 +139,7 @@ impl Link {
             .map_err(|error| LoginError::io(format!("limiting waits on {}", self.endpoint), error))
     }
 
-    /// Sends something that is not answered.
-    ///
-    /// # Errors
-    /// When the connection broke, or nobody reads.
+    /// Sends something that has no reply.
     pub fn tell(&mut self, words: &[u8]) -> Result<(), LoginError> {
         let ends = self.ends();
         self.send(words, ends)
@@ -171,10 +164,10 @@ impl Link {
         }
     }
 
-    /// Sends a question and reads until `parse` finds a whole answer: that, and how many bytes it took.
+    /// Sends a request and reads until `parse` finds a complete reply; `parse` returns the reply and its length.
     ///
     /// # Errors
-    /// When the connection broke, no whole answer came in time, it is too long, or `parse` says that it is none.
+    /// When the connection broke, the reply did not arrive in time or is too long, or `parse` refuses it.
     pub fn ask<T>(
         &mut self,
         question: &[u8],
@@ -227,8 +220,8 @@ impl Link {
         LoginError::lost(&self.endpoint, error.to_string())
     }
 
-    /// Turns the connection into TLS, as MySQL and PostgreSQL do after their first messages; the endpoint is then
-    /// the `tcp+tls` one.
+    /// Switches the connection to TLS, as MySQL and PostgreSQL do after their first messages; `endpoint` is
+    /// then the `tcp+tls` one.
     ///
     /// # Errors
     /// When the handshake fails.
@@ -245,28 +238,24 @@ impl Link {
         Ok(Link { stream, endpoint: endpoint.clone(), ..self })
     }
 
-    /// Protocol version and cipher, where TLS is in use.
+    /// TLS version and cipher, if TLS is in use.
     #[must_use]
     pub fn cipher(&self) -> Option<String> {
         self.stream.cipher()
     }
 
-    /// Where the other end is; the `tcp+tls` endpoint once the connection is TLS.
+    /// Endpoint of the peer; the `tcp+tls` one once TLS is in use.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The connection as it is.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// The connection, for one who has limits of his own.
-    ///
-    /// # Errors
-    /// When the limit on waiting cannot be lifted.
+    /// The connection without time limits, for a caller with its own.
     pub fn into_stream(self) -> Result<Stream, LoginError> {
         for which in [Timeout::Recv, Timeout::Send] {
             self.set_limit(which, None)?;
@@ -275,7 +264,7 @@ impl Link {
     }
 }
 
-/// Whether a call ended because its glance did.
+/// Whether a call ended because of the interval between checks, or a signal.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

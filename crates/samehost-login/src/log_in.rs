@@ -1,4 +1,4 @@
-//! One login, whatever the protocol: connect, be let in, and ask what the server sees of this connection.
+//! A login with any protocol: connect, authenticate, and ask what the server sees of this connection.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use crate::guard::guard;
 use crate::link::{Link, plain};
 use crate::{memcached, mysql, postgres, redis, rights, spent};
 
-/// What the server, and the kernel, say of a connection that was let in.
+/// Evidence about a connection after a successful login, from the server and the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The server's version; empty where it does not tell, or was not asked.
+    /// The server's version; empty if it does not report it, or was not asked.
     pub version: String,
-    /// What it says of this connection, in words; never a password. Empty where it was not asked.
+    /// The server's view of this connection, in words; never a password. Empty if it was not asked.
     pub says: String,
-    /// `unix` or `tcp`, as the server sees it; none where it does not tell.
+    /// `unix` or `tcp`, as the server sees it; `None` if it does not report it.
     pub transport: Option<&'static str>,
-    /// The kernel's word on our end: family, kind, protocol and addresses.
+    /// Our end according to the kernel: family, type, protocol and addresses.
     pub family: String,
-    /// The inode of our end.
+    /// Inode of our end.
     pub inode: u64,
-    /// Protocol version and cipher, where TLS is in use.
+    /// TLS version and cipher, if TLS is in use.
     pub tls: Option<String>,
-    /// What the account may do, line by line; empty where the server does not tell.
+    /// Privileges of the account, line by line; empty if the server does not report them.
     pub rights: Vec<String>,
 }
 
-/// A connection that nobody has spoken over yet.
+/// A connection before the first message.
 #[derive(Debug)]
 pub struct Connection {
     protocol: Protocol,
@@ -44,14 +44,14 @@ pub struct Connection {
     inode: u64,
 }
 
-/// Connects to an endpoint, makes sure of who is there, logs in, and asks the server what it sees. `patience` is the
-/// longest that connecting, and then the whole login, may take.
+/// Connects to an endpoint, verifies the peer, logs in, and asks the server what it sees. `patience` limits
+/// the time to connect, and then the time of the whole login.
 ///
-/// A server that lets in over TLS only is asked over TLS, as its own client would. A password that was refused is not
-/// sent again by this program: servers count refusals, and lock accounts.
+/// A server that accepts logins over TLS only is tried with TLS, as its own client would do. A refused
+/// password is not sent again by this program: servers count refusals and lock accounts.
 ///
 /// # Errors
-/// [`LoginError`]; a refusal keeps the server's words and its code.
+/// [`LoginError`]; a refusal keeps the server's message and its code.
 pub fn log_in(
     protocol: Protocol,
     endpoint: &Endpoint,
@@ -64,10 +64,10 @@ pub fn log_in(
     })
 }
 
-/// A login over TCP, and one over TLS where the server lets in so only.
+/// Tries a login over TCP, and over TLS if the server requires it.
 ///
-/// MySQL gives one and the same refusal for a wrong password and for the lack of TLS. Over TLS it can only mean the
-/// password: so that comes first where there is TLS, and a wrong password is sent once.
+/// MySQL returns the same refusal for a wrong password and for missing TLS. Over TLS it can only mean the
+/// password. So TLS is tried first if the server supports it, and a wrong password is sent only once.
 pub(crate) fn with_tls_where_needed(
     protocol: Protocol,
     endpoint: &Endpoint,
@@ -83,7 +83,7 @@ pub(crate) fn with_tls_where_needed(
                 other => Err(other),
             }),
             Err(LoginError::Refused(refused)) if refused.by_password => Err(refused.into()),
-            // It has no TLS, or none that we know.
+            // The server has no TLS, or none that we support.
             Err(LoginError::Refused(_) | LoginError::Connect(ConnectError::Tls { .. })) => attempt(endpoint),
             Err(other) => Err(other),
         };
@@ -96,17 +96,14 @@ pub(crate) fn with_tls_where_needed(
 }
 
 impl Connection {
-    /// Connects and asks the kernel what that is.
-    ///
-    /// # Errors
-    /// When nobody can be connected to there.
+    /// Connects, and asks the kernel about the connection.
     pub fn to(protocol: Protocol, endpoint: &Endpoint, patience: Duration) -> Result<Self, LoginError> {
         let turns_to_tls = matches!(protocol, Protocol::Mysql | Protocol::Postgres);
         let first = if turns_to_tls { plain(endpoint) } else { endpoint.clone() };
         Self::over(protocol, endpoint, Link::open(&first, patience)?)
     }
 
-    /// One that somebody else connected.
+    /// Takes a connection that was opened elsewhere.
     pub(crate) fn over(protocol: Protocol, endpoint: &Endpoint, link: Link) -> Result<Self, LoginError> {
         let unseen = |error| LoginError::io("asking the kernel about a socket", error);
         let observed = link.stream().observed().map_err(unseen)?;
@@ -114,28 +111,29 @@ impl Connection {
         Ok(Connection { protocol, endpoint: endpoint.clone(), link, observed, inode })
     }
 
-    /// The kernel's word on our end.
+    /// Our end according to the kernel.
     #[must_use]
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
 
-    /// How both ends are set, as the kernel has them.
+    /// Settings of both ends, from the kernel.
     #[must_use]
     pub fn settings(&self) -> Option<ConnectionSettings> {
         both_ends(self.link.stream())
     }
 
-    /// The inode of our end.
+    /// Inode of our end.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Logs in and asks the server what it sees; then the connection ends. The password goes to who is expected only.
+    /// Logs in and asks the server what it sees; then ends the connection. The password is sent to an
+    /// expected peer only.
     ///
     /// # Errors
-    /// When the server does not let us in, or is somebody else.
+    /// When the server refuses the login, or the peer is not an expected one.
     pub fn log_in(self, credentials: &Credentials, expected: &Expected) -> Result<View, LoginError> {
         let Connection { protocol, endpoint, link, observed, inode } = self;
         if credentials.password.is_some() {
@@ -157,12 +155,12 @@ impl Connection {
     }
 }
 
-/// The name of the user that this process is: what clients log in as when nobody says who.
+/// Name of the user of this process: the default login name of clients.
 pub(crate) fn own_name() -> Option<String> {
     accounts::user_name(rustix::process::geteuid().as_raw())
 }
 
-/// The user to be, or the one that runs this.
+/// The user of the login; by default the one who runs this.
 fn user_of(credentials: &Credentials) -> String {
     let own = || own_name().unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string());
     credentials.user.clone().unwrap_or_else(own)
@@ -199,7 +197,7 @@ fn mysql(
         rights,
         ..View::default()
     };
-    // It was let in and has answered: how the end is taken does not matter.
+    // The login succeeded, so an error when quitting does not matter.
     let _ = dialogue.quit();
     Ok(view)
 }
@@ -223,14 +221,14 @@ fn postgres(
     let mut logged_in = postgres::LoggedIn::over(link, endpoint, &account)?;
     let (says, transport) = match logged_in.seen() {
         Ok(seen) => (format!("pg_stat_activity: {seen}"), seen.transport()),
-        // A pooler's own console, or something that only speaks like it.
+        // The console of a pooler, or a server that only speaks the protocol.
         Err(LoginError::Refused(refused)) => (
             format!("user {user}; the server does not tell how it sees the connection: {}", refused.answer),
             None,
         ),
         Err(error) => return Err(error),
     };
-    // A server that hides how it sees the connection is no PostgreSQL that would tell more.
+    // A server that does not report the connection is not a PostgreSQL that reports privileges.
     let rights = if transport.is_some() { rights::of_postgres(&mut logged_in) } else { Vec::new() };
     let tls = logged_in.link.cipher();
     let view = View { version: logged_in.version.clone(), says, transport, tls, rights, ..View::default() };
@@ -312,7 +310,7 @@ mod tests {
         (error.kind(), error.to_string())
     }
 
-    /// This very process: whose threads are the servers here.
+    /// This process, whose threads are the servers here.
     fn ours() -> Expected {
         let own = samehost_system::Identity::of(std::process::id()).unwrap();
         Expected::processes([(&own).into()])

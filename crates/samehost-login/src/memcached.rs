@@ -1,26 +1,23 @@
-//! memcached's text protocol: its version, and its own view of a connection. It has no login here.
+//! memcached's text protocol: version, and the server's view of a connection. Logins are not supported.
 
 use crate::error::LoginError;
 use crate::link::Link;
 
-/// Longest line that is waited for.
+/// Longest line that is accepted.
 const LONGEST_LINE: usize = 2048;
 
-/// What the server says it is; the inner error is what it says instead.
-///
-/// # Errors
-/// When the connection broke, or no answer came.
+/// The server's version; the inner error is the line that it sent instead.
 pub fn version(link: &mut Link) -> Result<Result<String, String>, LoginError> {
     let answer = link.ask(b"version\r\n", line)?;
     Ok(answer.strip_prefix("VERSION ").map(str::to_owned).ok_or(answer))
 }
 
-/// The server's own view of a connection: addresses of `stats conns`.
+/// The server's view of a connection: addresses of `stats conns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The client's address; `unnamed` for one of a Unix socket.
+    /// Address of the client; `unnamed` on a Unix socket.
     pub client: String,
-    /// The listener that accepted it.
+    /// Address of the listener that accepted it.
     pub listener: String,
 }
 
@@ -42,18 +39,15 @@ impl std::fmt::Display for Seen {
     }
 }
 
-/// The server's own view of this connection (`stats conns`, memcached 1.4.31 or later).
-///
-/// # Errors
-/// When the connection broke, or no answer came.
+/// The server's view of this connection (`stats conns`, memcached 1.4.31 or later).
 pub fn seen(link: &mut Link) -> Result<Option<Seen>, LoginError> {
     Ok(seen_in(&link.ask(b"stats conns\r\n", listing)?))
 }
 
-/// The first line in `input` and its length with its end.
+/// The first line in `input`, and its length including the line end.
 ///
 /// # Errors
-/// When it has no end.
+/// When the line is too long.
 pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
     match input.windows(2).position(|pair| pair == b"\r\n") {
         Some(end) => Ok(Some((String::from_utf8_lossy(&input[..end]).into_owned(), end + 2))),
@@ -62,10 +56,10 @@ pub fn line(input: &[u8]) -> Result<Option<(String, usize)>, String> {
     }
 }
 
-/// A list of lines up to `END`, or one line that says no.
+/// A list of lines up to `END`, or a single line with a refusal.
 ///
 /// # Errors
-/// When a line has no end.
+/// When a line is too long.
 pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
     let mut end = 0;
     while let Some((text, length)) = line(&input[end..])? {
@@ -77,7 +71,7 @@ pub fn listing(input: &[u8]) -> Result<Option<(String, usize)>, String> {
     Ok(None)
 }
 
-/// Of the connections in `stats conns` the one whose command is being worked on: the one that asked.
+/// Finds our connection in `stats conns`: the one whose command is being processed.
 fn seen_in(stats: &str) -> Option<Seen> {
     let number =
         stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_suffix(":state conn_parse_cmd"))?;
@@ -86,7 +80,7 @@ fn seen_in(stats: &str) -> Option<Seen> {
         stats.lines().find_map(|line| line.strip_prefix(&prefix))
     };
     let (client, listener) = (of("addr")?, of("listen_addr")?);
-    // memcached has no word for a client without a name, which one of a Unix socket is.
+    // memcached prints `?` for a client without an address, as on a Unix socket.
     let client = if client.starts_with('?') { "unnamed" } else { client };
     Some(Seen { client: client.into(), listener: listener.into() })
 }

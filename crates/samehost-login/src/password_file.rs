@@ -1,4 +1,5 @@
-//! Reads a file that may hold passwords: a regular one of sensible length, and the permissions of that very file.
+//! Reads a file that may contain passwords: only a regular file of limited length, with the permissions of
+//! the file that was opened.
 
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -6,10 +7,10 @@ use std::path::Path;
 
 use samehost_system::open;
 
-/// The longest file of passwords.
+/// Longest password file.
 const LONGEST: u64 = 1 << 20;
 
-/// Its permission bits and its text.
+/// Permission bits and text of the file.
 pub(crate) fn read(path: &Path) -> io::Result<(u32, String)> {
     let file = open::regular(path)?;
     let mode = file.metadata()?.mode();

@@ -1,5 +1,5 @@
-//! A server that says what was recorded, or what became of it when it was bent, and then hangs up: for tests of whole
-//! logins against hostile bytes.
+//! Replays recorded server messages, unchanged or mutated, and hangs up: for tests of whole logins against
+//! hostile bytes.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,16 +11,16 @@ use samehost_transport::Stream;
 use crate::error::LoginError;
 use crate::link::Link;
 
-/// The most that is said at once: what a socket holds while nobody reads.
+/// Most bytes sent at once: they fit into a socket's buffer without a reader.
 const MOST: usize = 64 * 1024;
-/// How long a login may take that waits for nobody.
+/// Time limit of a login that waits for nothing.
 const ENOUGH: Duration = Duration::from_secs(5);
 
 pub(crate) fn endpoint() -> Endpoint {
     "unix:/recorded".parse().unwrap()
 }
 
-/// What a login makes of these bytes. It ends, and what it says of them is no longer than they are, escaped.
+/// Runs a login against these bytes. Checks that it ends, and that its result is no longer than the bytes, escaped.
 pub(crate) fn login<T: std::fmt::Debug>(
     bytes: &[u8],
     login: impl FnOnce(Link) -> Result<T, LoginError>,

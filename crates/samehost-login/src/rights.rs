@@ -1,10 +1,11 @@
-//! What an account may do, as its server tells it to the account itself, and what of that another one lacks: the account
-//! of a socket (`u@localhost`) may be let in and still not be the one of TCP (`u@127.0.0.1`).
+//! Privileges of an account, as its server reports them to the account itself, and which of them another
+//! account lacks: the account of a socket (`u@localhost`) may log in and still be another one than that of
+//! TCP (`u@127.0.0.1`).
 
 use crate::error::LoginError;
 use crate::{mysql, postgres, redis};
 
-/// Grants of MySQL and MariaDB without the account and without anything of its password.
+/// Grants of MySQL and MariaDB, without the account and its password hash.
 pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, LoginError> {
     Ok(match dialogue.ask("SHOW GRANTS")? {
         mysql::Reply::Rows(rows) => {
@@ -15,8 +16,8 @@ pub(crate) fn of_mysql(dialogue: &mut mysql::Dialogue) -> Result<Vec<String>, Lo
     })
 }
 
-/// The role of PostgreSQL, what of its settings decides what it sees, its database, and what it may do there and as which
-/// other roles. Rights on single tables are the role's wherever it comes from.
+/// The role of PostgreSQL, the settings that determine what it sees, its database, its privileges there, and
+/// the roles that it is a member of. Privileges on single tables belong to the role, however it connects.
 pub(crate) fn of_postgres(logged_in: &mut postgres::LoggedIn) -> Vec<String> {
     let sql = "SELECT session_user, current_user, current_setting('search_path'), current_database(), \
                current_setting('is_superuser') = 'on', \
@@ -24,13 +25,13 @@ pub(crate) fn of_postgres(logged_in: &mut postgres::LoggedIn) -> Vec<String> {
                has_database_privilege(current_database(), 'TEMPORARY'), \
                (SELECT string_agg(rolname::text, chr(10) ORDER BY rolname) FROM pg_roles \
                 WHERE rolname <> current_user AND pg_has_role(oid, 'USAGE'))";
-    // Poolers have consoles that know no such words.
+    // Consoles of poolers do not know this query.
     let Ok(Ok(rows)) = logged_in.ask(sql) else { return Vec::new() };
     let row = rows.into_iter().next().unwrap_or_default();
     of_postgres_row(&row)
 }
 
-/// What a row says of a role: who it is, and only what it may.
+/// Describes a role from its row; lists only privileges that it has.
 fn of_postgres_row(row: &[Option<String>]) -> Vec<String> {
     let column = |at: usize| row.get(at).and_then(Option::as_deref);
     let names = ["session_user", "current_user", "search_path", "current_database"];
@@ -42,13 +43,13 @@ fn of_postgres_row(row: &[Option<String>]) -> Vec<String> {
     named.chain(may).chain(member.map(|role| format!("membership in {role}"))).collect()
 }
 
-/// The user of Redis; none before 6, and where it may not ask.
+/// The user of Redis; empty before version 6, and if the user may not ask.
 pub(crate) fn of_redis(dialogue: &mut redis::Dialogue) -> Result<Vec<String>, LoginError> {
     let answer = dialogue.ask(&[b"ACL", b"WHOAMI"])?;
     Ok(answer.text().map(|user| format!("user {user}")).into_iter().collect())
 }
 
-/// A line of SHOW GRANTS up to whom it is for; `WITH GRANT OPTION` stays.
+/// A line of SHOW GRANTS without the grantee; `WITH GRANT OPTION` stays.
 fn grant(line: &str) -> Option<String> {
     let end = [" TO `", " TO '", " FOR `", " FOR '"].iter().filter_map(|word| line.rfind(word)).max()?;
     let what = &line[..end];
@@ -59,13 +60,13 @@ fn grant(line: &str) -> Option<String> {
     Some(format!("{what}{}", if passes_on { " WITH GRANT OPTION" } else { "" }))
 }
 
-/// What of these rights others do not have, line by line.
+/// Privileges in `before` that are missing in `after`, line by line.
 #[must_use]
 pub fn missing(before: &[String], after: &[String]) -> Vec<String> {
     before.iter().filter(|line| !after.contains(line) && !is_covered(line, after)).cloned().collect()
 }
 
-/// Whether a grant is contained in others: more privileges, or of more tables.
+/// Whether other grants include this one: more privileges, or more tables.
 fn is_covered(line: &str, others: &[String]) -> bool {
     let Some(wanted) = Grant::of(line) else { return false };
     let others: Vec<Grant<'_>> = others.iter().filter_map(|line| Grant::of(line)).collect();
@@ -78,7 +79,7 @@ fn is_covered(line: &str, others: &[String]) -> bool {
     wanted.privileges.iter().all(has)
 }
 
-/// A grant in its parts.
+/// A parsed grant.
 struct Grant<'a> {
     privileges: Vec<&'a str>,
     database: &'a str,
@@ -103,7 +104,7 @@ impl<'a> Grant<'a> {
     }
 }
 
-/// Privileges; columns in brackets belong to theirs.
+/// Splits privileges; columns in brackets stay with theirs.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, character) in text.char_indices() {

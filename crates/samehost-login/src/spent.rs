@@ -1,6 +1,6 @@
-//! Which passwords a server has refused in this run of the program. Servers count refusals and lock accounts or hosts
-//! (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban): what was refused once is not sent again, over whatever
-//! transport and as whomever.
+//! Passwords that a server has refused in this run of the program. Servers count refusals and lock accounts
+//! or hosts (FAILED_LOGIN_ATTEMPTS, max_password_errors, fail2ban), so a refused password is not sent again,
+//! over whatever transport and as whatever user.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -11,12 +11,12 @@ use samehost_model::{Endpoint, Protocol};
 use crate::credentials::Credentials;
 use crate::error::LoginError;
 
-/// What became of passwords, by hashes with keys of this process: no password is kept.
+/// Outcome of passwords, by keyed hashes of this process: no password is stored.
 #[derive(Default)]
 struct Tried {
     keys: RandomState,
     refused: Mutex<HashSet<u64>>,
-    /// Let in somewhere: a refusal elsewhere is about the account.
+    /// Passwords accepted before: a refusal elsewhere is then about the account.
     let_in: Mutex<HashSet<u64>>,
 }
 
@@ -27,7 +27,7 @@ fn hash(protocol: Protocol, credentials: &Credentials) -> Option<u64> {
     Some(TRIED.keys.hash_one((protocol.name(), credentials.user.as_deref(), password)))
 }
 
-/// Refuses a login whose password was refused before.
+/// Refuses a login with a password that was refused before.
 pub(crate) fn look(
     protocol: Protocol,
     endpoint: &Endpoint,
@@ -42,7 +42,7 @@ pub(crate) fn look(
     Err(LoginError::Spent { endpoint: endpoint.to_string(), user })
 }
 
-/// Remembers what became of a login.
+/// Remembers the outcome of a login.
 pub(crate) fn note(protocol: Protocol, credentials: &Credentials, error: Option<&LoginError>) {
     let Some(hash) = hash(protocol, credentials) else { return };
     let (Ok(mut refused), Ok(mut let_in)) = (TRIED.refused.lock(), TRIED.let_in.lock()) else { return };
@@ -50,7 +50,7 @@ pub(crate) fn note(protocol: Protocol, credentials: &Credentials, error: Option<
         None => {
             let_in.insert(hash);
         }
-        // One that may be about TLS says nothing of the password yet.
+        // A refusal that may be about TLS is not about the password yet.
         Some(LoginError::Refused(why)) if why.by_password && !why.may_need_tls && !let_in.contains(&hash) => {
             refused.insert(hash);
         }

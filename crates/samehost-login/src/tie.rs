@@ -1,5 +1,5 @@
-//! Ties a connection to who is expected at its other end, before a secret goes over it: the creator of the listener for
-//! Unix sockets, the holders of the socket that accepted this very connection for both families. Sends nothing.
+//! Ties a connection to an expected peer before a secret is sent: the creator of the listener for Unix
+//! sockets, and for both families the processes that have the accepted socket open. Sends nothing.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,25 +13,24 @@ use samehost_system::{Identity, open, start_time};
 use crate::error::{LoginError, Untied, UntiedClass};
 use crate::expected::{Expected, Known};
 
-/// How long to wait between two looks at whether a connection was accepted.
+/// Interval between two checks whether a connection was accepted.
 const MOMENT: Duration = Duration::from_millis(2);
-/// The most generations that a process is followed up.
+/// Most generations of parents that are followed.
 const GENERATIONS: usize = 16;
 
 /// Why a connection is not tied yet.
 enum NotTied {
-    /// Nobody has accepted it.
+    /// No process has accepted it yet.
     Waiting,
     /// It will not be.
     Never(Untied),
 }
 
-/// Ties a connected socket. `network` is the network namespace that it belongs to, none for our own; `endpoint` is for
-/// the words of errors.
+/// Ties a connected socket. `network` is its network namespace, `None` for our own; `endpoint` is for messages.
 ///
 /// # Errors
-/// [`LoginError::Untied`] when somebody else is there; that the connection broke, or nobody accepted it until the
-/// deadline.
+/// [`LoginError::Untied`] if the peer is not an expected one; other errors if the connection broke, or was
+/// not accepted before the deadline.
 pub(crate) fn tie(
     socket: impl AsFd,
     network: Option<&File>,
@@ -88,14 +87,14 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
     }
     let creator = found.creator.and_then(|creator| {
         let identity = Identity::of(creator.pid)?;
-        // Numbers are used again: who has it now must be who the kernel wrote down, or what root became since.
+        // Pids are reused: the process must be the one that the kernel recorded, or one that root has become since.
         (identity.uid == creator.uid || creator.uid == 0).then_some(identity)
     });
-    // What systemd listens for, another accepts: the one who does decides.
+    // Sockets that systemd listens on are accepted by another process, which decides.
     let creator = creator.filter(|identity| identity.pid != 1);
     let fits = creator.as_ref().is_some_and(|identity| judge(identity, expected).is_ok());
     match (found.accepted, &creator) {
-        // Who may not look at the holders of others' sockets has the kernel's word on the creator.
+        // Without permission to see other users' descriptors, the kernel's record of the creator has to do.
         (_, Some(_)) if fits && !rustix::process::geteuid().is_root() => Ok(()),
         (Some(accepted), Some(identity)) if fits && holds(identity, accepted) => {
             remember(expected, &[Known::from(identity)]);
@@ -104,13 +103,14 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
         (Some(accepted), _) => held(accepted, expected),
         (None, _) if !found.is_here => Err(NotTied::Never(Untied::new(UntiedClass::Elsewhere))),
         (None, Some(identity)) if !fits => Err(NotTied::Never(denied(identity, expected))),
-        // Its creator may have given it away, is gone, or is the system's manager: who accepts it will tell.
+        // The creator may have passed the listener on, have ended, or be the system's manager: the accepting
+        // process decides.
         (None, _) => Err(NotTied::Waiting),
     }
 }
 
-/// Whether the creator of a listener, or a process that it started, holds what was accepted: the number that the kernel
-/// wrote down may have been another's.
+/// Whether the creator of a listener or one of its children has the accepted socket open: the recorded pid
+/// may have been reused.
 fn holds(creator: &Identity, accepted: Accepted) -> bool {
     let mut pids = vec![creator.pid];
     pids.extend(peer::children(creator.pid));
@@ -120,7 +120,7 @@ fn holds(creator: &Identity, accepted: Accepted) -> bool {
         && creator.is_still_there()
 }
 
-/// Whether those who hold the socket that was accepted are all expected.
+/// Whether all processes that have the accepted socket open are expected.
 fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
     if quickly(accepted, expected) {
         return Ok(());
@@ -128,7 +128,8 @@ fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
     let holders = peer::holders(accepted.inode);
     let mut fitting = Vec::new();
     for pid in &holders.pids {
-        // One that ended meanwhile holds nothing any more, and one that has its number now holds it itself or not at all.
+        // A process that ended meanwhile has nothing open. A process that got its pid either has the socket
+        // open itself, or not.
         let Some(identity) = Identity::of(*pid) else { continue };
         if peer::holder_among(&[*pid], accepted.inode).is_none() || !identity.is_still_there() {
             continue;
@@ -144,7 +145,7 @@ fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
         return Ok(());
     }
     match accepted.uid {
-        // Whoever may not look at others has the kernel's word on the user alone.
+        // Without permission to look at other processes, only the user from the kernel's record is known.
         Some(uid) if holders.some_hidden && fits_account(uid, expected) => Ok(()),
         Some(uid) if holders.some_hidden => {
             Err(NotTied::Never(Untied::new(UntiedClass::OtherAccount).with(format!("uid {uid}"))))
@@ -153,7 +154,7 @@ fn held(accepted: Accepted, expected: &Expected) -> Result<(), NotTied> {
     }
 }
 
-/// Looks at those first who are known by number: a walk through all processes takes its time.
+/// Checks known processes first: a scan of all processes takes time.
 fn quickly(accepted: Accepted, expected: &Expected) -> bool {
     let mut known = expected.processes.clone();
     if let Ok(tied) = expected.tied.lock() {
@@ -173,7 +174,7 @@ fn quickly(accepted: Accepted, expected: &Expected) -> bool {
     })
 }
 
-/// Whether a process of this user, which is still there, was at the other end of another connection.
+/// Whether a process of this user that is still running was the peer of an earlier connection.
 fn was_tied_to(uid: u32, expected: &Expected) -> bool {
     let tied = expected.tied.lock().map(|tied| tied.clone()).unwrap_or_default();
     tied.iter().any(|known| known.uid == uid && start_time(known.pid) == Some(known.start))
@@ -205,7 +206,8 @@ fn judge(identity: &Identity, expected: &Expected) -> Result<(), Untied> {
     if fits { Ok(()) } else { Err(denied(identity, expected)) }
 }
 
-/// Who is not root has no more to lose to a process of his own, in whatever namespaces: a rootless container's.
+/// For a user other than root, a process of his own is no risk, in whatever namespaces: it may be a rootless
+/// container.
 fn is_callers_own(identity: &Identity, expected: &Expected) -> bool {
     let own = rustix::process::geteuid();
     !own.is_root() && identity.uid == own.as_raw() && expected.is_account(identity.uid)
@@ -215,7 +217,7 @@ fn fits_account_of(identity: &Identity, expected: &Expected) -> bool {
     expected.accounts.contains(&identity.uid)
 }
 
-/// Whether a process is that one, or one that it started and that is of the same kind, or the one that started it.
+/// Whether a process is the known one, a descendant of the same user or file, or an ancestor with the same file.
 fn is_of(identity: &Identity, known: &Known) -> bool {
     if (identity.pid, identity.start) == (known.pid, known.start) {
         return true;
@@ -229,7 +231,7 @@ fn is_of(identity: &Identity, known: &Known) -> bool {
     same_kind && descends(identity.pid, &main) || same_file() && descends(main.pid, identity)
 }
 
-/// Whether a process was started by another, or by one that it started.
+/// Whether a process is a descendant of another.
 fn descends(pid: u32, from: &Identity) -> bool {
     let mut at = pid;
     for _ in 0..GENERATIONS {
@@ -246,7 +248,7 @@ fn parent(pid: u32) -> Option<u32> {
     stat_field(pid, 4)?.parse().ok()
 }
 
-/// The system's manager puts what it starts below `system.slice`; a user's own units are below `user.slice`.
+/// The system's manager runs its units below `system.slice`; a user's own units are below `user.slice`.
 fn fits_unit(identity: &Identity, expected: &Expected) -> bool {
     if expected.units.is_empty() {
         return false;
@@ -266,7 +268,7 @@ fn control_groups(pid: u32) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether a process is in no container. One that may not be looked at is judged by its user alone.
+/// Whether a process is in no container. Namespaces that we may not read are not compared.
 fn is_of_this_machine(identity: &Identity) -> bool {
     let seen = |all: Namespaces| (all.user, all.pid);
     let is_ours = match (identity.namespaces, Namespaces::of(std::process::id())) {
@@ -277,7 +279,7 @@ fn is_of_this_machine(identity: &Identity) -> bool {
     is_ours && samehost_system::proc::container_of(identity.pid) == own
 }
 
-/// Only who may look at a process sees what it runs.
+/// The executable is visible only to a user who may look at the process.
 fn runs_trusted_file(identity: &Identity) -> bool {
     identity.executable.is_none() && !rustix::process::geteuid().is_root() || identity.runs_trusted_file()
 }

@@ -1,33 +1,33 @@
-//! URLs of servers as their users write them: `scheme://user:password@place?option=value`. A password goes in and is
-//! given to the server only: nothing that prints an address prints it.
+//! Parses server URLs: `scheme://user:password@place?option=value`. The password goes to the server only;
+//! formatting an address never shows it.
 
 use samehost_model::Protocol;
 
-/// A URL in its parts, percent-decoded but for the place.
+/// Parts of a URL, percent-decoded except for the place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Before the `://`.
+    /// Part before `://`.
     pub scheme: String,
-    /// None where it is missing or empty.
+    /// `None` if missing or empty.
     pub user: Option<String>,
-    /// None where it is missing or empty.
+    /// `None` if missing or empty.
     pub password: Option<String>,
-    /// Between the login and the `?`, as it was written.
+    /// Part between the login and `?`, as written.
     pub place: String,
-    /// What follows the `?`, in order.
+    /// Options after `?`, in order.
     pub options: Vec<(String, String)>,
 }
 
 impl ServerUrl {
-    /// The parts; none where the text has no `://` and so is no URL. What is wrong is said without any part of the
-    /// text that may be secret.
+    /// Parses a URL; `None` if the text has no `://` and so is not a URL. Errors contain no part of the text
+    /// that may be secret.
     #[must_use]
     pub fn parse(text: &str) -> Option<Result<Self, String>> {
         let (scheme, rest) = text.split_once("://")?;
         Some(Self::parts(scheme, rest))
     }
 
-    /// The value of an option; the last one counts.
+    /// Value of an option; the last one counts.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().rfind(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -35,10 +35,10 @@ impl ServerUrl {
 
     fn parts(scheme: &str, rest: &str) -> Result<Self, String> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // In HTTP a path may have an `@`, and a login has no slash.
+        // In HTTP a path may contain `@`, and a login has no slash.
         let is_http = matches!(samehost_services::scheme(scheme), Some((Protocol::Http, _)));
         let end = if is_http { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
-        // Clients let a password hold an `@` of its own: the last one ends the login.
+        // Clients accept an `@` in a password: the last one ends the login.
         let (login, place) = match rest[..end].rfind('@') {
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
@@ -70,7 +70,7 @@ impl ServerUrl {
     }
 }
 
-/// `user:password@`, escaped; empty where there is neither.
+/// Formats `user:password@`, escaped; empty without both.
 #[must_use]
 pub fn login(user: Option<&str>, password: Option<&str>) -> String {
     match (user, password) {
@@ -81,8 +81,8 @@ pub fn login(user: Option<&str>, password: Option<&str>) -> String {
     }
 }
 
-/// The URL with a password that was asked for; one that has a password keeps it. None where the text is no URL, and so
-/// has no place for a password.
+/// Adds a password that was prompted for to a URL; a URL with a password keeps its own. `None` if the text is
+/// not a URL and so has no place for a password.
 #[must_use]
 pub fn with_password(text: &str, password: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
@@ -95,7 +95,7 @@ pub fn with_password(text: &str, password: &str) -> Option<String> {
     Some(format!("{scheme}://{user}:{}@{place}", escape(password)))
 }
 
-/// Percent-encoding of everything but letters, digits, and what a path is made of.
+/// Percent-encodes everything but letters, digits, and the punctuation of paths.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.bytes()
@@ -108,7 +108,7 @@ pub fn escape(text: &str) -> String {
         .collect()
 }
 
-/// The text that was percent-encoded; none where a `%` has no two digits, or the bytes are no UTF-8.
+/// Percent-decodes a text; `None` if a `%` lacks two digits, or the bytes are not UTF-8.
 #[must_use]
 pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,6 +1,6 @@
-//! Becoming another: its network, its root directory, its groups and its user, in this order, for each step needs the
-//! rights that the next gives up. There is no way back, and nothing is kept for one: no capability, no way to get one,
-//! nothing to start and nothing to write.
+//! Becomes another user: changes network namespace, root directory, groups and user, in this order, because
+//! each step needs privileges that the next one drops. The change cannot be undone: the process keeps no
+//! capability, cannot gain one, and can neither start a program nor write a file.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,12 +21,13 @@ use super::As;
 use super::message::Which;
 use crate::error::LoginError;
 
-/// Memory that the process may use, in bytes: far more than connecting takes.
+/// Memory limit of the process in bytes: far more than connecting takes.
 const MEMORY: u64 = 1 << 30;
-/// What a process may be allowed beyond file permissions, which decides whether it reaches a socket.
+/// Capabilities that override file permissions, which decide whether a process reaches a socket.
 const FOR_FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// What a process sees of files and network, as opened before anything changes; each none where it is what we have.
+/// A process's view of files and network, as descriptors opened before anything changes; each is `None` if it
+/// is the same as ours.
 #[derive(Debug, Default)]
 pub(super) struct Doors {
     pub(super) root: Option<OwnedFd>,
@@ -34,21 +35,20 @@ pub(super) struct Doors {
     pub(super) user: Option<OwnedFd>,
 }
 
-/// Whether a process has the root directory and the network that we have. One that cannot be looked at is taken for
-/// one that has not.
+/// Whether a process has our root directory and network. If it cannot be looked at, we assume that it has not.
 pub(super) fn shares_our_view(pid: u32) -> bool {
     is_ours(pid, "ns/mnt") && is_ours(pid, "ns/net") && is_ours(pid, "root")
 }
 
-/// Device and inode tell a namespace, and a directory.
+/// Device and inode identify a namespace, and a directory.
 fn is_ours(pid: u32, what: &str) -> bool {
     let identity = |path: String| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let ours = identity(format!("/proc/self/{what}"));
     ours.is_some() && identity(format!("/proc/{pid}/{what}")) == ours
 }
 
-/// The capabilities over file permissions that a process of root has, which in a container may be none. Another user's
-/// go with its change of user.
+/// Capabilities over file permissions of a process of root; in a container it may have none. Other users lose
+/// them in the change of user.
 pub(super) fn capabilities_for_files(who: &As) -> u64 {
     if who.uid != 0 {
         return 0;
@@ -57,16 +57,16 @@ pub(super) fn capabilities_for_files(who: &As) -> u64 {
     held & FOR_FILES.bits()
 }
 
-/// Becomes that one.
+/// Becomes this user.
 ///
 /// # Errors
-/// What may not be done, and as whom it could be.
+/// What was denied, and as which user it would be possible.
 pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Result<(), LoginError> {
     let failed = |what: &str, reason: &dyn std::fmt::Display| LoginError::Become {
         who: who.in_words(),
         reason: format!("{what}: {reason}{}", if geteuid().is_root() { "" } else { "; run this as root" }),
     };
-    // Asked before a user namespace is entered, which has numbers of its own.
+    // Checked before entering a user namespace, which has its own ids.
     let is_already = !geteuid().is_root() && who.has_our_rights();
     doors.enter().map_err(|(what, error)| failed(what, &error))?;
     limit().map_err(|error| failed("limiting what it may use", &error))?;
@@ -82,17 +82,17 @@ pub(super) fn become_client(who: &As, doors: &Doors, capabilities: u64) -> Resul
     let kept = CapabilitySet::from_bits_retain(capabilities) & FOR_FILES;
     let kept = if who.uid == 0 && !is_already { kept } else { CapabilitySet::empty() };
     keep(kept).map_err(|error| failed("giving up capabilities", &error))?;
-    // A change of user clears it.
+    // Set last, because a change of user clears it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed("prctl", &error))
 }
 
-/// Gives up all capabilities but these.
+/// Drops all capabilities but these.
 pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
 }
 
-/// No capability comes back by starting a program; where that takes a capability that we lack, there is none to give up.
+/// Prevents capabilities from coming back by exec. Where that needs a capability that we lack, there is none to drop.
 fn give_up_bounds() {
     let _ = clear_ambient_capability_set();
     for number in 0..64 {
@@ -100,7 +100,7 @@ fn give_up_bounds() {
     }
 }
 
-/// Nothing to write, no memory image, no other process, not more memory than it needs, no new rights.
+/// No writes, no core dump, no other process, limited memory, no new privileges.
 fn limit() -> rustix::io::Result<()> {
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nproc, 0), (Resource::As, MEMORY)]
@@ -122,24 +122,24 @@ impl Doors {
         let same_files = is_ours(pid, "ns/mnt") && is_ours(pid, "root");
         Ok(Doors {
             network: other("ns/net")?,
-            // Root may enter what belongs to a user namespace below it, and has more to lose than to gain in there;
-            // another must be in that one first.
+            // Root may enter namespaces that belong to a user namespace below it; entering that one too has
+            // more risk than use. Another user must be in it first.
             user: if geteuid().is_root() { None } else { other("ns/user")? },
             root: if same_files { None } else { Some(open("root")?) },
         })
     }
 
-    /// Those that there are, in the order of a request.
+    /// The existing descriptors, in the order of a request.
     pub(super) fn all(&self) -> Vec<BorrowedFd<'_>> {
         [&self.root, &self.network, &self.user].into_iter().flatten().map(AsFd::as_fd).collect()
     }
 
-    /// Which there are.
+    /// Which descriptors exist.
     pub(super) fn which(&self) -> Which {
         Which { root: self.root.is_some(), network: self.network.is_some(), user: self.user.is_some() }
     }
 
-    /// Those that came with a request; none when they are not as many as it says.
+    /// Descriptors received with a request; `None` if their number differs from the request.
     pub(super) fn received(which: Which, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
         let mut take = |is_there: bool| if is_there { descriptors.next().map(Some) } else { Some(None) };
@@ -147,7 +147,7 @@ impl Doors {
         descriptors.next().is_none().then_some(doors)
     }
 
-    /// The directory of a process leads into its mounts, so that its mount namespace need not be entered itself.
+    /// The root directory of a process leads into its mounts, so its mount namespace need not be entered.
     fn enter(&self) -> Result<(), (&'static str, rustix::io::Errno)> {
         let setns = |file: &OwnedFd, kind| move_into_link_name_space(file.as_fd(), Some(kind));
         if let Some(user) = &self.user {

@@ -1,4 +1,4 @@
-//! One message with descriptors, over a Unix socket that keeps messages whole.
+//! Sends and receives single messages with descriptors, over a Unix socket that preserves message boundaries.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,14 +13,13 @@ use rustix::net::{
 };
 use samehost_system::interrupt;
 
-/// The longest message.
+/// Longest message.
 const LONGEST: usize = 64 * 1024;
-/// The most descriptors with one message.
+/// Most descriptors in a message.
 const MOST: usize = 3;
-/// How often a wait looks at whether it is still wanted.
+/// How often a wait checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Sends a message.
 pub(super) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -31,7 +30,7 @@ pub(super) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_
     Ok(())
 }
 
-/// Receives a message; until a deadline, where there is one.
+/// Receives a message, until a deadline if there is one.
 pub(super) fn receive(socket: impl AsFd, ends: Option<Instant>) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     if let Some(ends) = ends {
         wait(&socket, ends)?;
@@ -59,7 +58,7 @@ pub(super) fn receive(socket: impl AsFd, ends: Option<Instant>) -> Result<(Vec<u
     Ok((bytes, descriptors))
 }
 
-/// Reads a message from what is no socket.
+/// Reads a message from an input that is not a socket.
 pub(super) fn read(input: impl AsFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let mut bytes = vec![0; LONGEST];
     let mut length = 0;

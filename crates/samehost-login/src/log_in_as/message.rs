@@ -1,5 +1,6 @@
-//! What the two processes of a login as somebody else tell each other: one JSON object each way, and descriptors beside
-//! it. The password is in neither: it never leaves this process for another of this machine but the server.
+//! Messages between the two processes of a login as another user: one JSON object in each direction, with
+//! descriptors beside it. Neither contains the password: this process sends it to no other process of this
+//! machine than the server.
 
 use std::time::Duration;
 
@@ -9,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use super::As;
 use crate::error::{LoginError, LoginErrorKind};
 
-/// Whom to be, and where to connect to. Descriptors come with it, in this order, where it says so: a root directory, a
-/// network namespace, a user namespace.
+/// The user to become, and the endpoint to connect to. Descriptors come with it as listed, in this order: a
+/// root directory, a network namespace, a user namespace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
     endpoint: String,
-    /// Seconds that connecting may take.
+    /// Time limit of connecting, in seconds.
     patience_s: Option<f64>,
-    /// Capabilities over file permissions that the one to be has itself.
+    /// Capabilities over file permissions that the user to become has.
     #[serde(default)]
     capabilities: u64,
     #[serde(default)]
@@ -54,14 +55,14 @@ impl Request {
     }
 
     pub(super) fn to_json(&self) -> Vec<u8> {
-        // Numbers and texts: nothing in it can fail.
+        // Numbers and texts only: serializing cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads one.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What is wrong with the text, without any part of it.
+    /// Line and column of the mistake, without any part of the text.
     pub(super) fn from_json(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| {
             format!("no request for a login: line {}, column {}", error.line(), error.column())
@@ -76,8 +77,8 @@ impl Request {
         self.capabilities
     }
 
-    /// Where to connect to. A name is none: nothing is looked up in another's root directory, where the C library would
-    /// load what it finds there.
+    /// Endpoint to connect to. Host names are refused: nothing is resolved in another root directory, where
+    /// the C library would load modules that it finds there.
     pub(super) fn endpoint(&self) -> Result<Endpoint, LoginError> {
         let endpoint = self.endpoint.parse().map_err(|error| LoginError::Unsayable(format!("{error}")))?;
         if let Endpoint::Tcp { host, .. } | Endpoint::TcpTls { host, .. } = &endpoint
@@ -94,7 +95,7 @@ impl Request {
     }
 }
 
-/// What came of it: a connection, whose descriptor is beside it, or an error.
+/// The result: a connection, whose descriptor is beside the message, or an error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     ok: bool,
@@ -108,7 +109,7 @@ impl Answer {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// As one line of JSON.
+    /// Formats as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -1,6 +1,9 @@
-//! A login as another process would make it: with its user, its groups, its view of the files and of the network. A
-//! process of its own takes that on, connects, and hands the connection over; this one never changes, and is the only
-//! one that knows the password.
+//! Logs in as another process would: with its user, groups, and view of files and network. A separate process
+//! takes these on, connects, and passes the connection back. This process never changes, and is the only one
+//! that knows the password.
+//!
+//! Start reading at [`log_in_as`]. `become_client` is the change of user, `message` and `handover` the
+//! messages between the processes.
 
 mod become_client;
 mod handover;
@@ -30,34 +33,32 @@ use crate::log_in::{Connection, View, log_in, with_tls_where_needed};
 use become_client::Doors;
 use message::{Answer, Request};
 
-/// How much longer than its connecting the other process may take: to start, and to enter namespaces.
+/// Additional time for the other process: to start, and to enter namespaces.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Whom to be.
+/// The user to become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct As {
-    /// The process whose root directory and network to use; none for those of this process.
+    /// Process whose root directory and network to use; `None` for those of this process.
     pub pid: Option<u32>,
-    /// The user.
     pub uid: u32,
-    /// The group.
     pub gid: u32,
-    /// The further groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
 impl As {
-    /// Whether this process is that already.
+    /// Whether this process already has this user and view.
     fn is_ourselves(&self) -> bool {
         self.has_our_rights() && self.pid.is_none_or(become_client::shares_our_view)
     }
 
-    /// Whether user, group and groups are ours.
+    /// Whether user, group and supplementary groups are ours.
     fn has_our_rights(&self) -> bool {
         let ours: Vec<u32> =
             getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
         let has_all = self.groups.iter().all(|group| *group == self.gid || ours.contains(group));
-        // Root passes anyway; another needs each of its groups, and no more than those.
+        // Root passes permission checks anyway; another user needs each of its groups, and no more than those.
         let has_no_more = ours.iter().all(|group| *group == self.gid || self.groups.contains(group));
         let same_groups = self.uid == 0 || has_all && has_no_more;
         geteuid().as_raw() == self.uid && getegid().as_raw() == self.gid && same_groups
@@ -70,13 +71,12 @@ impl As {
     }
 }
 
-/// Logs in as somebody else. `program` is the program that, called with the verb `log-in-as`, does
-/// [`switch_and_connect`]: it becomes that one, connects, and hands the connection back. Who is at the other end is then
-/// looked at from here, and the password goes from here: the other process, in whatever root directory it is, never has
-/// it.
+/// Logs in as another user. `program` is a program whose verb `log-in-as` calls [`switch_and_connect`]: it
+/// becomes that user, connects, and passes the connection back. The peer is verified and the password is sent
+/// from here: the other process, in whatever root directory, never has the password.
 ///
 /// # Errors
-/// [`LoginError`] as [`log_in`] has it, of the kind `Become` where this process may not become that one.
+/// [`LoginError`] as in [`log_in`]; of kind `Become` if this process may not become that user.
 pub fn log_in_as(
     program: &Path,
     who: &As,
@@ -103,19 +103,19 @@ pub fn log_in_as(
     })
 }
 
-/// MySQL and PostgreSQL turn to TLS after their first messages; others begin with it.
+/// Whether the protocol starts with TLS; MySQL and PostgreSQL switch to it after their first messages.
 fn starts_with_tls(protocol: Protocol, endpoint: &Endpoint) -> bool {
     matches!(endpoint, Endpoint::TcpTls { .. }) && !matches!(protocol, Protocol::Mysql | Protocol::Postgres)
 }
 
-/// What another process hands over is looked at before it is used.
+/// Checks a connection that another process passed before it is used.
 fn prove_family(link: &Link) -> Result<(), LoginError> {
     let transport = link.endpoint().transport();
     let family = if transport == Transport::Tcp { link.stream().transport() } else { transport };
     prove(link.stream(), family)
 }
 
-/// Connects as somebody else: the connection, and the network namespace that it belongs to where it is not ours.
+/// Connects as another user. Returns the connection, and its network namespace if it is not ours.
 fn connect_as(
     program: &Path,
     who: &As,
@@ -124,7 +124,7 @@ fn connect_as(
 ) -> Result<(Stream, Option<File>), LoginError> {
     let failed = |reason: String| LoginError::Become { who: who.in_words(), reason };
     let mut last = None;
-    // Before anything is entered: a name means what it means here.
+    // Resolved before anything is entered: a name is looked up in our view.
     for endpoint in names::addresses(who, &plain(endpoint))? {
         let doors = match who.pid {
             Some(pid) => Doors::of(pid).map_err(|(what, error)| failed(format!("{what}: {error}")))?,
@@ -150,7 +150,7 @@ fn connect_as(
     Err(last.unwrap_or_else(|| failed(format!("{endpoint} has no address"))))
 }
 
-/// Runs the other process and reads its answer, which comes over the socket that is its standard input and output.
+/// Runs the other process and reads its answer, over a socket that is its stdin and stdout.
 fn ask(
     program: &Path,
     request: &Request,
@@ -164,7 +164,7 @@ fn ask(
     let output = theirs.try_clone().map_err(|error| begun(&error))?;
     let mut child = Command::new(program)
         .arg("log-in-as")
-        // Nothing of our surroundings is the other's.
+        // The other process gets nothing of our environment.
         .env_clear()
         .current_dir("/")
         .stdin(theirs)
@@ -174,7 +174,7 @@ fn ask(
         .map_err(|error| begun(&error))?;
     let answer = handover::send(&ours, &request.to_json(), &doors.all())
         .and_then(|()| handover::receive(&ours, Some(ends)));
-    // It has nothing more to do, and may be anywhere.
+    // It has nothing left to do, and may be in another namespace.
     let _ = child.kill();
     let ended = child.wait();
     let (bytes, descriptors) = answer.map_err(|errno| begun(&errno))?;
@@ -185,16 +185,16 @@ fn ask(
     Ok((answer, descriptors.into_iter().next()))
 }
 
-/// The other side: reads a request from standard input, becomes whom it says, connects, and hands the connection over
-/// standard output. This process is not itself afterwards, and must have one thread only.
+/// The other process: reads a request from stdin, becomes the user in it, connects, and sends the connection
+/// over stdout. The process keeps the other identity, and must have a single thread.
 ///
 /// # Errors
-/// When there is no request, or nobody to answer to.
+/// When there is no request, or the answer cannot be sent.
 pub fn switch_and_connect() -> Result<(), String> {
     let input = stdin();
     let (bytes, descriptors) = handover::receive(input, None)
         .or_else(|errno| match errno {
-            // Asked by hand: a pipe, which can carry no descriptors.
+            // Called by hand: a pipe, which cannot carry descriptors.
             Errno::NOTSOCK => handover::read(input),
             other => Err(other),
         })

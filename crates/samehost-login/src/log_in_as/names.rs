@@ -1,5 +1,5 @@
-//! Names that a login as another needs, looked up here before anything is entered: in another's root directory the C
-//! library would load the modules that it finds there. Files of that directory are read as bytes and no more.
+//! Resolves the names that a login as another user needs, before anything is entered: in another root directory the C
+//! library would load the modules that it finds there. Files of that directory are only read as bytes.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
@@ -12,17 +12,16 @@ use super::As;
 use super::become_client::shares_our_view;
 use crate::error::LoginError;
 
-/// The longest file of names that is read.
+/// Longest file of names that is read.
 const LONGEST: u64 = 1 << 20;
 
-/// The name of the user to be, as the one to be has it; its number where there is none.
+/// Name of the user, from that user's own passwd file; the uid if it has none.
 pub(super) fn of_user(who: &As) -> String {
     let names = Names::users_in(&file(who, "/etc/passwd"));
     names.name(who.uid).map_or_else(|| who.uid.to_string(), str::to_owned)
 }
 
-/// The endpoint by its addresses: those that its hosts file gives a name in the first place, then what the name means
-/// here.
+/// Resolves the endpoint to addresses: those in that user's hosts file, else those that the name has here.
 pub(super) fn addresses(who: &As, endpoint: &Endpoint) -> Result<Vec<Endpoint>, LoginError> {
     let Endpoint::Tcp { host, port } = endpoint else { return Ok(vec![endpoint.clone()]) };
     let at = |ip: IpAddr| Endpoint::Tcp { host: ip.to_string(), port: *port };

@@ -1,4 +1,4 @@
-//! Talking to MySQL outside a hot path: being let in, asking what it is and what it sees.
+//! Talks to MySQL outside a hot path: log in, ask for identity and evidence.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,61 +18,60 @@ const QUIT: u8 = 0x01;
 /// COM_QUERY.
 pub const QUERY: u8 = 0x03;
 
-/// The longest packet of a login: greetings, proofs and keys have a few hundred bytes. What begins with text, as other
-/// protocols do, announces some megabytes, for which nobody need wait.
+/// Longest packet during a login: greetings, proofs and keys have a few hundred bytes. The beginning of
+/// another protocol's text would announce some megabytes, which are not waited for.
 const LONGEST_IN_LOGIN: usize = 64 * 1024;
 
-/// The most packets of a login: a greeting, a switch of plugin, a key and the outcome are what there is.
+/// Most packets of a login: a greeting, a switch of plugin, a key and the outcome suffice.
 const MOST_PACKETS: u32 = 16;
 
-/// Whom to be.
+/// Account to log in as.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
-    /// The user.
     pub user: &'a str,
-    /// The password; empty for none.
+    /// Empty for no password.
     pub password: &'a str,
-    /// The database to begin in.
+    /// Initial database.
     pub database: Option<&'a str>,
-    /// Who may be at the other end before the password, or a proof of it, goes there.
+    /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
 }
 
-/// One connection, let in.
+/// A connection that is logged in.
 #[derive(Debug)]
 pub struct Dialogue {
     link: Link,
     greeting: Greeting,
 }
 
-/// What a command was answered, taken out of the packets.
+/// Parsed reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Done; so many rows were affected.
+    /// Done; number of affected rows.
     Done(u64),
-    /// Rows of texts; none is NULL.
+    /// Rows of text columns; `None` is NULL.
     Rows(Vec<Vec<Option<String>>>),
-    /// No.
+    /// The server returned an ERR packet.
     Refused(SqlError),
 }
 
-/// The server's own view of a connection.
+/// The server's view of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// USER(): whom we said we are, and from where.
+    /// USER(): the user that we named, and our host.
     pub user: String,
-    /// CURRENT_USER(): the account that this was taken for.
+    /// CURRENT_USER(): the account that the server chose.
     pub account: String,
     /// HOST of the process list: `localhost` for a socket, an address with its port for TCP.
     pub host: String,
     /// Ssl_cipher; empty without TLS.
     pub cipher: String,
-    /// CONNECTION_TYPE of performance_schema.threads, where that may be read: `Socket`, `TCP/IP`, `SSL/TLS`.
+    /// CONNECTION_TYPE of performance_schema.threads, if it may be read: `Socket`, `TCP/IP`, `SSL/TLS`.
     pub connection_type: Option<String>,
 }
 
 impl Seen {
-    /// `unix` or `tcp`, where the server tells. A name that stands without a port is a socket's.
+    /// `unix` or `tcp`, if the server reports it. `localhost` without a port means a socket.
     #[must_use]
     pub fn transport(&self) -> Option<&'static str> {
         match self.connection_type.as_deref() {
@@ -97,10 +96,7 @@ impl fmt::Display for Seen {
 }
 
 impl Dialogue {
-    /// Connects, over TLS where the endpoint says so, and logs in.
-    ///
-    /// # Errors
-    /// When nobody can be connected to, or the server does not let us in.
+    /// Connects, with TLS if the endpoint asks for it, and logs in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
         let first = plain(endpoint);
         let link = Link::open(&first, patience)?;
@@ -110,7 +106,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// Logs in over a connection that was just made.
+    /// Logs in over a new connection.
     pub(crate) fn over(
         mut link: Link,
         endpoint: &Endpoint,
@@ -123,10 +119,10 @@ impl Dialogue {
         };
         let mut login = Login::new(account.user, account.password, account.database, channel);
         let (_, greeting) = packet(&mut link, &[])?;
-        // One that turns everybody away says so in place of a greeting, and hangs up.
+        // A server that refuses every client sends an error instead of a greeting, and hangs up.
         let mut step =
             login.greeted(&greeting).map_err(|denied| not_let_in(endpoint, account, false, denied))?;
-        // A proof of the password is as good as the password to one who has time, or who passes it on to the server.
+        // A proof of the password is as good as the password: it can be cracked in time, or relayed to the server.
         if !account.password.is_empty() {
             link.tie(account.expected)?;
             hold(account.password);
@@ -150,21 +146,18 @@ impl Dialogue {
         Err(LoginError::strange(endpoint, format!("more than {MOST_PACKETS} packets for one login")))
     }
 
-    /// What the server said of itself.
+    /// What the server's greeting contained.
     #[must_use]
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// The connection, for commands that are not known here.
+    /// The connection, for other commands.
     pub fn link(&mut self) -> &mut Link {
         &mut self.link
     }
 
-    /// Sends a command as it is and hands back the whole answer as bytes.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// Sends a command and returns the whole reply as bytes.
     pub fn raw(&mut self, command: &[u8]) -> Result<Vec<u8>, LoginError> {
         let mut question = Vec::new();
         frame(0, command, &mut question);
@@ -175,25 +168,19 @@ impl Dialogue {
         })
     }
 
-    /// Asks in SQL, and hands back what was answered, a refusal too.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// Sends a query and returns the reply, also if it is a refusal.
     pub fn ask(&mut self, sql: &str) -> Result<Reply, LoginError> {
         let bytes = self.raw(&[&[QUERY], sql.as_bytes()].concat())?;
         Ok(match packet::answer(&bytes) {
             Ok(Some((Answer::Done(okay), _))) => Reply::Done(okay.affected_rows),
             Ok(Some((Answer::Refused(error), _))) => Reply::Refused(error),
             Ok(Some((Answer::Rows(rows), _))) => Reply::Rows(rows.into_iter().map(texts).collect()),
-            // `raw` has seen it whole.
+            // `raw` has already checked that it is complete.
             Ok(None) | Err(_) => Reply::Rows(Vec::new()),
         })
     }
 
-    /// The first row of an answer; none where the server refuses or has no row.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// The first row of a reply; `None` if the server refuses or returns no row.
     pub fn row(&mut self, sql: &str) -> Result<Option<Vec<Option<String>>>, LoginError> {
         Ok(match self.ask(sql)? {
             Reply::Rows(rows) => rows.into_iter().next(),
@@ -201,10 +188,7 @@ impl Dialogue {
         })
     }
 
-    /// The server's own view of this connection: whom it takes us for, from where, and over which cipher.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// The server's view of this connection: user, account, peer and cipher.
     pub fn seen(&mut self) -> Result<Seen, LoginError> {
         let first = |row: Option<Vec<Option<String>>>, at: usize| {
             row.and_then(|row| row.get(at).cloned().flatten()).unwrap_or_default()
@@ -217,39 +201,27 @@ impl Dialogue {
         Ok(Seen { user, account, host, cipher, connection_type: None })
     }
 
-    /// CONNECTION_TYPE of this connection, where performance_schema is on and may be read.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// CONNECTION_TYPE of this connection, if performance_schema is on and may be read.
     pub fn connection_type(&mut self) -> Result<Option<String>, LoginError> {
         let sql =
             "SELECT CONNECTION_TYPE FROM performance_schema.threads WHERE PROCESSLIST_ID = CONNECTION_ID()";
         Ok(self.row(sql)?.and_then(|row| row.into_iter().next().flatten()))
     }
 
-    /// A variable of the server's.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// Value of a server variable.
     pub fn variable(&mut self, name: &str) -> Result<Option<String>, LoginError> {
         let row = self.row(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?;
         Ok(row.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
-    /// Says goodbye; the server then closes without counting an aborted client.
-    ///
-    /// # Errors
-    /// When the connection broke.
+    /// Sends COM_QUIT; the server then closes without counting an aborted client.
     pub fn quit(mut self) -> Result<(), LoginError> {
         let mut question = Vec::new();
         frame(0, &[QUIT], &mut question);
         self.link.tell(&question)
     }
 
-    /// The connection, for one who has limits of his own.
-    ///
-    /// # Errors
-    /// When the limit on waiting cannot be lifted.
+    /// The connection without time limits, for a caller with its own.
     pub fn into_stream(self) -> Result<Stream, LoginError> {
         self.link.into_stream()
     }
@@ -282,7 +254,7 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
         let may_need_tls =
             has_tls && matches!(endpoint, Endpoint::Tcp { .. }) && matches!(code, Some(1045 | 1835 | 3159));
         let mut try_next = code.map(advice).unwrap_or_default().to_owned();
-        // The same answer, whether the password is wrong or the account takes TLS only.
+        // The server sends the same error for a wrong password and for an account that requires TLS.
         if may_need_tls && code == Some(1045) {
             try_next.push_str("; or the account requires TLS");
         }
@@ -298,7 +270,7 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
         }))
     };
     match denied {
-        // 1053: it is going down, which is no refusal.
+        // 1053: the server is shutting down, which is not a refusal.
         Denied::Server(error) if error.code == 1053 => LoginError::Lost {
             endpoint: endpoint.to_string(),
             reason: error.to_string(),
@@ -312,7 +284,7 @@ fn not_let_in(endpoint: &Endpoint, account: &Account<'_>, has_tls: bool, denied:
     }
 }
 
-/// What to try next after a refusal of this number, whoever asked; empty where there is nothing to say.
+/// Advice after a refusal with this error number, for any caller; empty if there is none.
 #[must_use]
 pub fn advice(code: u16) -> &'static str {
     match code {

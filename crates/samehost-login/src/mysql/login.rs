@@ -1,7 +1,7 @@
-//! Being let in: greeting, TLS, and the account's own way of authentication, as a conversation without I/O. How a
-//! password becomes a proof is mysql_common's: mysql_native_password, caching_sha2_password (cached, in full over a
-//! safe channel, in full by the server's RSA key over plain TCP), sha256_password, and MariaDB's ed25519;
-//! unix_socket asks the kernel and nothing of us.
+//! MySQL handshake and authentication as a state machine without I/O. Password scrambles come from
+//! mysql_common: mysql_native_password, caching_sha2_password (cached, in full over a safe channel, in full
+//! with the server's RSA key over plain TCP), sha256_password, and MariaDB's ed25519. `unix_socket` needs no
+//! credentials: the server asks the kernel.
 
 use mysql_common::auth::plugins::{AuthProc, ChallengeResponsePlugin, Context};
 use mysql_common::constants::CapabilityFlags;
@@ -11,41 +11,42 @@ use mysql_common::proto::MySerialize;
 
 use super::packet::{SqlError, frame};
 
-/// Longest packet that we say we take: the largest that one frame holds.
+/// Largest packet that we declare to accept: the largest that one frame can hold.
 const MAX_PACKET: u32 = 0xff_ff_ff;
-/// Longest public key that is taken, in PEM: one of 16,384 bits has some 3,000 bytes, and computing with longer ones takes long.
+/// Longest public key accepted, in PEM: a key of 16,384 bits has some 3,000 bytes, and computing with longer
+/// ones takes long.
 const LONGEST_KEY: usize = 4096;
 /// utf8mb4_general_ci, which MySQL and MariaDB of all ages know.
 const COLLATION: u8 = 45;
 
-/// Who could listen to the password.
+/// Protection of the channel against eavesdropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// A Unix socket: nobody, but the server.
+    /// A Unix socket: readable by the server only.
     Socket,
-    /// TCP that is to become TLS.
+    /// TCP that will switch to TLS.
     Tls,
-    /// TCP as it is.
+    /// Plain TCP.
     Plain,
 }
 
-/// What to do next.
+/// Next step of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send these bytes and read the next packet.
     Send(Vec<u8>),
-    /// Send these bytes, turn the connection into TLS, and call [`Login::secured`].
+    /// Send these bytes, switch the connection to TLS, and call [`Login::secured`].
     StartTls(Vec<u8>),
     /// Read the next packet.
     Wait,
-    /// We are in.
+    /// The login succeeded.
     Done,
 }
 
-/// Why we are not let in.
+/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The server says so.
+    /// The server refused.
     Server(SqlError),
     /// We cannot or should not go on.
     Us(String),
@@ -53,16 +54,16 @@ pub enum Denied {
     Malformed(&'static str),
 }
 
-/// What the server said of itself.
+/// What the server's greeting contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
-    /// The server's version as it tells it; MariaDB of old puts `5.5.5-` before its own.
+    /// The server's version as sent; old MariaDB puts `5.5.5-` before its own.
     pub version: String,
-    /// The server's number for this connection.
+    /// The server's id for this connection.
     pub connection_id: u32,
 }
 
-/// One login.
+/// State of one login.
 pub struct Login<'a> {
     user: &'a str,
     password: &'a str,
@@ -72,7 +73,7 @@ pub struct Login<'a> {
     plugin: AuthPlugin<'static>,
     proof: Option<AuthProc>,
     server: CapabilityFlags,
-    /// What the server said of itself; empty before it greeted.
+    /// Empty before the greeting.
     pub greeting: Greeting,
 }
 
@@ -105,7 +106,7 @@ impl Context for Around<'_> {
 }
 
 impl<'a> Login<'a> {
-    /// Before the first packet.
+    /// State before the first packet.
     #[must_use]
     pub fn new(user: &'a str, password: &'a str, database: Option<&'a str>, channel: Channel) -> Self {
         Login {
@@ -121,10 +122,10 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// The server's first packet.
+    /// Handles the server's first packet.
     ///
     /// # Errors
-    /// When it refuses at once, is no MySQL, or has no TLS where TLS was asked for.
+    /// When it is a refusal or not MySQL's, or the server lacks TLS that was asked for.
     pub fn greeted(&mut self, payload: &[u8]) -> Result<Step, Denied> {
         if let Some(error) = SqlError::read(payload) {
             return Err(Denied::Server(error));
@@ -132,8 +133,8 @@ impl<'a> Login<'a> {
         if payload.first() != Some(&10) {
             return Err(Denied::Malformed("its greeting is not that of MySQL's protocol 10"));
         }
-        // After the version's NUL: id 4, scramble 8, filler 1, flags 2, collation 1, status 2, flags 2, then the
-        // length of the scramble, which is at most 255 with its sign bit clear.
+        // After the version's NUL: id 4, scramble 8, filler 1, flags 2, collation 1, status 2, flags 2, then
+        // the length of the scramble, which is at most 255 with its sign bit clear.
         let at = payload.iter().position(|byte| *byte == 0).map_or(usize::MAX, |end| end + 21);
         if payload.get(at).is_none_or(|length| *length > 127) {
             return Err(Denied::Malformed("its greeting is cut short"));
@@ -163,24 +164,24 @@ impl<'a> Login<'a> {
         Ok(Step::StartTls(out))
     }
 
-    /// Whether the server can do TLS; known once it has greeted.
+    /// Whether the server supports TLS; known after the greeting.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.server.contains(CapabilityFlags::CLIENT_SSL)
     }
 
-    /// What to send first once the connection is TLS.
+    /// The first bytes to send once TLS is in use.
     ///
     /// # Errors
-    /// When no proof of the password can be made.
+    /// When no proof of the password can be computed.
     pub fn secured(&mut self) -> Result<Vec<u8>, Denied> {
         self.response(2)
     }
 
-    /// A packet after the response; `sequence` is the packet's own.
+    /// Handles a packet after our response; `sequence` is that packet's.
     ///
     /// # Errors
-    /// When the server refuses, asks for what we cannot do, or sends no answer to a login.
+    /// When the server refuses, asks for what we do not support, or sends something else.
     pub fn answered(&mut self, sequence: u8, payload: &[u8]) -> Result<Step, Denied> {
         match payload {
             [0x00, ..] => Ok(Step::Done),
@@ -225,8 +226,8 @@ impl<'a> Login<'a> {
     }
 
     fn response(&mut self, sequence: u8) -> Result<Vec<u8>, Denied> {
-        // A password goes in clear only when the account asks for it, not because a greeting does; and a plugin
-        // that we do not know may not be the account's.
+        // A clear-text password is sent only if the account asks for it, not because a greeting does. An
+        // unknown plugin in the greeting may not be the account's.
         if AuthProc::init(&self.plugin).is_err() || self.plugin == AuthPlugin::MysqlClearPassword {
             self.plugin = AuthPlugin::MysqlNativePassword;
         }

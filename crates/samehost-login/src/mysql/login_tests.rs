@@ -1,4 +1,4 @@
-//! Logins against a scripted server: published vectors, each way of each plugin, and hostile bytes.
+//! Logins against a scripted server: published test vectors, every path of each plugin, and hostile bytes.
 
 use mysql_common::auth::plugins::caching_sha2_password::scramble_sha256;
 use num_bigint::BigUint;
@@ -8,9 +8,9 @@ use sha1::{Digest, Sha1};
 use super::login::{Channel, Denied, Login, Step};
 use super::packet::{HEAD, first_frame};
 
-/// The challenge of most scripts.
+/// Challenge of most scripts.
 const NONCE: &[u8; 20] = b"abcdefghijklmnopqrst";
-/// A key made for this test alone (openssl genrsa 2048).
+/// A key made for this test only (openssl genrsa 2048).
 const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
     MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAhNu7X/zmIx7QaRMIdlEF\n\
     H8YHYmQMWminP+PSls8IUYyW9n3tm8xqHCjM5eorgNTmz6AZMM0tuwxHfrCOsOOo\n\
@@ -33,7 +33,7 @@ const PRIVATE_EXPONENT: &str = "2a87fd2ff951e324562b8d0044802357cc99489226b23a96
     eed5de56554b0caba21e20e26310f0531bc3ba1f2582b6c2627e0aaa9d7772d362491b7217f2d1a67edca5978d984742\
     07704d23f4d3b97163c121e1c8816a41";
 
-/// A greeting of protocol 10 by a server that knows plugins and TLS, with this plugin.
+/// A greeting of protocol 10 from a server with plugins and TLS, naming this plugin.
 fn greeting(plugin: &str) -> Vec<u8> {
     let mut payload = b"\x0a8.0.36\0\x07\0\0\0".to_vec();
     payload.extend_from_slice(&NONCE[..8]);
@@ -51,7 +51,7 @@ fn login(password: &str, channel: Channel) -> Login<'_> {
     Login::new("bob", password, None, channel)
 }
 
-/// Payload of the one frame that is sent, and its sequence number.
+/// Sequence number and payload of the single frame that is sent.
 fn sent(step: &Step) -> (u8, Vec<u8>) {
     let Step::Send(bytes) = step else { panic!("{step:?} sends nothing") };
     let frame = first_frame(bytes).unwrap().unwrap();

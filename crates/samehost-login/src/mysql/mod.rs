@@ -1,4 +1,4 @@
-//! MySQL and MariaDB: being let in, and asking.
+//! MySQL and MariaDB: login, and queries about the connection.
 
 mod dialogue;
 mod login;

@@ -1,4 +1,4 @@
-//! Whole logins against what a MariaDB said, bent.
+//! Whole logins against mutated recordings of a MariaDB.
 
 use proptest::prelude::*;
 use samehost_testing::bent;

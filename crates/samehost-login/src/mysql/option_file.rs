@@ -5,21 +5,20 @@ use std::path::PathBuf;
 use crate::credentials::CredentialsError;
 use crate::password_file;
 
-/// What is taken from it.
+/// Options taken from the file.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub struct OptionFile {
-    /// Who to be.
     pub user: Option<String>,
-    /// The password; never shown.
+    /// Password; never formatted.
     pub password: Option<String>,
 }
 
 impl OptionFile {
-    /// That of the user who runs this; empty where there is none.
+    /// Reads the file of the current user; empty if there is none.
     ///
     /// # Errors
-    /// When it holds a password and others may read it.
+    /// When it contains a password and other users may read it.
     pub fn of_user() -> Result<Self, CredentialsError> {
         let Some(home) = std::env::var_os("HOME") else { return Ok(OptionFile::default()) };
         let path = PathBuf::from(home).join(".my.cnf");
@@ -33,8 +32,8 @@ impl OptionFile {
     }
 }
 
-/// Names may have `-` or `_`; values may be quoted, and have the escapes of my.cnf; `#` begins a comment where no
-/// quote is open. Later lines win.
+/// Names may contain `-` or `_`; values may be quoted, and have the escapes of my.cnf; `#` starts a comment
+/// outside quotes. Later lines win.
 fn parse(text: &str) -> OptionFile {
     let mut found = OptionFile::default();
     let mut in_client = false;
@@ -64,7 +63,7 @@ fn unquoted(value: &str) -> String {
     while let Some(sign) = signs.next() {
         match (sign, quote) {
             (sign, Some(quote)) if sign == quote => break,
-            // A comment in the midst of a line begins after a blank.
+            // A comment within a line starts after a blank.
             ('#', None) if out.is_empty() || out.ends_with([' ', '\t']) => break,
             ('\\', _) => match signs.next() {
                 Some('s') => out.push(' '),

@@ -1,13 +1,12 @@
-//! Packets of the MySQL protocol and what stands in them: frames, errors, results. Pure: no I/O, no clock, and no
-//! bytes of a server can make it panic. Source: "MySQL Client/Server Protocol" and MariaDB's "Clients & Utilities:
-//! Protocol" pages.
+//! Packets of the MySQL protocol: frames, errors, results. Pure: no I/O, no clock, and no bytes of a server can make
+//! it panic. Source: "MySQL Client/Server Protocol" and MariaDB's "Clients & Utilities: Protocol" pages.
 
-/// Bytes of a frame's head: payload length (3, little endian) and sequence number (1).
+/// Bytes of a frame's header: payload length (3, little endian) and sequence number (1).
 pub const HEAD: usize = 4;
-/// A payload of this length is continued in the next frame.
+/// A payload of this length continues in the next frame.
 const CONTINUED: usize = 0xff_ff_ff;
 
-/// Appends a frame. Payloads here are far shorter than the 16 MiB at which one would be continued.
+/// Appends a frame. Payloads here are far shorter than 16 MiB, the length that would need a second frame.
 pub fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes()[..3]);
     out.push(sequence);
@@ -17,18 +16,17 @@ pub fn frame(sequence: u8, payload: &[u8], out: &mut Vec<u8>) {
 /// One frame of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its number in the exchange.
+    /// Sequence number in the exchange.
     pub sequence: u8,
-    /// What it carries.
     pub payload: &'a [u8],
     /// Bytes of the whole frame.
     pub length: usize,
 }
 
-/// The first frame of the input; none while it is not whole.
+/// Parses the first frame of the input; `None` while it is incomplete.
 ///
 /// # Errors
-/// When its payload goes on in another frame: nothing that is asked here is answered with 16 MiB at once.
+/// When its payload continues in another frame: none of our requests has a reply packet of 16 MiB.
 #[inline]
 pub fn first_frame(input: &[u8]) -> Result<Option<Frame<'_>>, &'static str> {
     let [a, b, c, sequence, rest @ ..] = input else { return Ok(None) };
@@ -39,7 +37,7 @@ pub fn first_frame(input: &[u8]) -> Result<Option<Frame<'_>>, &'static str> {
     Ok(rest.get(..length).map(|payload| Frame { sequence: *sequence, payload, length: HEAD + length }))
 }
 
-/// Takes a length-encoded integer off the front; none where it is cut short or is NULL.
+/// Takes a length-encoded integer from the front; `None` if it is truncated or NULL.
 #[inline]
 pub fn take_integer(input: &mut &[u8]) -> Option<u64> {
     let (first, rest) = input.split_first()?;
@@ -59,7 +57,7 @@ pub fn take_integer(input: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(value))
 }
 
-/// Takes a length-encoded string off the front; `Some(None)` is NULL.
+/// Takes a length-encoded string from the front; `Some(None)` is NULL.
 pub fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     if input.first() == Some(&0xfb) {
         *input = &input[1..];
@@ -74,15 +72,15 @@ pub fn take_text<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 /// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// Its number, such as 1045.
+    /// Error number, such as 1045.
     pub code: u16,
-    /// Its words, without control characters.
+    /// Message without control characters.
     pub message: String,
 }
 
 impl SqlError {
-    /// An error packet's payload, its 0xff included: code, then `#` and five letters of state where it is sent
-    /// after the login, then the message.
+    /// Parses the payload of an ERR packet, including 0xff: code, then `#` and five letters of SQLSTATE if
+    /// sent after the login, then the message.
     #[must_use]
     pub fn read(payload: &[u8]) -> Option<Self> {
         let [0xff, low, high, rest @ ..] = payload else { return None };
@@ -94,7 +92,7 @@ impl SqlError {
         Some(SqlError { code: u16::from_le_bytes([*low, *high]), message })
     }
 
-    /// A name for the count of errors.
+    /// Name for the error counts.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.code {
@@ -122,17 +120,17 @@ impl std::fmt::Display for SqlError {
     }
 }
 
-/// What an OK packet says.
+/// Contents of an OK packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Okay {
-    /// Rows that were changed.
+    /// Number of changed rows.
     pub affected_rows: u64,
-    /// The number that the row was given; 0 where none was.
+    /// Id given to an inserted row; 0 if none.
     pub last_insert_id: u64,
 }
 
 impl Okay {
-    /// An OK packet's payload, its 0x00 included.
+    /// Parses the payload of an OK packet, including 0x00.
     #[must_use]
     pub fn read(payload: &[u8]) -> Option<Self> {
         let (0, mut rest) = payload.split_first()? else { return None };
@@ -148,21 +146,21 @@ pub fn is_end(payload: &[u8]) -> bool {
     payload.first() == Some(&0xfe) && payload.len() < 9
 }
 
-/// What a command was answered.
+/// Reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// Done, without rows.
     Done(Okay),
-    /// Rows, each the payload of its packet, as text or binary as the command has it.
+    /// Rows, each the payload of its packet, in text or binary depending on the command.
     Rows(Vec<&'a [u8]>),
-    /// No.
+    /// The server returned an ERR packet.
     Refused(SqlError),
 }
 
-/// The whole answer to a command and its length; none while it is not whole.
+/// Parses the whole reply to a command; returns it with its length, or `None` while it is incomplete.
 ///
 /// # Errors
-/// When the bytes are no answer.
+/// When the bytes are not a reply.
 pub fn answer(input: &[u8]) -> Result<Option<(Answer<'_>, usize)>, &'static str> {
     let Some(first) = first_frame(input)? else { return Ok(None) };
     match first.payload.first() {
@@ -184,7 +182,7 @@ pub fn answer(input: &[u8]) -> Result<Option<(Answer<'_>, usize)>, &'static str>
     }
 }
 
-/// The rest of a result set: column definitions, their end, rows, their end (or an error in their midst).
+/// The rest of a result set: column definitions, their EOF, rows, their EOF (or an error among them).
 fn rows(input: &[u8], mut at: usize, columns: u64) -> Result<Option<(Answer<'_>, usize)>, &'static str> {
     for number in 0..=columns {
         let Some(frame) = first_frame(&input[at..])? else { return Ok(None) };

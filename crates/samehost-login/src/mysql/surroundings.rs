@@ -1,24 +1,24 @@
-//! Where user and password of MySQL come from when a URL has none, as for the server's own clients.
+//! User and password of MySQL if a URL has none, as the server's own clients determine them.
 
 use super::OptionFile;
 use crate::credentials::CredentialsError;
 
-/// Where user and password come from when a URL has none.
+/// Sources of user and password if a URL has none.
 #[derive(Clone, Default)]
 pub struct Surroundings {
     /// MYSQL_PWD.
     pub environment: Option<String>,
     /// `~/.my.cnf`.
     pub file: OptionFile,
-    /// Who runs this program.
+    /// Name of the user who runs this program.
     pub login_name: String,
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// Reads those of this process.
     ///
     /// # Errors
-    /// When the option file can be read by others than its owner and holds a password.
+    /// When other users may read the option file and it contains a password.
     pub fn of_process() -> Result<Self, CredentialsError> {
         let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
         let root = rustix::process::geteuid().is_root().then(|| "root".to_owned());

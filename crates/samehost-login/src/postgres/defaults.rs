@@ -1,18 +1,18 @@
-//! Who a client of PostgreSQL is where nothing says so, as libpq has it.
+//! Default user and database of PostgreSQL clients, as in libpq.
 
 use crate::log_in::own_name;
 
-/// What the surroundings say where the URL is silent.
+/// Defaults if the URL has no user or database.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// PGUSER, else the name of the user that we are.
+    /// PGUSER, else the name of the current user.
     pub user: String,
-    /// PGDATABASE, else the user's name.
+    /// PGDATABASE; `None` for the user's name.
     pub database: Option<String>,
 }
 
 impl Defaults {
-    /// From the environment and passwd(5), as libpq has them.
+    /// Reads the environment and passwd(5), as libpq does.
     #[must_use]
     pub fn here() -> Self {
         let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL that is let in: asked in SQL, and for what it sees.
+//! A connection to PostgreSQL after the login: queries, and the server's view of it.
 
 use std::time::Duration;
 
@@ -11,28 +11,24 @@ use super::messages::{Refusal, query};
 use crate::error::LoginError;
 use crate::link::{Link, plain, prove};
 
-/// A connection that is let in and ready for a query.
+/// A connection that is logged in and ready for a query.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// The connection.
     pub link: Link,
     /// The server's version.
     pub version: String,
-    /// Its process for this connection.
+    /// Process of the server for this connection.
     pub backend: i32,
 }
 
-/// The most messages of an answer to who asks for rows.
+/// Most messages of a reply with rows.
 const MOST_ROWS: usize = 100_000;
 
-/// Columns as text; none is NULL.
+/// Columns as text; `None` is NULL.
 pub type Row = Vec<Option<String>>;
 
 impl LoggedIn {
     /// Connects and logs in.
-    ///
-    /// # Errors
-    /// When nobody can be connected to, or the server does not let us in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
         let first = plain(endpoint);
         let link = Link::open(&first, patience)?;
@@ -42,13 +38,13 @@ impl LoggedIn {
         Ok(logged_in)
     }
 
-    /// Logs in over a connection that was just made.
+    /// Logs in over a new connection.
     pub(crate) fn over(link: Link, endpoint: &Endpoint, account: &Account<'_>) -> Result<Self, LoginError> {
         let link = secure(link, endpoint, account.sslmode)?;
         converse(link, account)
     }
 
-    /// Runs a statement and hands back its rows; the inner error is the server's.
+    /// Runs a statement and returns its rows; the inner error is the server's refusal.
     ///
     /// # Errors
     /// When the connection broke, or the server ended it.
@@ -83,23 +79,20 @@ impl LoggedIn {
     }
 
     /// Runs a statement that must not be refused.
-    ///
-    /// # Errors
-    /// When the connection broke, or the server refused.
     pub fn must(&mut self, what: &str, sql: &str) -> Result<Vec<Row>, LoginError> {
         self.ask(sql)?.map_err(|refusal| self.refused(what, &refusal))
     }
 
-    /// A refusal of this server's as an error that says what to try next.
+    /// Turns a refusal into an error with advice.
     #[must_use]
     pub fn refused(&self, what: &str, refusal: &Refusal) -> LoginError {
         refused(&self.link, what.to_owned(), refusal)
     }
 
-    /// The server's own view of this connection.
+    /// The server's view of this connection.
     ///
     /// # Errors
-    /// When the connection broke, or the server does not tell.
+    /// When the connection broke, or the server does not report it.
     pub fn seen(&mut self) -> Result<Seen, LoginError> {
         let sql = "SELECT current_user, host(inet_server_addr()), inet_server_port(), host(a.client_addr), \
                    a.client_port, s.version, s.cipher FROM pg_stat_activity a \
@@ -108,16 +101,13 @@ impl LoggedIn {
         Ok(Seen(rows.into_iter().next().unwrap_or_default()))
     }
 
-    /// Says goodbye, so that the server need not wonder.
-    ///
-    /// # Errors
-    /// When the connection broke.
+    /// Sends Terminate, so that the server does not log a lost connection.
     pub fn end(mut self) -> Result<(), LoginError> {
         self.link.tell(b"X\0\0\0\x04")
     }
 }
 
-/// The server's own view of a connection: the row that it told.
+/// The server's view of a connection, as the row that it returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen(Row);
 
@@ -126,21 +116,21 @@ impl Seen {
         self.0.get(index).and_then(Option::as_deref)
     }
 
-    /// `unix` or `tcp`: a client without an address came by a socket. None where the server told nothing.
+    /// `unix` or `tcp`: a client without an address uses a socket. `None` if the server returned nothing.
     #[must_use]
     pub fn transport(&self) -> Option<&'static str> {
         self.column(0)?;
         Some(if self.column(3).is_some() { "tcp" } else { "unix" })
     }
 
-    /// Protocol version and cipher, where TLS is in use.
+    /// TLS version and cipher, if TLS is in use.
     #[must_use]
     pub fn tls(&self) -> Option<String> {
         Some(format!("{} {}", self.column(5)?, self.column(6)?))
     }
 }
 
-/// Role, addresses and cipher in words.
+/// Formats role, addresses and cipher.
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let addresses = match (self.column(1), self.column(3)) {

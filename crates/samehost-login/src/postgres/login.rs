@@ -1,4 +1,4 @@
-//! Getting past PostgreSQL's door: TLS where it is asked for, and whatever proof of identity the server wants.
+//! PostgreSQL start-up: SSLRequest, then the authentication method that the server asks for.
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -13,20 +13,20 @@ use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::Link;
 
-/// How a server given by a TCP endpoint is connected to (libpq's sslmode). A `tcp+tls` one always has TLS.
+/// TLS of a connection to a TCP endpoint (libpq's sslmode). A `tcp+tls` endpoint always has TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SslMode {
-    /// Without TLS; the default here, for TLS is a transport of its own.
+    /// Without TLS; the default here, because TLS is a transport of its own.
     #[default]
     Disable,
-    /// With TLS where the server offers it.
+    /// With TLS if the server offers it.
     Prefer,
-    /// With TLS or not at all.
+    /// Only with TLS.
     Require,
 }
 
 impl SslMode {
-    /// Its name in a URL.
+    /// Name in a URL.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,44 +37,39 @@ impl SslMode {
     }
 }
 
-/// Whom to be, and how.
+/// Account and options of a login.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
-    /// The role.
+    /// Role.
     pub user: &'a str,
-    /// Its password, where it has one.
     pub password: Option<&'a str>,
-    /// The database.
     pub database: &'a str,
-    /// Whether with TLS.
     pub sslmode: SslMode,
-    /// Whether the server itself is to refuse every write.
+    /// Whether the server is told to refuse all writes.
     pub read_only: bool,
-    /// Who may be at the other end before the password, or a proof of it, goes there.
+    /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,
 }
 
-/// The most messages of a login, and of an answer in which nobody asked for rows.
+/// Most messages of a login, and of a reply without rows.
 pub(super) const MOST_MESSAGES: usize = 100;
 
-/// The most rounds of SCRAM that are computed: a second or two. PostgreSQL's own number is 4096; one could ask for hours.
+/// Most iterations of SCRAM that are computed: a second or two. PostgreSQL's default is 4096; a hostile
+/// server could ask for hours.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// The next message, whatever it is.
-///
-/// # Errors
-/// When the connection broke, or no whole message came.
+/// Reads the next message of any kind.
 pub(super) fn next(link: &mut Link, question: &[u8]) -> Result<Message, LoginError> {
     link.ask(question, parse)
 }
 
-/// A request that could not be written.
+/// A request that cannot be encoded.
 #[must_use]
 pub fn unsaid(reason: String) -> LoginError {
     LoginError::Unsayable(reason)
 }
 
-/// The login itself, on a connection that is as safe as it will be.
+/// Logs in, on a connection that already has TLS if it will have it.
 pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn, LoginError> {
     let mut parameters = vec![
         ("user", account.user),
@@ -112,7 +107,7 @@ pub(super) fn converse(mut link: Link, account: &Account<'_>) -> Result<LoggedIn
     Err(LoginError::strange(link.endpoint(), format!("more than {MOST_MESSAGES} messages for one login")))
 }
 
-/// What answers a message about authentication.
+/// The reply to a message about authentication.
 fn authenticate(
     message: Message,
     link: &mut Link,
@@ -162,7 +157,7 @@ fn authenticate(
     }
 }
 
-/// The connection, with TLS where that is asked for.
+/// Switches the connection to TLS if asked for.
 pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> Result<Link, LoginError> {
     let (tls, sslmode) = match endpoint {
         Endpoint::TcpTls { .. } => (endpoint.clone(), SslMode::Require),
@@ -175,7 +170,7 @@ pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> R
         frontend::ssl_request(out);
         Ok(())
     });
-    // The answer is one byte, no message.
+    // The answer is a single byte, not a message.
     let answer = link.ask(&question.map_err(unsaid)?, |input| Ok(input.first().map(|byte| (*byte, 1))))?;
     match (answer, sslmode) {
         (b'S', _) => link.start_tls(&tls),
@@ -192,7 +187,7 @@ pub(super) fn secure(mut link: Link, endpoint: &Endpoint, sslmode: SslMode) -> R
     }
 }
 
-/// How often the password is to be hashed, by the server's first message of SCRAM: `r=…,s=…,i=4096`.
+/// Number of iterations in the server's first message of SCRAM: `r=…,s=…,i=4096`.
 fn rounds(first: &[u8]) -> Option<u32> {
     let first = std::str::from_utf8(first).ok()?;
     first.split(',').find_map(|part| part.strip_prefix("i="))?.parse().ok()
@@ -210,7 +205,7 @@ fn begin_scram(
     Ok(sasl::ScramSha256::new(password(account, link)?, sasl::ChannelBinding::unsupported()))
 }
 
-/// The password, once it is sure who asks for it.
+/// The password, after the peer was verified.
 fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], LoginError> {
     let password = account.password.map(str::as_bytes).ok_or_else(|| {
         let what = format!("user {} the login", account.user);
@@ -221,10 +216,10 @@ fn password<'a>(account: &Account<'a>, link: &mut Link) -> Result<&'a [u8], Logi
     Ok(password)
 }
 
-/// Where a password may be given.
+/// Where a password can be given.
 pub const PASSWORD: &str = "give it in the URL (postgres://USER:PASSWORD@…), in the environment variable PGPASSWORD, or in ~/.pgpass (mode 600)";
 
-/// Said once: the bytes stay on this machine, but whoever may capture packets on it reads them.
+/// Warns once: the bytes stay on this machine, but a user who may capture packets can read them.
 fn announce_plain_password(endpoint: &Endpoint) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -247,7 +242,7 @@ fn unproven(link: &Link, error: &std::io::Error) -> LoginError {
     )
 }
 
-/// It is we who cannot go on.
+/// An error on our side, as a refusal.
 fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str) -> LoginError {
     LoginError::from(Box::new(Refused {
         protocol: Protocol::Postgres,
@@ -265,7 +260,8 @@ fn refused_by_us(endpoint: &Endpoint, what: String, answer: &str, try_next: &str
 pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginError {
     let answer = refusal.to_string();
     let endpoint = link.endpoint().to_string();
-    // It is going down (57P01, 57P02) or not up yet (57P03): no refusal, but a server that is not there.
+    // The server is shutting down (57P01, 57P02) or starting (57P03): not a refusal, but a server that is not
+    // available.
     if refusal.code.starts_with("57P0") {
         return LoginError::Lost { endpoint, reason: answer, code: Some(refusal.code.clone()) };
     }
@@ -285,7 +281,7 @@ pub(super) fn refused(link: &Link, what: String, refusal: &Refusal) -> LoginErro
     }))
 }
 
-/// What to try next after a refusal of this SQLSTATE, whoever asked; empty where there is nothing to say.
+/// Advice after a refusal with this SQLSTATE, for any caller; empty if there is none.
 #[must_use]
 pub fn advice(code: &str, answer: &str, may_need_tls: bool) -> &'static str {
     match code {

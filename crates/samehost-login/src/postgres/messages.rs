@@ -1,18 +1,18 @@
-//! PostgreSQL's messages: where one ends, what a refusal says, and the requests that are sent. Does no I/O, and no
-//! bytes of a server can make it panic.
+//! PostgreSQL's messages: their length, the contents of a refusal, and the requests that are sent. Does no
+//! I/O, and no bytes of a server can make it panic.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, Message};
 use postgres_protocol::message::frontend;
 
-/// Longest message that is believed: rows of ours are far shorter.
+/// Longest message that is accepted: our rows are far shorter.
 const LONGEST: usize = 16 << 20;
 
-/// The first message of what came: its tag and its length; none as long as it is not whole.
+/// Tag and length of the first message in `input`; `None` while it is incomplete.
 ///
 /// # Errors
-/// When its length is none that PostgreSQL would send.
+/// When PostgreSQL would not send such a length.
 pub fn first(input: &[u8]) -> Result<Option<(u8, usize)>, String> {
     let Some((head, _)) = input.split_first_chunk::<5>() else { return Ok(None) };
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -22,17 +22,17 @@ pub fn first(input: &[u8]) -> Result<Option<(u8, usize)>, String> {
     Ok((input.len() > length).then_some((head[0], length + 1)))
 }
 
-/// The first message, understood, and its length.
+/// Parses the first message; returns it with its length.
 ///
 /// # Errors
-/// When it is no message of PostgreSQL's.
+/// When it is not a message of PostgreSQL.
 pub fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, String> {
     let Some((_, length)) = first(input)? else { return Ok(None) };
     let message = Message::parse(&mut BytesMut::from(&input[..length])).map_err(|error| error.to_string())?;
     Ok(message.map(|message| (message, length)))
 }
 
-/// Whether a message may come at any time and answers nothing: a notice, a notification, a changed setting.
+/// Whether a message is asynchronous, and so not a reply: a notice, a notification, a changed setting.
 #[must_use]
 pub fn is_aside(tag: u8) -> bool {
     matches!(tag, b'N' | b'A' | b'S')
@@ -54,14 +54,14 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// From the fields of an ErrorResponse.
+    /// Reads the fields of an ErrorResponse.
     #[must_use]
     pub fn read(mut fields: ErrorFields<'_>) -> Self {
         let mut refusal = Refusal::default();
         while let Ok(Some(field)) = fields.next() {
             let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
-                // The severity as it is in every language; the other, `S`, is translated.
+                // The untranslated severity; `S` is translated.
                 b'V' => refusal.severity = text(),
                 b'S' if refusal.severity.is_empty() => refusal.severity = text(),
                 b'C' => refusal.code = text(),
@@ -78,7 +78,7 @@ impl Refusal {
         matches!(self.severity.as_str(), "FATAL" | "PANIC")
     }
 
-    /// What kind, for the count of errors.
+    /// Kind, for the error counts.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         const CODES: &[(&str, &str)] = &[
@@ -118,25 +118,25 @@ impl Refusal {
     }
 }
 
-/// What one message or several become.
+/// Encodes one or several messages.
 ///
 /// # Errors
-/// When a text in it holds a zero byte.
+/// When a text in them contains a zero byte.
 pub fn bytes(write: impl FnOnce(&mut BytesMut) -> std::io::Result<()>) -> Result<Vec<u8>, String> {
     let mut out = BytesMut::new();
     write(&mut out).map_err(|error| format!("a request that cannot be sent: {error}"))?;
     Ok(out.to_vec())
 }
 
-/// A statement as text, Query.
+/// Encodes a statement as text, Query.
 ///
 /// # Errors
-/// When it holds a zero byte.
+/// When it contains a zero byte.
 pub fn query(sql: &str) -> Result<Vec<u8>, String> {
     bytes(|out| frontend::query(sql, out))
 }
 
-/// A message of the server's, for what is expected of it.
+/// Encodes a server's message, to compare replies with.
 #[must_use]
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! PostgreSQL: being let in, and asking.
+//! PostgreSQL: login, and queries about the connection.
 
 mod defaults;
 mod logged_in;

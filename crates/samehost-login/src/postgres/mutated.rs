@@ -1,4 +1,4 @@
-//! Whole logins against what a PostgreSQL said, bent.
+//! Whole logins against mutated recordings of a PostgreSQL.
 
 use proptest::prelude::*;
 use samehost_testing::bent;
@@ -13,7 +13,8 @@ const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 
 fn recorded() -> Vec<Vec<u8>> {
     let scram = include_bytes!("../../tests/recorded/postgres-scram.bin").to_vec();
-    // What came after the proof of the password, which cannot be had twice; and before it, other questions for it.
+    // The recording from AuthenticationOk on, since a proof of the password cannot be replayed; before it,
+    // other requests for authentication.
     let at = scram.windows(LET_IN.len()).position(|window| window == LET_IN).unwrap();
     let asked = |question: &[u8]| [question, &scram[at..]].concat();
     vec![
@@ -47,7 +48,7 @@ fn what_was_recorded_is_understood() {
     for understood in &recorded()[..3] {
         assert!(said(understood).unwrap().contains("user app"));
     }
-    // The server proves that it knows the password, which a repetition cannot.
+    // The server proves that it knows the password, which a recording cannot do.
     assert!(said(&recorded()[3]).is_err());
 }
 

@@ -1,25 +1,24 @@
-//! A password that was not given in the URL: from PGPASSWORD, else from the password file (PGPASSFILE, else
-//! ~/.pgpass), as libpq finds it. Shows it to nobody.
+//! Finds a password that the URL lacks: in PGPASSWORD, else in the password file (PGPASSFILE, else
+//! ~/.pgpass), as libpq does. Never formats it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::password_file;
 
-/// Whom a password is for.
+/// The login that a password is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// Host, or directory of the Unix socket.
     pub host: &'a str,
-    /// Its port; a socket's is in its name.
+    /// Port; that of a socket is in its name.
     pub port: u16,
-    /// The database.
     pub database: &'a str,
-    /// The role.
+    /// Role.
     pub user: &'a str,
 }
 
-/// The password for a login; none where nobody has one.
+/// The password for a login; `None` if there is none.
 #[must_use]
 pub fn password_for(login: &Login<'_>) -> Option<String> {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -32,7 +31,7 @@ pub fn password_for(login: &Login<'_>) -> Option<String> {
     from_file(&file, login)
 }
 
-/// From a password file, which must be a file that nobody else may read.
+/// Reads a password file; a file that other users may read is ignored.
 fn from_file(file: &Path, login: &Login<'_>) -> Option<String> {
     let (mode, text) = match password_file::read(file) {
         Ok(found) => found,
@@ -53,8 +52,8 @@ fn from_file(file: &Path, login: &Login<'_>) -> Option<String> {
     find(&text, login)
 }
 
-/// The first line `host:port:database:user:password` that fits; `*` fits all, and a backslash makes the next sign
-/// an ordinary one. The directory of a Unix socket is also known as localhost.
+/// The first line `host:port:database:user:password` that matches; `*` matches anything, and a backslash
+/// escapes the next character. `localhost` also matches the directory of a Unix socket.
 fn find(text: &str, login: &Login<'_>) -> Option<String> {
     let port = login.port.to_string();
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
@@ -70,7 +69,7 @@ fn find(text: &str, login: &Login<'_>) -> Option<String> {
     })
 }
 
-/// Up to five fields, the last with all that is left; and whether each is a bare `*`.
+/// Splits a line into up to five fields, the last with the rest; also whether each is a bare `*`.
 fn fields(line: &str) -> Vec<(String, bool)> {
     let mut fields = vec![(String::new(), false)];
     let mut signs = line.chars();

@@ -1,4 +1,4 @@
-//! Talking to Redis outside a hot path: being let in, asking what it is and what it sees.
+//! Talks to Redis outside a hot path: log in, ask for identity and evidence.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,39 +13,38 @@ use crate::expected::Expected;
 use crate::held::hold;
 use crate::link::{Link, prove};
 
-/// Whom to be.
+/// Account to log in as.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
-    /// The user; none for the default one.
+    /// `None` for the default user.
     pub user: Option<&'a str>,
-    /// The password; without one nothing is proved.
+    /// `None` for no login.
     pub password: Option<&'a str>,
-    /// The database's number.
+    /// Database number.
     pub database: u32,
-    /// Who may be at the other end before the password goes there, which it does in clear.
+    /// Peers that may receive the password, which is sent in clear text.
     pub expected: &'a Expected,
 }
 
-/// One connection, let in and on its database.
+/// A connection that is logged in, on its database.
 #[derive(Debug)]
 pub struct Dialogue {
     link: Link,
 }
 
-/// What a server says it is.
+/// Identity of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// What it is; none where it may not be asked.
+    /// Kind of service; `None` if it may not be asked.
     pub kind: Option<Kind>,
-    /// Its version.
     pub version: String,
-    /// Its process.
+    /// Process of the server.
     pub pid: Option<u32>,
-    /// Random, anew at each start of the server.
+    /// Random id, new at each start of the server.
     pub run_id: String,
 }
 
-/// The server's own view of a connection: a line of CLIENT INFO or CLIENT LIST.
+/// The server's view of a connection: a line of CLIENT INFO or CLIENT LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     asked: &'static str,
@@ -57,13 +56,13 @@ impl Seen {
         self.line.split_ascii_whitespace().find(|word| word.starts_with(name))
     }
 
-    /// Both addresses, as it writes them. For a Unix socket both are its path and port 0.
+    /// Both addresses, as the server writes them. On a Unix socket both are its path and port 0.
     #[must_use]
     pub fn addresses(&self) -> Option<String> {
         Some(format!("{} {}", self.word("addr=")?, self.word("laddr=")?))
     }
 
-    /// `unix` or `tcp`: flag U, or an address with port 0, is a Unix socket's.
+    /// `unix` or `tcp`: flag U, or an address with port 0, means a Unix socket.
     #[must_use]
     pub fn transport(&self) -> Option<&'static str> {
         let address = self.word("addr=")?;
@@ -82,9 +81,6 @@ impl fmt::Display for Seen {
 
 impl Dialogue {
     /// Connects, logs in and selects the database.
-    ///
-    /// # Errors
-    /// When nobody can be connected to, or the server does not let us in.
     pub fn begin(endpoint: &Endpoint, account: &Account<'_>, patience: Duration) -> Result<Self, LoginError> {
         let link = Link::open(endpoint, patience)?;
         prove(link.stream(), endpoint.transport())?;
@@ -93,7 +89,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// Logs in over a connection that was just made.
+    /// Logs in over a new connection.
     pub(crate) fn over(link: Link, account: &Account<'_>) -> Result<Self, LoginError> {
         let mut dialogue = Dialogue { link };
         if let Some(password) = account.password {
@@ -114,7 +110,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// What the server said unasked, before it hung up: too many clients, protected mode.
+    /// The error that the server sent unasked before it hung up: too many clients, protected mode.
     fn last_words(&mut self) -> Option<LoginError> {
         let said = self.link.ask(&[], |input| resp::parse(input).map_err(|error| error.to_string()));
         match said.ok()? {
@@ -123,32 +119,24 @@ impl Dialogue {
         }
     }
 
-    /// The connection.
     #[must_use]
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// The connection, for one who takes it over.
     #[must_use]
     pub fn into_link(self) -> Link {
         self.link
     }
 
-    /// Asks, and hands back what was answered, a refusal too.
-    ///
-    /// # Errors
-    /// When the connection broke, or no answer came.
+    /// Sends a command and returns the reply, also if it is a refusal.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoginError> {
         let mut question = Vec::new();
         resp::command(words, &mut question);
         self.link.ask(&question, |input| resp::parse(input).map_err(|error| error.to_string()))
     }
 
-    /// Asks for something that must not be refused.
-    ///
-    /// # Errors
-    /// When the connection broke, no answer came, or the server refused.
+    /// Sends a command that must not be refused.
     pub fn must(&mut self, what: &str, words: &[&[u8]]) -> Result<Reply, LoginError> {
         match self.ask(words)? {
             Reply::Error(answer) => Err(self.refused(what, answer)),
@@ -169,10 +157,10 @@ impl Dialogue {
         }))
     }
 
-    /// What the server is; where it may not be asked, as much as is known.
+    /// Identity of the server, as far as it may be asked.
     ///
     /// # Errors
-    /// When a login is missing, the connection broke, or no answer came.
+    /// When a login is required, or the connection broke.
     pub fn identity(&mut self) -> Result<Identity, LoginError> {
         match self.ask(&[b"INFO", b"server"])? {
             Reply::Error(answer) if answer.starts_with("NOAUTH") => {
@@ -183,11 +171,11 @@ impl Dialogue {
         }
     }
 
-    /// The server's own view of this connection: CLIENT INFO, or before Redis 6.2 our line of CLIENT LIST, found by
-    /// a name that we take for it. None where the user may ask for neither.
+    /// The server's view of this connection: CLIENT INFO, or before Redis 6.2 our line of CLIENT LIST, found
+    /// by a name that we set. `None` if the user may use neither.
     ///
     /// # Errors
-    /// When a login is missing, the connection broke, or no answer came.
+    /// When a login is required, or the connection broke.
     pub fn seen(&mut self) -> Result<Option<Seen>, LoginError> {
         match self.ask(&[b"CLIENT", b"INFO"])? {
             Reply::Error(answer) if answer.starts_with("NOAUTH") => {
@@ -205,14 +193,14 @@ impl Dialogue {
     }
 }
 
-/// What to try next after a refusal in these words, whoever asked; empty where there is nothing to say.
+/// Advice after a refusal with this message, for any caller; empty if there is none.
 #[must_use]
 pub fn advice(answer: &str) -> &'static str {
     match answer.split(' ').next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => {
             "give user and password in the URL (redis://USER:PASSWORD@…), or the password in the environment variable REDISCLI_AUTH"
         }
-        // Redis before 6, or a server that has no password.
+        // Redis before 6, or a server without a password.
         "ERR" if answer.contains("AUTH") || answer.contains("password") => {
             "see whether the server has a password at all (requirepass), and whether REDISCLI_AUTH holds another server's"
         }
@@ -220,7 +208,7 @@ pub fn advice(answer: &str) -> &'static str {
     }
 }
 
-/// Fields of INFO, `name:value` a line.
+/// Parses the fields of INFO, lines `name:value`.
 fn identity(text: &str) -> Identity {
     let fields: BTreeMap<&str, &str> =
         text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();

@@ -1,4 +1,4 @@
-//! Redis and what behaves like it: being let in, and asking.
+//! Redis and servers that behave like it: login, and queries about the connection.
 
 mod dialogue;
 #[cfg(test)]

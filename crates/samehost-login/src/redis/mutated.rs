@@ -1,4 +1,4 @@
-//! Whole logins against what a Redis said, bent.
+//! Whole logins against mutated recordings of a Redis.
 
 use proptest::prelude::*;
 use samehost_testing::bent;

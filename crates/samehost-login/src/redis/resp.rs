@@ -1,15 +1,14 @@
-//! RESP2, the protocol of Redis: commands into bytes, bytes into replies. Pure: no I/O, no clock, and
-//! nothing that a server sends can make it panic or take memory for what it only announced.
+//! RESP2, the protocol of Redis: encodes commands and parses replies. Pure: no I/O, no clock, and nothing
+//! that a server sends can make it panic or allocate memory for bytes that were only announced.
 
 use std::fmt;
 use std::io::Write;
 
-/// Deepest array of arrays that is read; real replies have three levels at most.
+/// Deepest nesting of arrays that is parsed; real replies have at most three levels.
 const DEEPEST: u32 = 8;
-/// Longest bulk string and longest array that are read: Redis' own limit for a bulk string.
+/// Longest bulk string and longest array that are parsed: Redis's own limit for a bulk string.
 const LONGEST: i64 = 512 * 1024 * 1024;
 
-/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `+OK`.
@@ -18,13 +17,13 @@ pub enum Reply {
     Error(String),
     /// `:42`.
     Integer(i64),
-    /// `$3`; none is nil.
+    /// `$3`; `None` is nil.
     Bulk(Option<Vec<u8>>),
-    /// `*2`; none is nil.
+    /// `*2`; `None` is nil.
     Array(Option<Vec<Reply>>),
 }
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a RESP2 reply: {0}")]
 pub struct Malformed(String);
@@ -64,10 +63,10 @@ pub fn command(words: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// The first reply in `input` and its length; none while it is not whole.
+/// Parses the first reply in `input`; returns it with its length, or `None` while it is incomplete.
 ///
 /// # Errors
-/// When the bytes are no reply.
+/// When the bytes are not a reply.
 pub fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let mut at = 0;
     Ok(reply(input, &mut at, 0)?.map(|reply| (reply, at)))
@@ -112,11 +111,11 @@ fn reply(input: &[u8], at: &mut usize, depth: u32) -> Result<Option<Reply>, Malf
     }))
 }
 
-/// The line at `at` without its end; `at` moves behind it.
+/// The line at `at` without its end; moves `at` behind it.
 fn line<'a>(input: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, Malformed> {
     let rest = &input[*at..];
     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-        // The first byte tells whether waiting for the rest makes sense.
+        // The first byte shows whether it makes sense to wait for the rest.
         return match rest.first() {
             Some(b'+' | b'-' | b':' | b'$' | b'*') | None => Ok(None),
             Some(other) => Err(Malformed(format!("it begins with `{}`", other.escape_ascii()))),
