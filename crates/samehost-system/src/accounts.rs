@@ -1,5 +1,5 @@
-//! Accounts by name and names by number: /etc/passwd and /etc/group, and where they know no account what `id` says, which
-//! asks the directories (LDAP, SSSD) that this system is set up for, for a limited time.
+//! Looks up accounts by name and names by id: in /etc/passwd and /etc/group, and accounts also with `id`,
+//! which asks the directories (LDAP, SSSD) that this system is configured for. The latter has a time limit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,40 +8,40 @@ use crate::as_user::Account;
 use crate::command::Run;
 use crate::database;
 
-/// How long a directory may take to answer.
+/// Time limit of a directory lookup.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The account of a name, with its groups; none where nobody knows it.
+/// The account of a name, with its groups; `None` if it is unknown.
 #[must_use]
 pub fn account(name: &str) -> Option<Account> {
     listed(name, &database::passwd(), &database::group()).or_else(|| asked(name))
 }
 
-/// The number of a user's name, by /etc/passwd alone.
+/// The uid of a user name, from /etc/passwd only.
 #[must_use]
 pub fn number(name: &str) -> Option<u32> {
     database::users(&database::passwd()).find(|user| user.name == name).map(|user| user.uid)
 }
 
-/// The number of a group's name, by /etc/group alone.
+/// The gid of a group name, from /etc/group only.
 #[must_use]
 pub fn group(name: &str) -> Option<u32> {
     database::groups(&database::group()).find(|group| group.name == name).map(|group| group.gid)
 }
 
-/// The name of a user's number, by /etc/passwd alone.
+/// The user name of a uid, from /etc/passwd only.
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
     database::users(&database::passwd()).find(|user| user.uid == uid).map(|user| user.name.to_owned())
 }
 
-/// The name of a group's number, by /etc/group alone.
+/// The group name of a gid, from /etc/group only.
 #[must_use]
 pub fn group_name(gid: u32) -> Option<String> {
     database::groups(&database::group()).find(|group| group.gid == gid).map(|group| group.name.to_owned())
 }
 
-/// The members that /etc/group lists for a group.
+/// The members of a group listed in /etc/group.
 #[must_use]
 pub fn members(gid: u32) -> Vec<String> {
     let text = database::group();
@@ -49,7 +49,7 @@ pub fn members(gid: u32) -> Vec<String> {
     found.into_iter().flat_map(|group| group.members()).map(str::to_owned).collect()
 }
 
-/// Every number that a user or a group has in these files.
+/// All uids and gids in these files.
 #[must_use]
 pub fn numbers() -> BTreeSet<u32> {
     let (passwd, group) = (database::passwd(), database::group());
@@ -65,7 +65,7 @@ fn listed(name: &str, passwd: &str, group: &str) -> Option<Account> {
 }
 
 fn asked(name: &str) -> Option<Account> {
-    // A number would be taken for one, and a dash for an option.
+    // `id` would take a number for a uid, and a dash for an option.
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         return None;
     }

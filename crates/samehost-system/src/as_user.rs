@@ -1,5 +1,5 @@
-//! Does something with another user's permissions on files: what that user cannot read is then not read for it either.
-//! A thread takes them on and ends there; the calling thread never changes.
+//! Runs code with another user's file permissions, so that it cannot read what that user cannot read. A new
+//! thread takes the permissions on and then ends; the calling thread never changes.
 
 use std::io;
 
@@ -7,19 +7,16 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::process::geteuid;
 use rustix::thread::set_thread_groups;
 
-/// A user as the kernel judges file accesses.
+/// A user as the kernel checks file accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The user.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
-    /// Its other groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// Does something with an account's permissions on files. Whoever is not root has no other permissions than its own, and
-/// does it with those.
+/// Runs `work` with an account's file permissions. A caller other than root keeps its own permissions.
 ///
 /// # Errors
 /// When root may not take on another user's permissions, or the thread cannot be started.
@@ -29,13 +26,13 @@ pub fn as_user<T: Send>(account: &Account, work: impl FnOnce() -> T + Send) -> i
     }
     let become_it = || {
         let groups: Vec<_> = account.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
-        // Of this thread only: the C library's setgroups would change all of them.
+        // Changes only this thread; the C library's setgroups would change all threads.
         set_thread_groups(&groups)?;
         let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
         setfsgid(gid);
         setfsuid(uid);
-        // They tell of no failure; asked again they say what is set. Leaving root's file-system user also leaves the
-        // capabilities that override permissions (capabilities(7)).
+        // These calls report no failure; the second call returns what is set. Leaving root's file-system uid
+        // also drops the capabilities that override permissions (capabilities(7)).
         if setfsgid(gid) != gid || setfsuid(uid) != uid {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }

@@ -1,7 +1,6 @@
-//! Runs a program whose answer matters, so that nothing of this program's surroundings reaches it and it cannot go on for
-//! ever: a fixed environment, `/` as its directory, no new privileges (no setuid program gains any), a session of its own
-//! (our terminal is out of its reach) that is ended at the time limit and when a person stops us, and no more of its output
-//! than its end.
+//! Runs a program whose result matters, isolated from this program and bounded: a fixed environment, `/` as working
+//! directory, no new privileges (setuid programs gain none), a session of its own (without access to our terminal)
+//! that is ended at the time limit and after an interrupt, and only the end of its output is kept.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,13 +19,13 @@ use crate::as_user::Account;
 use crate::interrupt;
 use crate::user::User;
 
-/// Where programs are looked for.
+/// Search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// How much of its output is kept: the end.
+/// Bytes of output that are kept: the end.
 const KEPT: usize = 16 << 10;
-/// How long a program that is told to end may take.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked after.
+/// Interval between two checks of the program.
 const STEP: Duration = Duration::from_millis(5);
 
 /// A program to run.
@@ -37,55 +36,51 @@ pub struct Run {
     environment: BTreeMap<OsString, OsString>,
     account: Option<Account>,
     limit: Duration,
-    /// Whether a person's wish to stop ends it.
+    /// Whether an interrupt ends it.
     heeds: bool,
-    /// Whether what it starts in the background goes on with its output.
+    /// Whether its background processes keep their output.
     leaves: bool,
-    /// Whether setuid programs have their effect in it.
+    /// Whether setuid programs gain privileges in it.
     gains: bool,
 }
 
-/// How a program ended.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status.
     pub status: ExitStatus,
-    /// The end of what it said on standard output and standard error.
+    /// The end of its stdout and stderr.
     pub output: String,
 }
 
-/// Why a program did not come to its end.
+/// Why a program did not finish.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// It could not be started.
     #[error("{program} could not be started: {source}")]
     Start {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// It took too long and was ended.
     #[error("{program} did not end within {} s and was ended: {output}", limit.as_secs())]
     TimedOut {
-        /// Which.
         program: String,
-        /// The limit.
         limit: Duration,
-        /// The end of what it had said.
+        /// The end of its output so far.
         output: String,
     },
-    /// A person stopped us.
+    /// The user interrupted it.
     #[error("interrupted while {program} ran")]
     Interrupted {
-        /// Which.
+        /// Name of the program.
         program: String,
     },
 }
 
 impl Run {
-    /// A program with its arguments, which may take this long.
+    /// A program with its arguments and its time limit.
     pub fn new(
         program: impl Into<OsString>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -106,45 +101,45 @@ impl Run {
         .variable("HOME", own.home)
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(name.into(), value.into());
         self
     }
 
-    /// Has it run as somebody else, without other groups than the account's own.
+    /// Runs it as another account, with only that account's groups.
     #[must_use]
     pub fn account(mut self, account: Account) -> Self {
         self.account = Some(account);
         self
     }
 
-    /// Has it run as a user, with that user's home.
+    /// Runs it as a user, with that user's HOME.
     #[must_use]
     pub fn user(self, user: &User) -> Self {
         self.variable("HOME", &user.home).account(user.account.clone())
     }
 
-    /// Has it come to its end, or to its time limit, although a person wants us to stop: for what puts things back.
+    /// Ignores interrupts until it finishes or reaches its time limit: for programs that undo changes.
     #[must_use]
     pub fn to_the_end(mut self) -> Self {
         self.heeds = false;
         self
     }
 
-    /// For a command of the person who runs us: what it starts in the background goes on, with its output, and setuid
-    /// programs (sudo) have their effect.
+    /// For a command that the user configured: background processes continue and keep their output, and
+    /// setuid programs (sudo) gain privileges.
     #[must_use]
     pub fn of_the_operator(mut self) -> Self {
         (self.leaves, self.gains) = (true, true);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program until it finishes.
     ///
     /// # Errors
-    /// When it could not be started or did not come to its end. A status that is no success is none.
+    /// When it could not be started or did not finish. A failure status is not an error.
     pub fn run(&self) -> Result<Ended, RunError> {
         let program = self.program.to_string_lossy().into_owned();
         let failed = |source| RunError::Start { program: program.clone(), source };
@@ -154,7 +149,7 @@ impl Run {
         loop {
             output.take();
             if let Some(status) = child.0.try_wait().map_err(failed)? {
-                // What it started in the background may keep the pipe open: only what is there is taken.
+                // Background processes may keep the pipe open: only what is there now is read.
                 output.take();
                 return Ok(Ended { status, output: output.text() });
             }
@@ -171,7 +166,7 @@ impl Run {
     fn start(&self) -> io::Result<(Output, Child)> {
         let (output, out, err) = Output::new(self.leaves)?;
         let program = found(&self.program)?;
-        // A session of its own: a program of somebody else's must not reach our terminal, where it could type.
+        // A new session: another user's program must not reach our terminal, where it could insert input.
         let mut command = match found("setsid".as_ref()) {
             Ok(setsid) => {
                 let mut command = Command::new(setsid);
@@ -194,12 +189,12 @@ impl Run {
             .stdout(out)
             .stderr(err);
         if let Some(account) = &self.account {
-            // As root this also leaves all other groups.
+            // As root this also drops all supplementary groups.
             command.gid(account.gid).uid(account.uid);
         }
         let spawn = || {
             if !self.gains {
-                // Of this thread, and of what is started from it.
+                // Applies to this thread and to what it starts.
                 rustix::thread::set_no_new_privs(true)?;
             }
             command.spawn()
@@ -212,7 +207,7 @@ impl Run {
     }
 }
 
-/// The file of a program: its path, or the first of that name in [`PATH`].
+/// The path of a program: an absolute path, or the first file of that name in [`PATH`].
 ///
 /// # Errors
 /// When there is none.
@@ -230,8 +225,8 @@ pub fn found(program: &OsStr) -> io::Result<PathBuf> {
     candidates.into_iter().find(is_program).ok_or_else(none)
 }
 
-/// Where the output of a program goes: a pipe, of which the end is kept, or a file, which what stays in the background
-/// can go on to write to when nobody reads any more.
+/// Output of a program: a pipe, of which the end is kept, or a file, to which background processes can write
+/// even when it is no longer read.
 enum Output {
     Pipe(PipeReader, Vec<u8>),
     File(File),
@@ -248,7 +243,7 @@ impl Output {
         Ok((Output::Pipe(reader, Vec::new()), writer.try_clone()?.into(), writer.into()))
     }
 
-    /// Takes what there is, and keeps its end.
+    /// Reads what is available, and keeps its end.
     fn take(&mut self) {
         let Output::Pipe(reader, output) = self else { return };
         let mut buffer = [0; 4096];
@@ -276,7 +271,7 @@ impl Output {
     }
 }
 
-/// A child whose whole process group goes with it when it did not come to its end.
+/// A child whose process group is killed on drop unless the child has finished.
 struct Group(Child);
 
 impl Drop for Group {
@@ -361,7 +356,7 @@ mod tests {
 
     #[test]
     fn our_terminal_is_out_of_its_reach() {
-        // Session, process group and process are one number: field 6, 5 and 1 of proc(5)'s stat.
+        // Session, process group and process have the same id: fields 6, 5 and 1 of proc(5)'s stat.
         let ended = Run::new("cat", ["/proc/self/stat"], GRACE * 20).run().unwrap();
         let fields: Vec<&str> = ended.output.split(' ').collect();
         assert_eq!((fields[0], fields[0]), (fields[4], fields[5]), "{ended:?}");

@@ -1,5 +1,5 @@
-//! `/etc/passwd` and `/etc/group`: the only place that knows where they are and how they are written. Other sources of users
-//! are not asked here.
+//! Parses `/etc/passwd` and `/etc/group`; the only module that knows their paths and format. Does not query
+//! other sources of users.
 
 use std::path::Path;
 
@@ -28,12 +28,12 @@ impl<'a> GroupLine<'a> {
     }
 }
 
-/// The text of `/etc/passwd`; empty where it cannot be read.
+/// Text of `/etc/passwd`; empty if it cannot be read.
 pub(crate) fn passwd() -> String {
     text("/etc/passwd")
 }
 
-/// The text of `/etc/group`; empty where it cannot be read.
+/// Text of `/etc/group`; empty if it cannot be read.
 pub(crate) fn group() -> String {
     text("/etc/group")
 }
@@ -43,7 +43,7 @@ fn text(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The users of a text, in order; lines that are none are passed over.
+/// Users in a text, in order; skips malformed lines.
 pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -52,7 +52,7 @@ pub(crate) fn users(text: &str) -> impl Iterator<Item = UserLine<'_>> {
     })
 }
 
-/// The groups of a text, in order; lines that are none are passed over.
+/// Groups in a text, in order; skips malformed lines.
 pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -61,7 +61,7 @@ pub(crate) fn groups(text: &str) -> impl Iterator<Item = GroupLine<'_>> {
     })
 }
 
-/// The groups in which a user is listed, by number.
+/// Gids of the groups that list a user as member.
 pub(crate) fn groups_of(name: &str, text: &str) -> Vec<u32> {
     groups(text).filter(|group| group.members().any(|member| member == name)).map(|group| group.gid).collect()
 }

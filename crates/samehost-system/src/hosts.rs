@@ -1,5 +1,5 @@
-//! What a host's name stands for: /etc/hosts, and where that does not know it what the system's resolver says, for a
-//! limited time: a name server that is down holds nobody up for long.
+//! Resolves host names: from /etc/hosts, else with the system's resolver. The latter has a time limit,
+//! because a name server may be down.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::command::Run;
 use crate::open;
 
-/// How long the resolver may take.
+/// Time limit of the resolver.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The addresses of a name, each once; none where nobody knows it.
+/// Addresses of a name, each once; empty if it is unknown.
 #[must_use]
 pub fn addresses(name: &str) -> Vec<IpAddr> {
     let text = open::read(Path::new("/etc/hosts"), open::LONGEST).unwrap_or_default();

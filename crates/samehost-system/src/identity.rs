@@ -1,6 +1,5 @@
-//! Who a process is. Its name and its command line say nothing: every process writes those itself. Its user, its
-//! executable and its namespaces are the kernel's word; its number alone is not, for numbers are used again, so the time
-//! of its start goes with it.
+//! Identifies a process. Its name and command line prove nothing, because the process can change them. Its user,
+//! executable and namespaces come from the kernel. Pids are reused, so the start time is part of the identity.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,53 +8,48 @@ use std::path::PathBuf;
 use crate::open::proc_file;
 use crate::proc::{cgroup, status};
 
-/// The file that a process runs.
+/// Executable file of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
-    /// Its path in the process' own view; ` (deleted)` behind it once the file was replaced.
+    /// Path in the process's own view, followed by ` (deleted)` if the file was replaced.
     pub path: PathBuf,
-    /// Its device and inode.
+    /// Device and inode.
     pub file: (u64, u64),
-    /// Its owner.
+    /// Uid of the owner.
     pub owner: u32,
-    /// Its permission bits.
+    /// Permission bits.
     pub mode: u32,
 }
 
-/// The namespaces of a process, by inode.
+/// Namespaces of a process, by inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Mounts.
     pub mount: u64,
-    /// Network.
     pub network: u64,
-    /// Users.
     pub user: u64,
-    /// Processes.
     pub pid: u64,
 }
 
 /// A process, as the kernel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start: u64,
-    /// The user that its file accesses are judged by.
+    /// File-system uid, which decides on file accesses.
     pub uid: u32,
-    /// The group that its file accesses are judged by.
+    /// File-system gid, which decides on file accesses.
     pub gid: u32,
-    /// Its other groups, as they were when it started.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// What it runs; none where that may not be seen, and for threads of the kernel.
+    /// Executable; `None` if it is not visible to us, and for kernel threads.
     pub executable: Option<Executable>,
-    /// Its namespaces; none where they may not be seen.
+    /// `None` if they are not visible to us.
     pub namespaces: Option<Namespaces>,
 }
 
 impl Identity {
-    /// Who a process is; none when it is gone, or another one took its number meanwhile.
+    /// Identifies a process; `None` if it has ended, or its pid was reused meanwhile.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let start = start_time(pid)?;
@@ -72,13 +66,13 @@ impl Identity {
         found.is_still_there().then_some(found)
     }
 
-    /// Whether that same process is still there.
+    /// Whether this same process is still running.
     #[must_use]
     pub fn is_still_there(&self) -> bool {
         start_time(self.pid) == Some(self.start)
     }
 
-    /// Whether nobody but root and the process' own user could have put its executable there.
+    /// Whether only root and the process's own user can have put its executable there.
     #[must_use]
     pub fn runs_trusted_file(&self) -> bool {
         self.executable
@@ -86,7 +80,7 @@ impl Identity {
             .is_some_and(|file| (file.owner == 0 || file.owner == self.uid) && file.mode & 0o002 == 0)
     }
 
-    /// Whether it sees the files, the network and the users that this program sees.
+    /// Whether it shares mount, network and user namespace with this process.
     #[must_use]
     pub fn shares_our_namespaces(&self) -> bool {
         let ours = Namespaces::of(std::process::id());
@@ -96,12 +90,12 @@ impl Identity {
 }
 
 impl Executable {
-    /// What a process runs; none where that may not be seen.
+    /// The executable of a process; `None` if it is not visible to us.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let link = format!("/proc/{pid}/exe");
         let path = fs::read_link(&link).ok()?;
-        // Through the link of /proc: the file that runs, whatever its path leads to by now.
+        // Read through the link in /proc: the file that runs, whatever its path leads to now.
         let metadata = fs::metadata(&link).ok()?;
         Some(Executable {
             path,
@@ -113,7 +107,7 @@ impl Executable {
 }
 
 impl Namespaces {
-    /// The namespaces of a process; none where they may not be seen.
+    /// The namespaces of a process; `None` if they are not visible to us.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let inode = |kind: &str| Some(fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?.ino());
@@ -126,9 +120,9 @@ impl Namespaces {
     }
 }
 
-/// Whether the namespaces of a process were made by root: its user namespace is ours; or it maps the root of ours, which
-/// only root can give (systemd's `PrivateUsers=`); or it runs in a container of the system. An ordinary user can make a
-/// user namespace, and is root over all other namespaces that are made in there: what is seen through them is his word.
+/// Whether root made the namespaces of a process: its user namespace is ours; or it maps our root, which only root
+/// can do (systemd's `PrivateUsers=`); or it runs in a container of the system. An ordinary user can make a user
+/// namespace, and is root over all namespaces made inside it: what is seen through them cannot be trusted.
 #[must_use]
 pub fn is_of_the_system(pid: u32) -> bool {
     let user = |pid: &str| fs::metadata(format!("/proc/{pid}/ns/user")).ok().map(|found| found.ino());
@@ -140,24 +134,24 @@ pub fn is_of_the_system(pid: u32) -> bool {
     maps_root(&read("uid_map")) || cgroup::parse(&read("cgroup")).1.is_some_and(|found| !found.foreign)
 }
 
-/// Whether a map of users, seen from our user namespace, has our root in it.
+/// Whether a uid map, seen from our user namespace, contains our root.
 fn maps_root(map: &[u8]) -> bool {
     let text = String::from_utf8_lossy(map);
-    // First number inside, first number outside, how many.
+    // First id inside, first id outside, count.
     text.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         matches!(numbers[..], [_, 0, count] if count > 0)
     })
 }
 
-/// When a process started, in clock ticks since boot (proc(5), field 22 of stat); none when it is gone.
+/// Start time of a process in clock ticks since boot (proc(5), field 22 of stat); `None` if it has ended.
 #[must_use]
 pub fn start_time(pid: u32) -> Option<u64> {
     stat_field(pid, 22)?.parse().ok()
 }
 
-/// A field of `/proc/PID/stat`, numbered as proc(5) does, from 3: those before stand in front of the end of the name,
-/// which may hold anything.
+/// A field of `/proc/PID/stat`, numbered as in proc(5), from 3 on: the earlier ones include the process name,
+/// which may contain anything.
 #[must_use]
 pub fn stat_field(pid: u32, number: usize) -> Option<String> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;

@@ -1,5 +1,5 @@
-//! Whether a person, or the system, wants this program to stop: one flag for the whole process. Every loop that waits
-//! looks at it. Who sets it, on which signals, is the command's business.
+//! Interrupt flag of the whole process: the user, or the system, wants this program to stop. Every loop that
+//! waits checks it. The command decides which signals set it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 static FLAG: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// The flag itself, for the handlers of signals.
+/// The flag itself, for signal handlers.
 #[must_use]
 pub fn flag() -> Arc<AtomicBool> {
     Arc::clone(&FLAG)
@@ -17,16 +17,15 @@ thread_local! {
     static IS_PUTTING_RIGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether it is set, for this thread.
+/// Whether an interrupt was requested, for this thread.
 #[must_use]
 pub fn is_requested() -> bool {
     FLAG.load(Ordering::Relaxed) && !IS_PUTTING_RIGHT.get()
 }
 
-/// Does what must be done though a person wants this program to stop: taking back what it did. Its waits end by their own
-/// limits only.
+/// Runs work that must finish despite an interrupt: undoing changes. Its waits end only by their own time limits.
 pub fn putting_right<T>(work: impl FnOnce() -> T) -> T {
-    /// Set back however the work ends.
+    /// Restores the previous value however the work ends.
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -1,6 +1,8 @@
-//! What the kernel and the system say: sockets (sock_diag), processes (/proc), namespaces, who a process is, who may
-//! write a file; and the safe ways to open files that others may have chosen and to run programs on them. It knows no
-//! service and no protocol, changes no file and prints nothing.
+//! Facts from the kernel and the system: sockets (sock_diag), processes (/proc), namespaces, identity of
+//! processes, ownership of files. Also safe ways to open files that other users may have chosen, and to run
+//! programs. Knows no service and no protocol, changes no file and prints nothing.
+//!
+//! Start reading at `identity` (processes), `diag` (sockets) and `open` (files).
 
 pub mod accounts;
 pub mod as_user;

@@ -1,6 +1,6 @@
-//! The parsers of what the kernel says, held against bytes of this kernel that were bent: bytes changed, cut off, put in,
-//! lengths set to extremes. They may read nonsense; they may not panic, and not go on for ever. Many more cases:
-//! `PROPTEST_CASES=1000000 cargo test -p samehost-system mutated`.
+//! Tests the parsers of kernel data against mutated bytes captured from this kernel: bytes changed,
+//! truncated, inserted, lengths set to extremes. The parsers may return nonsense, but may not panic or loop
+//! forever. For many more cases: `PROPTEST_CASES=1000000 cargo test -p samehost-system mutated`.
 
 use std::io::{Read, Write};
 use std::sync::LazyLock;
@@ -12,13 +12,13 @@ use samehost_testing::bent;
 use crate::diag::fuzzed;
 use crate::proc::{fuzzed as proc_fuzzed, net_table, status::Status, users::Names};
 
-/// Cases of each property, where the environment does not say.
+/// Minimum number of cases of each property.
 const CASES: u32 = 5000;
 
-/// The most of a file that is bent.
+/// Most bytes of a file that are mutated.
 const MOST_OF_FILE: usize = 4096;
 
-/// What this kernel answers and /proc says, with sockets of every kind open.
+/// Replies of this kernel and files of /proc, captured with sockets of every kind open.
 struct Captured {
     datagrams: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
@@ -41,7 +41,7 @@ static CAPTURED: LazyLock<Captured> = LazyLock::new(|| {
         names.iter().filter_map(|name| std::fs::read(format!("/proc/self/{name}")).ok()).collect();
     files.push(std::fs::read("/etc/passwd").unwrap_or_default());
     for file in &mut files {
-        // Tables of a busy machine are long, and each of their lines is like the others.
+        // Tables of a busy machine are long, and their lines are all alike.
         file.truncate(MOST_OF_FILE);
     }
     drop((server, tcp6, udp, unix, pair));
@@ -54,7 +54,7 @@ proptest! {
     #[test]
     fn replies_of_the_kernel(bytes in bent(CAPTURED.datagrams.clone())) {
         let sockets = fuzzed::read(&bytes);
-        // A socket takes its fixed part at least, whatever it claims of itself.
+        // A socket needs at least its fixed part, whatever lengths it claims.
         prop_assert!(sockets.len() <= 5 * bytes.len().div_ceil(16));
         for socket in sockets {
             prop_assert!(socket.local.to_string().len() <= 4 * bytes.len() + 64);

@@ -1,5 +1,5 @@
-//! The network namespaces of this machine and their sockets. A namespace is entered by a thread of its own, which ends
-//! there: the calling thread never moves.
+//! Network namespaces of this machine and their sockets. A new thread enters a namespace and ends there; the
+//! calling thread never moves.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,38 +15,38 @@ use crate::diag::Diag;
 use crate::identity::is_of_the_system;
 use crate::proc::net_table;
 
-/// Where namespaces that need no process are bound by name.
+/// Directories where namespaces without a process are bound by name.
 const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
 
-/// Processes of a namespace that are asked who made it.
+/// Most processes of a namespace that are checked for who made it.
 const MOST_ASKED: usize = 32;
 
-/// Where a namespace can be entered.
+/// A way to enter a namespace.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// Which.
+    /// Inode of the namespace.
     pub inode: u64,
     name: Option<String>,
     pid: Option<u32>,
-    /// Whether nobody but an ordinary user lives in it, who then made it himself.
+    /// Whether an ordinary user made it, since only his processes are in it.
     foreign: bool,
     path: PathBuf,
 }
 
-/// The inode of the calling thread's own network namespace; 0 when /proc does not say.
+/// Inode of the calling thread's network namespace; 0 if /proc does not show it.
 pub fn own_inode() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
 }
 
-/// The inode of the PID namespace that the kernel makes first (`PROC_PID_INIT_INO`).
+/// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Whether processes outside of this program's PID namespace exist, which /proc does not show.
+/// Whether there are processes outside of this program's PID namespace, which /proc does not show.
 pub fn in_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() != FIRST_PID_NAMESPACE)
 }
 
-/// The network namespaces other than the own one, by process and by name, each once.
+/// Network namespaces other than our own, by process and by name, each once.
 pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     let mut doors: BTreeMap<u64, Door> = BTreeMap::new();
     for (inode, pid) in by_process {
@@ -65,11 +65,11 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     for entry in NAMED.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
         let Ok(metadata) = fs::metadata(entry.path()) else { continue };
         let name = Some(entry.file_name().to_string_lossy().into_owned());
-        // A file that no namespace is bound to any more is an ordinary file, of another device.
+        // A file without a bound namespace is an ordinary file, on another device.
         if !is_namespace(&metadata) {
             continue;
         }
-        // Only root binds them there.
+        // Only root can bind them there.
         let bound = |door: &mut Door| (door.name, door.foreign) = (name.clone(), false);
         doors.entry(metadata.ino()).and_modify(bound).or_insert(Door {
             inode: metadata.ino(),
@@ -83,7 +83,7 @@ pub fn others(own: u64, by_process: &[(u64, u32)]) -> Vec<Door> {
     doors.into_values().collect()
 }
 
-/// The file that a namespace of a name is bound to.
+/// The file that a named namespace is bound to.
 pub fn named(name: &str) -> Option<PathBuf> {
     NAMED.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
 }
@@ -92,16 +92,16 @@ fn is_namespace(metadata: &fs::Metadata) -> bool {
     fs::metadata("/proc/self/ns/net").is_ok_and(|own| own.dev() == metadata.dev())
 }
 
-/// Does something in a namespace, from inside.
+/// Runs `work` in a namespace.
 fn inside<T: Send>(door: &Path, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let file = File::open(door).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     inside_of(&file, work)
 }
 
-/// Does something in the network namespace that a file of /proc or of its name leads to.
+/// Runs `work` in the network namespace that a file of /proc or a named file refers to.
 ///
 /// # Errors
-/// When it may not be entered; what the work says.
+/// When it may not be entered, or those of `work`.
 pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
     let enter = || {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -110,7 +110,7 @@ pub fn inside_of<T: Send>(file: &File, work: impl FnOnce() -> Result<T, Errno> +
     std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or(Err(Errno::IO))
 }
 
-/// Does something in a namespace of a scan; none when no way leads into it any more.
+/// Runs `work` in a namespace of a scan; `None` if it can no longer be reached.
 pub fn within<T: Send>(
     space: &NetworkNamespace,
     work: impl FnOnce() -> Result<T, Errno> + Send,
@@ -123,21 +123,21 @@ pub fn within<T: Send>(
     }
 }
 
-/// The most connections that may wait at a listener, in the calling thread's network namespace.
+/// Upper limit of backlogs in the calling thread's network namespace.
 pub fn somaxconn() -> Option<u32> {
     fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?.trim().parse().ok()
 }
 
 impl Door {
-    /// Does something in there.
+    /// Runs `work` in this namespace.
     ///
     /// # Errors
-    /// When it may not be entered; what the work says.
+    /// When it may not be entered, or those of `work`.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
         inside(&self.path, work)
     }
 
-    /// Its sockets, from inside if this process may enter, else from /proc, else none.
+    /// Sockets of the namespace: from inside if this process may enter it, else from /proc, else none.
     pub fn read(&self) -> (NetworkNamespace, Vec<Socket>) {
         let entered = inside(&self.path, || Ok((Diag::open()?.sockets(self.inode)?, somaxconn())));
         let (read_by, sockets, somaxconn) = match entered {

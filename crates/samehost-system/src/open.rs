@@ -1,7 +1,7 @@
-//! The one way in which files are opened that somebody else may have chosen: by a name in a configuration, a command
-//! line, or a directory that others write. A name may lead to a pipe that never ends, a terminal, a device that acts on
-//! being opened (a watchdog reboots the machine), or a file of a terabyte. So a name is first resolved without opening
-//! anything (`O_PATH`), only a regular file is then opened, and never more than a limit is read.
+//! Opens files whose names other users may have chosen: in a configuration, a command line, or a directory
+//! that others can write. A name may lead to a pipe that never ends, a terminal, a device that acts on being
+//! opened (a watchdog reboots the machine), or a file of a terabyte. So a name is first resolved without
+//! opening anything (`O_PATH`); then only a regular file is opened, and reads are limited.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 
-/// The longest file that is read as a configuration, in bytes. nginx' lists of addresses have megabytes.
+/// Longest file that is read as a configuration, in bytes. Address lists of nginx have megabytes.
 pub const LONGEST: u64 = 16 << 20;
-/// The most that is read for one question, all files together, in bytes.
+/// Most bytes that are read for one request, all files together.
 pub const MOST: u64 = 64 << 20;
 
-/// How much may still be read, over several files.
+/// Remaining bytes over several files.
 #[derive(Debug)]
 pub struct Budget {
     left: AtomicU64,
@@ -29,15 +29,15 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Reads a file as [`read`], and takes its length from what is left.
+    /// Reads a file as [`read`] does, and subtracts its length from the budget.
     ///
     /// # Errors
-    /// As [`read`]; `FileTooLarge` as well when all files together are too long.
+    /// As [`read`]; `FileTooLarge` also when all files together are too long.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.read_opened(&regular(path)?)
     }
 
-    /// The same of a file that [`regular`] opened.
+    /// Reads a file that [`regular`] opened.
     ///
     /// # Errors
     /// As [`Budget::read`].
@@ -49,17 +49,17 @@ impl Budget {
     }
 }
 
-/// Opens a regular file for reading; symbolic links are followed, those of /proc that lead to open files are not.
+/// Opens a regular file for reading. Follows symbolic links, except those of /proc that lead to open files.
 ///
 /// # Errors
-/// The kernel's; `InvalidInput` when it is no regular file.
+/// `InvalidInput` when it is not a regular file.
 pub fn regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
     reopen(&found)
 }
 
-/// The bytes of a regular file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// As [`regular`]; `FileTooLarge` when it is longer, whatever length it claims.
@@ -67,11 +67,11 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     bytes(&regular(path)?, limit)
 }
 
-/// The same below the root directory of a process: absolute paths and symbolic links are resolved in there, and lead to
-/// nothing outside.
+/// Reads a file below the root directory of a process: absolute paths and symbolic links are resolved inside
+/// it, and cannot lead out.
 ///
 /// # Errors
-/// As [`read`]; the kernel's when the process is gone.
+/// As [`read`]; also when the process has ended.
 pub fn read_in_root(pid: u32, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     bytes(&regular_in_root(pid, path)?, limit)
 }
@@ -79,7 +79,7 @@ pub fn read_in_root(pid: u32, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// As [`regular`], below the root directory of a process.
 ///
 /// # Errors
-/// As [`regular`]; the kernel's when the process is gone.
+/// As [`regular`]; also when the process has ended.
 pub fn regular_in_root(pid: u32, path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = openat(CWD, format!("/proc/{pid}/root"), flags | OFlags::DIRECTORY, Mode::empty())?;
@@ -87,18 +87,15 @@ pub fn regular_in_root(pid: u32, path: &Path) -> io::Result<File> {
     reopen(&openat2(root, path, flags, Mode::empty(), resolve)?)
 }
 
-/// Bytes of a file of /proc, of which no more than `limit` are of interest: a process can make its command line as long
-/// as its memory.
-///
-/// # Errors
-/// The kernel's.
+/// Reads at most `limit` bytes of a file of /proc: a process can make its command line as long as its memory.
 pub fn proc_file(path: &str, limit: u64) -> io::Result<Vec<u8>> {
     let mut found = Vec::new();
     File::open(path)?.take(limit).read_to_end(&mut found)?;
     Ok(found)
 }
 
-/// Opens what a path led to, when it is a regular file. By its descriptor: what the path leads to by now does not matter.
+/// Opens the file that a path led to if it is a regular file. Uses its descriptor, so it does not matter what
+/// the path leads to now.
 fn reopen(found: &OwnedFd) -> io::Result<File> {
     if FileType::from_raw_mode(fstat(found)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -108,10 +105,10 @@ fn reopen(found: &OwnedFd) -> io::Result<File> {
     Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
 }
 
-/// The bytes of an open file of at most `limit` bytes.
+/// Reads an open file of at most `limit` bytes.
 ///
 /// # Errors
-/// The kernel's; `FileTooLarge` when it is longer, whatever length it claims.
+/// `FileTooLarge` when it is longer, whatever length it claims.
 pub fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let too_long = || {
         io::Error::new(
@@ -123,7 +120,7 @@ pub fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
         return Err(too_long());
     }
     let mut found = Vec::new();
-    // One byte more than may be: a file can grow, and one of a special file system says that it has none.
+    // One byte more than allowed: a file can grow, and a file of a special file system may claim length 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut found)?;
     if found.len() as u64 > limit { Err(too_long()) } else { Ok(found) }
 }

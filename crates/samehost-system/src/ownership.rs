@@ -1,5 +1,5 @@
-//! Who may change what a path leads to: the file, and every directory on the way, for whoever may write a directory may
-//! put another file in its place. Only looks.
+//! Finds the users who may change what a path leads to: the file, and every directory on the way, because
+//! whoever can write a directory can replace a file in it. Only inspects.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -8,31 +8,29 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// The kernel gives up after as many symbolic links (`MAXSYMLINKS`).
+/// Most symbolic links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// Somebody who may change what a path leads to, and is none of those who may.
+/// An untrusted user who may change what a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} can be changed by {by}", path.display())]
 pub struct ForeignWriter {
-    /// The file, link or directory on the way.
+    /// The file, link or directory on the way that he may change.
     pub path: PathBuf,
-    /// Who, in words: `user 33`, `group 1000`, `everyone`.
+    /// The user in words: `user 33`, `group 1000`, `everyone`.
     pub by: String,
-    /// Who.
     pub who: Who,
     /// Whether it is a symbolic link: its owner decided where the path leads.
     pub is_link: bool,
 }
 
-/// Users, as permissions have them.
+/// Users in terms of file permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// One of them.
     User(u32),
     /// The members of a group.
     Group(u32),
-    /// All.
+    /// All users.
     Everyone,
 }
 
@@ -46,21 +44,21 @@ impl std::fmt::Display for Who {
     }
 }
 
-/// Who decides what a path says, besides root.
+/// The user, other than root, who controls the contents of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
-    /// Who.
     pub who: Who,
-    /// What gives them the say: the file, a link or a directory on the way.
+    /// The file, link or directory on the way through which he controls them.
     pub path: PathBuf,
-    /// The owner and the group of the file, where root made it and a directory alone gives them the say.
+    /// Group of the file, if root owns it and he controls it only through a directory.
     pub group_of_roots_file: Option<u32>,
-    /// The device and inode of what the path leads to.
+    /// Device and inode of what the path leads to.
     pub file: (u64, u64),
 }
 
-/// Who decides what a path says; none where root alone does. The owner of a symbolic link decides where it leads; else the
-/// file's owner decides; else whoever may replace it, the nearest directory first.
+/// The user who controls the contents of a path; `None` if only root does. That is the owner of a symbolic
+/// link, which decides where it leads; else the owner of the file; else whoever may replace it, the nearest
+/// directory first.
 ///
 /// # Errors
 /// As [`foreign_writer`].
@@ -82,23 +80,24 @@ pub fn decider(path: &Path) -> io::Result<Option<Decider>> {
     Ok(writers.last().map(|writer| decider(writer.who, &writer.path, group)))
 }
 
-/// The first who may change what a path leads to, besides root and the `trusted` users; none where nobody else can.
+/// The first user, other than root and the `trusted` users, who may change what a path leads to; `None` if
+/// there is none.
 ///
-/// A group that may write counts as others, but for root's own. An access control list shows in the group's bits, which
-/// are its mask. Of a sticky directory (/tmp) only what is in it and belongs to one of them is safe.
+/// A group with write permission counts as other users, except root's own group. An access control list shows in the
+/// group bits, which are its mask. In a sticky directory (/tmp), only files that belong to a trusted user are safe.
 ///
 /// # Errors
-/// The kernel's, when a component is not there or cannot be seen.
+/// When a component does not exist or is not visible to us.
 pub fn foreign_writer(path: &Path, trusted: &[u32]) -> io::Result<Option<ForeignWriter>> {
     View { root: PathBuf::from("/"), users: trusted.to_vec(), groups: Vec::new() }.foreign_writer(path)
 }
 
-/// All of them, from the root directory to what the path leads to.
+/// All such users, from the root directory to what the path leads to.
 fn foreign_writers(path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
     View { root: PathBuf::from("/"), users: Vec::new(), groups: Vec::new() }.foreign_writers(path, all)
 }
 
-/// The root directory of a process as it can be looked into from here: `/` where it is ours, or may not be seen.
+/// The root directory of a process, as a path from here: `/` if it is the same as ours, or not visible to us.
 #[must_use]
 pub fn root_of(pid: Option<u32>) -> PathBuf {
     let own = fs::metadata("/").map(|found| (found.dev(), found.ino())).ok();
@@ -111,30 +110,29 @@ pub fn root_of(pid: Option<u32>) -> PathBuf {
     theirs.filter(is_another).unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// A root directory, and who may write below it.
+/// A root directory, and the users who may write below it.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The root directory.
     pub root: PathBuf,
-    /// Users that may, beside root.
+    /// Users who may write, besides root.
     pub users: Vec<u32>,
-    /// Groups that may, beside root's.
+    /// Groups that may write, besides root's.
     pub groups: Vec<u32>,
 }
 
 impl View {
-    /// The first who may change what a path leads to, and is none of those; as [`foreign_writer`].
+    /// The first other user who may change what a path leads to; as [`foreign_writer`].
     ///
     /// # Errors
-    /// The kernel's, when a component is not there or cannot be seen.
+    /// When a component does not exist or is not visible to us.
     pub fn foreign_writer(&self, path: &Path) -> io::Result<Option<ForeignWriter>> {
         let mut all = Vec::new();
-        // The first is the answer, whatever is behind it.
+        // The first one is the answer, even if a later component cannot be read.
         let seen = self.foreign_writers(path, &mut all);
         all.into_iter().next().map_or_else(|| seen.map(|()| None), |first| Ok(Some(first)))
     }
 
-    /// All of them, from the root directory to what the path leads to.
+    /// All such users, from the root directory to what the path leads to.
     fn foreign_writers(&self, path: &Path, all: &mut Vec<ForeignWriter>) -> io::Result<()> {
         let mut at = PathBuf::from("/");
         let mut above = self.look(&at)?;
@@ -171,9 +169,10 @@ impl View {
                 }
                 continue;
             }
-            // What is in an open sticky directory may be added to, but not replaced: judged at the next component.
+            // A sticky directory that others can write may get new files, but its files cannot be replaced:
+            // the next component decides.
             let is_passed = metadata.is_dir() && metadata.mode() & 0o1000 != 0 && !rest.is_empty();
-            // Writing to a socket is connecting to it.
+            // Write permission on a socket only allows connecting.
             let is_owners = is_passed || metadata.file_type().is_socket();
             all.extend(if is_owners { self.owner(&next, &metadata) } else { self.writer(&next, &metadata) });
             at = next;
@@ -182,13 +181,13 @@ impl View {
         Ok(())
     }
 
-    /// Whether anyone may put a file into a directory, be it a sticky one.
+    /// Whether every user may create files in a directory, including a sticky one.
     #[must_use]
     pub fn is_open_to_all(&self, directory: &Path) -> bool {
         fs::metadata(self.inside(directory)).is_ok_and(|found| found.mode() & 0o002 != 0)
     }
 
-    /// Every component before it was no link, so that nothing leads out of the root.
+    /// No earlier component is a link, so the path does not lead out of the root.
     fn look(&self, path: &Path) -> io::Result<Metadata> {
         fs::symlink_metadata(self.inside(path))
     }
@@ -206,7 +205,7 @@ impl View {
         (!self.is_trusted(uid)).then(|| foreign(path, Who::User(uid)))
     }
 
-    /// Who may write a file or a directory itself.
+    /// A user who may write the file or directory itself.
     fn writer(&self, path: &Path, metadata: &Metadata) -> Option<ForeignWriter> {
         if let Some(found) = self.owner(path, metadata) {
             return Some(found);
@@ -295,7 +294,7 @@ mod tests {
         chown(&folder, Some(0), None).unwrap();
         mode(&folder, 0o777);
         assert_eq!(foreign_writer(&file, &[]).unwrap().unwrap().by, "everyone");
-        // Sticky: nobody can take root's file away, but a link of somebody else's is his.
+        // Sticky: other users cannot replace root's file, but another user's link is under his control.
         mode(&folder, 0o1777);
         assert_eq!(foreign_writer(&file, &[]).unwrap(), None);
         symlink("/etc/passwd", folder.join("link")).unwrap();

@@ -1,5 +1,5 @@
-//! Who is at the other end of a connection, in the kernel's words: for a Unix socket who made its listener, for both
-//! families which socket is there, whose, and which processes hold it. It judges nobody.
+//! The peer of a connection, according to the kernel: for a Unix socket the creator of its listener; for both
+//! families the accepted socket, its user, and the processes that have it open. Does not judge the peer.
 
 use std::fs::File;
 use std::io;
@@ -16,51 +16,47 @@ use crate::diag::Diag;
 use crate::namespaces::{self, Door};
 use crate::proc::descriptors;
 
-/// A process and the user that it was, as the kernel wrote them down when a socket began to listen.
+/// Process and user that the kernel recorded when a socket began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Creator {
-    /// Its number, as it is seen here; 0 for one that is not seen here.
+    /// Pid as seen from here; 0 if it is not visible here.
     pub pid: u32,
-    /// Its effective user.
+    /// Effective uid.
     pub uid: u32,
 }
 
-/// The socket at the other end.
+/// The accepted socket at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its inode.
     pub inode: u64,
-    /// Who accepted it; none where that is not seen.
+    /// Uid of the process that accepted it; `None` if it is not visible.
     pub uid: Option<u32>,
 }
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Who made the listener (`SO_PEERCRED`); none for TCP.
+    /// Creator of the listener (`SO_PEERCRED`); `None` for TCP.
     pub creator: Option<Creator>,
-    /// The socket there; none as long as nobody has accepted it, and where it is on no network namespace of this
-    /// machine that may be looked at.
+    /// The accepted socket; `None` until it is accepted, and if it is in no network namespace of this machine
+    /// that we may look at.
     pub accepted: Option<Accepted>,
-    /// Whether the other end is on this machine at all, accepted or not.
+    /// Whether the other end is on this machine, accepted or not.
     pub is_here: bool,
 }
 
-/// The processes that hold a socket.
+/// The processes that have a socket open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Those that may be looked at, in ascending order.
+    /// Those that we may look at, ascending.
     pub pids: Vec<u32>,
-    /// Whether there are processes that may not be looked at.
+    /// Whether there are processes that we may not look at.
     pub some_hidden: bool,
 }
 
 impl Peer {
-    /// The other end of a connected stream socket. `network` is the network namespace that the socket belongs to; none
+    /// The other end of a connected stream socket. `network` is the network namespace of the socket; `None`
     /// for that of this program.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn of(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Self> {
         if socket_domain(socket)? == AddressFamily::UNIX {
             unix(socket, network)
@@ -70,7 +66,7 @@ impl Peer {
     }
 }
 
-/// Does something in a namespace; in that of this program where none is given.
+/// Runs `work` in a namespace, or in that of this program if none is given.
 fn within<T: Send>(
     network: Option<&File>,
     work: impl FnOnce() -> Result<T, Errno> + Send,
@@ -86,7 +82,7 @@ fn unix(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
     let creator = Creator { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
     let own = fstat(socket)?.st_ino;
     let there = within(network, || Diag::open()?.unix(own))?.and_then(|socket| socket.peer_inode);
-    // The other end may belong to another network namespace than this one: a path leads out of it.
+    // The other end may be in another network namespace than this one, because a socket path leads out of it.
     let uid_in = |network| within(network, || Diag::open()?.unix(there.unwrap_or(0))).ok().flatten();
     let accepted = there.map(|inode| Accepted {
         inode,
@@ -104,7 +100,8 @@ fn tcp(socket: BorrowedFd<'_>, network: Option<&File>) -> io::Result<Peer> {
     };
     let find = || Diag::open()?.tcp(there, here);
     let mut found = within(network, find)?;
-    // An address that is no loopback one may be another namespace's: a container's. Two that claim it prove nothing.
+    // An address other than loopback may belong to another namespace: a container's. If two namespaces claim
+    // it, that proves nothing.
     if found.is_none() && !there.ip().to_canonical().is_loopback() {
         let mut elsewhere = other_doors().into_iter().filter_map(|door| door.inside(find).ok().flatten());
         found = elsewhere.next();
@@ -125,7 +122,7 @@ fn other_doors() -> Vec<Door> {
     namespaces::others(namespaces::own_inode(), &found.namespaces)
 }
 
-/// All processes, or these.
+/// Scans all processes, or the given ones.
 fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let proc = openat(CWD, c"/proc", flags, Mode::empty()).ok()?;
@@ -136,20 +133,20 @@ fn walk(pids: Option<&[u32]>) -> Option<descriptors::Descriptors> {
     Some(descriptors::walk(proc.as_fd(), &all))
 }
 
-/// Which processes hold the socket of this inode.
+/// The processes that have the socket with this inode open.
 #[must_use]
 pub fn holders(inode: u64) -> Holders {
     let Some(found) = walk(None) else { return Holders { pids: Vec::new(), some_hidden: true } };
     Holders { pids: found.holders_of(inode).collect(), some_hidden: found.refused > 0 }
 }
 
-/// Whether one of these processes holds the socket of this inode: which one.
+/// One of these processes that has the socket with this inode open.
 #[must_use]
 pub fn holder_among(pids: &[u32], inode: u64) -> Option<u32> {
     walk(Some(pids))?.holders_of(inode).next()
 }
 
-/// The children of a process, where the kernel lists them.
+/// The children of a process, if the kernel lists them.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! The kernel's local routes: by which address of its own a machine reaches itself, and with which congestion control
-//! connections to it begin. Reads; changes no route.
+//! The kernel's local routes: the source address with which a machine reaches itself, and the initial
+//! congestion control of such connections. Only reads routes.
 
 use std::fmt;
 use std::fs;
@@ -33,7 +33,7 @@ const RTA_TABLE: u16 = 15;
 const RTA_PREF: u16 = 20;
 const RTAX_LOCK: u16 = 1;
 const RTAX_CC_ALGO: u16 = 16;
-/// Metrics that `ip` takes as a plain number, by its word.
+/// Metrics that `ip` takes as a plain number, with their names.
 const METRICS: &[(u16, &str)] = &[
     (2, "mtu"),
     (3, "window"),
@@ -49,30 +49,30 @@ const METRICS: &[(u16, &str)] = &[
 /// A route of the table `local`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalRoute {
-    /// Its first address.
+    /// First address of the destination.
     pub destination: IpAddr,
-    /// Bits of it that count.
+    /// Length of the prefix in bits.
     pub prefix: u8,
-    /// The interface's name.
+    /// Name of the interface.
     pub device: String,
-    /// Who made it (`RTPROT_…`).
+    /// Origin of the route (`RTPROT_…`).
     pub protocol: u8,
-    /// How far it reaches (`RT_SCOPE_…`).
+    /// Scope (`RT_SCOPE_…`).
     pub scope: u8,
-    /// The address that packets come from.
+    /// Preferred source address.
     pub source: Option<IpAddr>,
-    /// Its priority; the lowest goes first.
+    /// Priority; the lowest is preferred.
     pub priority: u32,
-    /// The congestion control of connections that begin on it; none for the machine's default.
+    /// Initial congestion control of connections; `None` for the machine's default.
     pub congestion: Option<String>,
-    /// Its other metrics in the words of `ip`: `mtu 1500`, `mtu lock 1500`.
+    /// Other metrics in the syntax of `ip`: `mtu 1500`, `mtu lock 1500`.
     pub metrics: Vec<String>,
-    /// Whether it has an attribute that is not told here.
+    /// Whether it has an attribute that is not represented here.
     pub has_more: bool,
 }
 
 impl LocalRoute {
-    /// Whether an address is reached by it.
+    /// Whether the route covers an address.
     #[must_use]
     pub fn reaches(&self, address: IpAddr) -> bool {
         let bits = |ip: IpAddr| match ip {
@@ -86,7 +86,7 @@ impl LocalRoute {
 }
 
 impl fmt::Display for LocalRoute {
-    /// The route as `ip route replace` takes it, but for its congestion control.
+    /// Formats the route for `ip route replace`, without its congestion control.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = if self.destination.is_ipv4() { 32 } else { 128 };
         write!(f, "local {}", self.destination)?;
@@ -127,14 +127,14 @@ fn scope(number: u8) -> String {
     }
 }
 
-/// The congestion control of new connections where no route says another, of the calling thread's network.
+/// Default congestion control of new connections in the calling thread's network namespace.
 #[must_use]
 pub fn default_congestion() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The congestion control of new connections to 127.0.0.1, of the calling thread's network.
+/// Congestion control of new connections to 127.0.0.1 in the calling thread's network namespace.
 #[must_use]
 pub fn loopback_congestion() -> Option<String> {
     let routes = local_routes().unwrap_or_default();
@@ -143,17 +143,14 @@ pub fn loopback_congestion() -> Option<String> {
     by_route.or_else(default_congestion)
 }
 
-/// The congestion controls that the kernel has now.
+/// Congestion controls that the kernel has loaded.
 #[must_use]
 pub fn available_congestion() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The routes to this machine's own addresses, of the calling thread's network.
-///
-/// # Errors
-/// The kernel's.
+/// The routes to this machine's own addresses in the calling thread's network namespace.
 pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
     let mut routes = Vec::new();
     for family in [AF_INET, AF_INET6] {
@@ -169,7 +166,7 @@ pub fn local_routes() -> Result<Vec<LocalRoute>, Errno> {
     Ok(routes)
 }
 
-/// The route by which an address is reached, of those of [`local_routes`].
+/// The route in `routes` (from [`local_routes`]) that reaches an address.
 #[must_use]
 pub fn route_to(routes: &[LocalRoute], address: IpAddr) -> Option<&LocalRoute> {
     let reaching = routes.iter().filter(|route| route.reaches(address));
@@ -211,7 +208,7 @@ fn dump(family: u8, each: &mut impl FnMut(&[u8])) -> Result<(), Errno> {
     }
 }
 
-/// Reads one route; none of another table or type. The device is its number still.
+/// Parses one route; `None` for another table or type. The device is still its number.
 fn parse(payload: &[u8]) -> Option<LocalRoute> {
     let fixed = payload.get(..FIXED)?;
     let (family, prefix, table, kind) = (fixed[0], fixed[1], fixed[4], fixed[7]);
@@ -277,7 +274,7 @@ fn address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// An interface's name by its number, in the calling thread's network.
+/// Name of an interface by its number, in the calling thread's network namespace.
 fn device(number: &str) -> Option<String> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
@@ -330,7 +327,7 @@ mod tests {
             route.to_string(),
             "local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 table local mtu lock 1500 initcwnd 20"
         );
-        // A gateway: nothing that a local route has, and not left out in silence.
+        // A gateway, which a local route never has: it must not be dropped silently.
         bytes.extend(attribute(5, &[192, 0, 2, 1]));
         assert!(parse(&bytes).unwrap().has_more);
     }

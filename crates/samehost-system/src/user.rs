@@ -1,46 +1,45 @@
-//! A user by number: the name, the home and the groups that /etc/passwd and /etc/group have for it. Asks no directory
-//! (LDAP, SSSD): a number that they alone know has no name here, no home and no other groups.
+//! Looks up a user by uid: name, home and groups from /etc/passwd and /etc/group. Does not query directories
+//! (LDAP, SSSD): a uid that only they know has no name, no home and no supplementary groups here.
 
 use std::path::PathBuf;
 
 use crate::as_user::Account;
 use crate::{accounts, database};
 
-/// The group of those who have none (nogroup): it owns nothing.
+/// The group nogroup, which owns nothing.
 const NO_GROUP: u32 = 65_534;
 
-/// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The name; none where there is no line for the number.
+    /// `None` if /etc/passwd has no line for the uid.
     pub name: Option<String>,
-    /// What file accesses are judged by.
+    /// Account for file accesses.
     pub account: Account,
-    /// The home; `/` where there is none.
+    /// Home; `/` if there is none.
     pub home: PathBuf,
 }
 
 impl User {
-    /// The user of a number.
+    /// The user with this uid.
     #[must_use]
     pub fn of(uid: u32) -> Self {
         listed(uid, &database::passwd(), &database::group())
     }
 
-    /// The user of a name; none where there is no line for it.
+    /// The user with this name; `None` if /etc/passwd has no line for it.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Some(User::of(accounts::number(name)?))
     }
 
-    /// Somebody of whom nothing is known but a group.
+    /// A user of whom only a group is known.
     #[must_use]
     pub fn of_group(gid: u32) -> Self {
         let account = Account { uid: NO_GROUP, gid, groups: vec![gid] };
         User { name: Some(format!("group {gid}")), account, home: PathBuf::from("/") }
     }
 
-    /// Somebody of whom nothing is known.
+    /// A user of whom nothing is known.
     #[must_use]
     pub fn anyone() -> Self {
         User { name: Some("everyone".into()), ..User::of_group(NO_GROUP) }

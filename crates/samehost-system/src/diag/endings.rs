@@ -1,4 +1,4 @@
-//! The kernel's word on each TCP socket that ends, as it ends.
+//! Reports each TCP socket as it ends, from the kernel's notifications.
 
 use std::os::fd::OwnedFd;
 
@@ -12,29 +12,29 @@ use super::{Activity, DATAGRAM, SOCK_DIAG_BY_FAMILY, activity, netlink};
 
 /// `1 << (SKNLGRP_INET_TCP_DESTROY - 1) | 1 << (SKNLGRP_INET6_TCP_DESTROY - 1)` (`linux/sock_diag.h`).
 const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
-/// Room for the endings that were not yet asked for: some 8,000.
+/// Bytes for unread notifications: some 8,000.
 const ROOM: usize = 8 * 1024 * 1024;
 
-/// Hears of every TCP socket of a network namespace as it ends, with what it sent and received. Needs CAP_NET_ADMIN, and
-/// Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
+/// Receives a notification for every TCP socket of a network namespace that ends, with its counters. Needs
+/// CAP_NET_ADMIN, and Linux 4.2 (`SKNLGRP_INET_TCP_DESTROY`).
 pub struct Endings {
     socket: OwnedFd,
     buffer: Vec<u8>,
 }
 
 impl Endings {
-    /// Begins to listen in the calling thread's network namespace.
+    /// Starts to listen in the calling thread's network namespace.
     pub fn open() -> Result<Self, Errno> {
         let socket = netlink(TCP_ENDS)?;
-        // Less room only means that a busy machine's endings are missed sooner, which is noticed.
+        // A smaller buffer only means that a busy machine's notifications are lost sooner, which is reported.
         let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
         Ok(Endings { socket, buffer: vec![0; DATAGRAM] })
     }
 
-    /// Hands over those that ended since the last call.
+    /// Passes on the sockets that ended since the last call.
     ///
     /// # Errors
-    /// `ENOBUFS` when some were missed; the next call goes on.
+    /// `ENOBUFS` when some were lost; the next call continues.
     pub fn hear(&mut self, mut each: impl FnMut(Activity)) -> Result<(), Errno> {
         loop {
             let received =

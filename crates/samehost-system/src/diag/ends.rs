@@ -1,4 +1,4 @@
-//! How one end of a connection is set, whoever holds it: congestion control and buffers, from the kernel's listing.
+//! Settings of one end of a connection, whoever owns it: congestion control and buffers, from the kernel's listing.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,15 +16,15 @@ const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_SKMEMINFO: u16 = 7;
 const UNIX_DIAG_MEMINFO: u16 = 5;
 
-/// What to ask for besides, as `inet_diag_req_v2` has it.
+/// Extensions to request, as in `inet_diag_req_v2`.
 const ASKED: u8 = 1 << (INET_DIAG_CONG - 1) | 1 << (INET_DIAG_SKMEMINFO - 1);
 
-/// How often a server's end is looked for that is not accepted yet, and how long between looks.
+/// How often, and at what interval, a server's end is looked up until it is accepted.
 const LOOKS: u32 = 100;
 const BETWEEN: Duration = Duration::from_micros(200);
 
-/// How both ends of a client's connection are set, its own as getsockopt(2) has it and the server's as sock_diag(7) has
-/// it; none for what is no socket.
+/// Settings of both ends of a client's connection: its own from getsockopt(2), the server's from
+/// sock_diag(7). `None` if it is not a socket.
 pub fn both_ends(client: impl AsFd) -> Option<ConnectionSettings> {
     let own = own_end(&client).ok()?;
     let mut server = None;
@@ -54,11 +54,8 @@ fn own_end(socket: impl AsFd) -> Result<SocketEnd, Errno> {
 }
 
 impl Diag {
-    /// The other end of a connection of this process; none where the kernel does not tell, such as one that the server
-    /// has not accepted yet, or that leads to another machine or namespace.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// The other end of a connection of this process; `None` if the kernel does not list it, because the
+    /// server has not accepted it yet, or it leads to another machine or namespace.
     pub fn other_end(&mut self, socket: impl AsFd) -> Result<Option<SocketEnd>, Errno> {
         let inet = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
         let own = getsockname(&socket)?;
@@ -72,10 +69,7 @@ impl Diag {
         }
     }
 
-    /// The end of a TCP connection with this address of its own and this peer.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// The end of a TCP connection with this local address and this peer.
     pub fn tcp_end(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<SocketEnd>, Errno> {
         let Some(mut request) = inet::exact(local, peer) else { return Ok(None) };
         request[2] = ASKED;
@@ -91,7 +85,7 @@ impl Diag {
     }
 }
 
-/// Reads a reply about a TCP socket.
+/// Parses a reply about a TCP socket.
 pub fn tcp_end(payload: &[u8]) -> SocketEnd {
     let mut end = SocketEnd::default();
     for (kind, value) in attributes(payload.get(inet::FIXED..).unwrap_or_default()) {
@@ -108,7 +102,7 @@ pub fn tcp_end(payload: &[u8]) -> SocketEnd {
     end
 }
 
-/// Reads a reply about a Unix socket; none where it says nothing of memory.
+/// Parses a reply about a Unix socket; `None` if it has no memory attribute.
 pub fn unix_end(payload: &[u8]) -> Option<SocketEnd> {
     let mut found = attributes(payload.get(unix::FIXED..)?).filter(|(kind, _)| *kind == UNIX_DIAG_MEMINFO);
     found.next().map(|(_, value)| {

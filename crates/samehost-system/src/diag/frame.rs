@@ -1,11 +1,11 @@
-//! Netlink framing over captured bytes: messages, attributes, and numbers in the machine's byte order. Pure; whatever
-//! the bytes are, it ends and does not panic.
+//! Netlink framing over captured bytes: messages, attributes, and numbers in native byte order. Pure;
+//! terminates without a panic for any bytes.
 
 /// Bytes of a message header (`struct nlmsghdr`).
 const HEADER: usize = 16;
 /// Bytes of an attribute header (`struct nlattr`).
 const ATTRIBUTE_HEADER: usize = 4;
-/// The flags in an attribute's type (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
+/// Mask that removes the flags in an attribute's type (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const TYPE_MASK: u16 = 0x3fff;
 
 /// The number at an offset, if the bytes reach that far.
@@ -30,7 +30,7 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-/// The messages of one datagram. Ends at the first one that is cut short.
+/// The messages of one datagram. Stops at the first truncated one.
 pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
@@ -40,7 +40,7 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The attributes behind a message's fixed part: type and value. Ends at the first one that is cut short.
+/// The attributes after a message's fixed part: type and value. Stops at the first truncated one.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);

@@ -18,11 +18,11 @@ const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_SKV6ONLY: u16 = 11;
 const INET_DIAG_ULP_INFO: u16 = 19;
 const INET_ULP_INFO_NAME: u16 = 1;
-/// Every state but TIME_WAIT, whose sockets belong to nobody any more.
+/// Every state but TIME_WAIT, whose sockets belong to no process.
 const STATES: u32 = !(1 << 6);
-/// Connected, nothing else.
+/// Only connected sockets.
 const CONNECTED: u32 = 1 << 1;
-/// Connected, or closing with data still on its way, or kept in TIME_WAIT.
+/// Connected, or closing with data in flight, or in TIME_WAIT.
 const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 
 /// What a request asks for.
@@ -30,16 +30,16 @@ const STATES_WITH_TRAFFIC: u32 = 1 << 1 | 1 << 6 | 1 << 8;
 pub enum Wanted {
     /// Addresses, queues and inodes.
     Sockets,
-    /// The same of connected sockets only.
+    /// The same, of connected sockets only.
     Connected,
-    /// Also what was sent and received, of connected sockets; and the sockets in TIME_WAIT.
+    /// Connected sockets with their traffic counters, and the sockets in TIME_WAIT.
     Traffic,
 }
 
-/// The kinds that a request can ask for.
+/// The kinds of sockets that a request can ask for.
 pub const KINDS: [SocketKind; 4] = [SocketKind::Tcp, SocketKind::Tcp6, SocketKind::Udp, SocketKind::Udp6];
 
-/// The payload of a request for all sockets of a kind; none for Unix sockets.
+/// Payload of a request for all sockets of a kind; `None` for Unix sockets.
 pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
     let (family, protocol) = match kind {
         SocketKind::Tcp => (AF_INET, IPPROTO_TCP),
@@ -59,8 +59,8 @@ pub fn request(kind: SocketKind, wanted: Wanted) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// The payload of a request for the one TCP socket whose own address and whose peer's are these; none when they are of
-/// two families.
+/// Payload of a request for the TCP socket with this local address and this peer; `None` if they are of
+/// different families.
 pub fn exact(local: SocketAddr, peer: SocketAddr) -> Option<Vec<u8>> {
     let (family, local_ip, peer_ip) = match (local.ip().to_canonical(), peer.ip().to_canonical()) {
         (IpAddr::V4(local), IpAddr::V4(peer)) => (AF_INET, local.octets().to_vec(), peer.octets().to_vec()),
@@ -82,7 +82,7 @@ pub fn exact(local: SocketAddr, peer: SocketAddr) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Reads one reply; none when it is cut short or of another family.
+/// Parses one reply; `None` if it is truncated or of another family.
 pub fn parse(payload: &[u8], kind: SocketKind, namespace: u64) -> Option<Socket> {
     if payload.len() < FIXED {
         return None;
@@ -127,21 +127,20 @@ fn address(payload: &[u8], port_at: usize, ip_at: usize) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Milliseconds until the socket's timer runs out; 0 when there is none.
+/// Milliseconds until the socket's timer expires; 0 without a timer.
 pub fn expires_ms(payload: &[u8]) -> u32 {
     u32_at(payload, 52).unwrap_or(0)
 }
 
-/// What a TCP socket sent and received since it was connected (`struct tcp_info`).
+/// Traffic of a TCP socket since it was connected (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes sent that the peer has acknowledged.
     pub bytes_acked: u64,
-    /// Bytes received.
     pub bytes_received: u64,
-    /// Segments sent, acknowledgements included.
+    /// Segments sent, including acknowledgements.
     pub segments_out: u32,
-    /// Segments received, acknowledgements included.
+    /// Segments received, including acknowledgements.
     pub segments_in: u32,
     /// Segments with data sent.
     pub data_segments_out: u32,
@@ -149,7 +148,7 @@ pub struct Counters {
     pub data_segments_in: u32,
 }
 
-/// Reads the counters of a reply to a request for [`Wanted::Traffic`]; none where the kernel gave none.
+/// Parses the counters of a reply to [`Wanted::Traffic`]; `None` if the kernel sent none.
 pub fn counters(payload: &[u8]) -> Option<Counters> {
     let (_, info) = attributes(payload.get(FIXED..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
     Some(Counters {
@@ -168,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener on 127.0.0.1:2024, as a kernel 6.18 answered, with a backlog of 128.
+    /// A listener on 127.0.0.1:2024 with a backlog of 128, as kernel 6.18 replied.
     fn captured() -> Vec<u8> {
         let mut bytes = vec![AF_INET, 10, 0, 0, 0x07, 0xe8, 0, 0, 127, 0, 0, 1];
         bytes.resize(52, 0);

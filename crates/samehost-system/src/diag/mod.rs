@@ -1,5 +1,5 @@
-//! Asks the kernel for its sockets: sock_diag(7) over netlink, in the network namespace of the calling thread. The
-//! only file of this folder that talks to the kernel; the others read bytes.
+//! Lists the kernel's sockets with sock_diag(7) over netlink, in the network namespace of the calling thread.
+//! This file and `endings` talk to the kernel; the others parse bytes.
 
 mod endings;
 mod ends;
@@ -36,17 +36,14 @@ pub struct Diag {
     buffer: Vec<u8>,
 }
 
-/// What a TCP socket did.
+/// Traffic of a TCP socket.
 pub struct Activity {
-    /// Its own address.
     pub local: Address,
-    /// The peer's.
     pub peer: Address,
-    /// Its state.
     pub state: SocketState,
-    /// Milliseconds until its timer runs out; in TIME_WAIT, until it is forgotten.
+    /// Milliseconds until its timer expires; in TIME_WAIT, until the socket is gone.
     pub expires_ms: u32,
-    /// What it sent and received; none in TIME_WAIT.
+    /// `None` in TIME_WAIT.
     pub counters: Option<Counters>,
 }
 
@@ -56,7 +53,7 @@ impl Diag {
         Ok(Diag { socket: netlink(0)?, buffer: vec![0; DATAGRAM] })
     }
 
-    /// Every TCP, UDP and Unix socket of the namespace whose inode is given.
+    /// All TCP, UDP and Unix sockets. `namespace` is the inode of the calling thread's namespace, to be recorded.
     pub fn sockets(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut sockets = Vec::new();
         for kind in KINDS {
@@ -72,10 +69,7 @@ impl Diag {
         Ok(sockets)
     }
 
-    /// Every connected TCP socket of the namespace.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// All connected TCP sockets of the namespace.
     pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut found = Vec::new();
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
@@ -89,7 +83,7 @@ impl Diag {
         Ok(found)
     }
 
-    /// What every connected TCP socket of the namespace sent and received, and the sockets in TIME_WAIT.
+    /// Traffic of all connected TCP sockets of the namespace, and the sockets in TIME_WAIT.
     pub fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
         for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
@@ -99,27 +93,21 @@ impl Diag {
         Ok(found)
     }
 
-    /// The connected TCP socket of the namespace with this address of its own and this peer, without a look at any
-    /// other; none when there is none.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// The connected TCP socket of the namespace with this local address and this peer, without listing
+    /// others; `None` if there is none.
     pub fn tcp(&mut self, local: SocketAddr, peer: SocketAddr) -> Result<Option<Socket>, Errno> {
         let Some(request) = inet::exact(local, peer) else { return Ok(None) };
         let found = self.one(&request, |payload| inet::parse(payload, SocketKind::Tcp, 0))?;
         Ok(found.filter(|socket| is_between(socket, local, peer)))
     }
 
-    /// The Unix socket of an inode, where it belongs to the namespace.
-    ///
-    /// # Errors
-    /// The kernel's.
+    /// The Unix socket with this inode, if it belongs to the namespace.
     pub fn unix(&mut self, inode: u64) -> Result<Option<Socket>, Errno> {
         let Some(request) = unix::exact(inode) else { return Ok(None) };
         self.one(&request, |payload| unix::parse(payload, 0))
     }
 
-    /// Sends a request for one socket; none when the kernel knows none.
+    /// Sends a request for one socket; `None` if the kernel knows none.
     fn one<T>(
         &mut self,
         request: &[u8],
@@ -159,7 +147,7 @@ impl Diag {
         }
     }
 
-    /// Sends a request and hands over the payload of each reply.
+    /// Sends a request and passes the payload of each reply to `each`.
     fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
         loop {
@@ -172,7 +160,7 @@ impl Diag {
     }
 }
 
-/// Whether a socket is that connection: where nothing is connected so, the kernel answers with who listens there.
+/// Whether a socket is that connection: if there is none, the kernel replies with a listener of that address.
 fn is_between(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> bool {
     let is = |address: &Address, wanted: SocketAddr| {
         address.inet().is_some_and(|found| {
@@ -182,7 +170,7 @@ fn is_between(socket: &Socket, local: SocketAddr, peer: SocketAddr) -> bool {
     is(&socket.local, local) && is(&socket.peer, peer)
 }
 
-/// A socket for questions to sock_diag, which also hears what is sent to these groups.
+/// Opens a sock_diag socket, which also receives notifications of these groups.
 fn netlink(groups: u32) -> Result<OwnedFd, Errno> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -205,14 +193,14 @@ fn activity(payload: &[u8], kind: SocketKind) -> Option<Activity> {
     })
 }
 
-/// Handles one message; the end of the dump if it was the last.
+/// Handles one message; returns the result of the dump if it was the last.
 fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(), Errno>> {
     match message.kind {
-        // A dump that was disturbed lacks at most sockets that came or went meanwhile: as if read a moment earlier.
+        // A dump that was disturbed lacks at most sockets that came or went meanwhile, as if read a moment earlier.
         NLMSG_DONE => Some(Ok(())),
         NLMSG_ERROR => {
             let code = u32_at(message.payload, 0).map_or(0, |code| (code as i32).wrapping_neg());
-            // Numbers of errors end at 4095 (MAX_ERRNO); another is no reply of the kernel's.
+            // Error numbers end at 4095 (MAX_ERRNO); any other number is not a reply of the kernel.
             Some(match code {
                 0 => Ok(()),
                 1..4096 => Err(Errno::from_raw_os_error(code)),
@@ -227,19 +215,19 @@ fn read(message: Message<'_>, each: &mut impl FnMut(&[u8])) -> Option<Result<(),
     }
 }
 
-/// What tests of bent bytes need: a kernel's replies as they came, and all the reading of them.
+/// For tests with mutated bytes: captured replies of the kernel, and all parsers.
 #[cfg(test)]
 pub mod fuzzed {
     use super::*;
 
-    /// The datagrams that this kernel answers to every request that is ever made.
+    /// The datagrams with which this kernel replies to every request of this module.
     pub fn captured() -> Vec<Vec<u8>> {
         let mut diag = Diag::open().unwrap();
         let inet = |wanted| KINDS.into_iter().filter_map(move |kind| inet::request(kind, wanted));
         let requests = inet(Wanted::Sockets).chain(inet(Wanted::Traffic)).chain([unix::request()]);
         let mut datagrams = Vec::new();
         for request in requests {
-            // A whole message for each reply: the framing is bent with the rest.
+            // A whole message for each reply, so that the framing is mutated too.
             let _ = diag.dump(&request, |payload| {
                 let mut message = (16 + payload.len() as u32).to_ne_bytes().to_vec();
                 message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -252,12 +240,12 @@ pub mod fuzzed {
         datagrams
     }
 
-    /// All sockets that any parser reads out of a datagram.
+    /// All sockets that any parser reads from a datagram.
     pub fn read(datagram: &[u8]) -> Vec<Socket> {
         let mut sockets = Vec::new();
         for message in messages(datagram) {
             let end = super::read(message, &mut |payload| {
-                // The family tells the parsers apart; a kernel never answers one with the other's.
+                // The family selects the parser; a kernel never replies to one request with the other's family.
                 if payload.first() == Some(&1) {
                     sockets.extend(unix::parse(payload, 1));
                     return;
@@ -298,7 +286,7 @@ mod tests {
     #[test]
     fn finds_the_other_end_of_a_connection_and_no_listener() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            // A machine without IPv6 has one to look for only.
+            // A machine without IPv6 has only one address to check.
             let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
             let there = listener.local_addr().unwrap();
             let client = std::net::TcpStream::connect(there).unwrap();
@@ -336,7 +324,8 @@ mod tests {
         client.read_exact(&mut [0; 10]).unwrap();
         let local = Address::Inet(client.local_addr().unwrap());
         let activity = Diag::open().unwrap().activity().unwrap();
-        // A connection of another test that is ending may have had the same port to another address, and has no counters.
+        // A connection of another test that is ending may have had the same port to another address; it has
+        // no counters.
         let counters = activity.iter().filter(|one| one.local == local).find_map(|one| one.counters).unwrap();
         assert_eq!(counters.bytes_acked, 1000 + 1, "with the SYN");
         assert_eq!((counters.bytes_received, counters.data_segments_out), (10, 1));
@@ -347,7 +336,7 @@ mod tests {
         use std::io::{Read, Write};
         let mut endings = match Endings::open() {
             Ok(endings) => endings,
-            // Only with CAP_NET_ADMIN, and the error says so.
+            // Allowed only with CAP_NET_ADMIN.
             Err(errno) => {
                 assert_eq!(errno, Errno::PERM);
                 return;

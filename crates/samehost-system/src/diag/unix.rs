@@ -20,7 +20,7 @@ const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10 | 0x40;
 /// `UDIAG_SHOW_MEMINFO`.
 const SHOW_MEMORY: u32 = 0x20;
 
-/// The payload of a request for all Unix sockets (`struct unix_diag_req`).
+/// Payload of a request for all Unix sockets (`struct unix_diag_req`).
 pub fn request() -> Vec<u8> {
     let mut request = vec![AF_UNIX, 0, 0, 0];
     request.extend(u32::MAX.to_ne_bytes());
@@ -30,7 +30,7 @@ pub fn request() -> Vec<u8> {
     request
 }
 
-/// The payload of a request for the socket of an inode; none for an inode that the listing cannot name.
+/// Payload of a request for the socket with this inode; `None` if the listing cannot represent the inode.
 pub fn exact(inode: u64) -> Option<Vec<u8>> {
     let mut request = vec![AF_UNIX, 0, 0, 0];
     request.extend(u32::MAX.to_ne_bytes());
@@ -41,7 +41,7 @@ pub fn exact(inode: u64) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Reads one reply; none when it is cut short or of a type that this program does not know.
+/// Parses one reply; `None` if it is truncated or of an unknown type.
 pub fn parse(payload: &[u8], namespace: u64) -> Option<Socket> {
     let fixed = payload.get(..FIXED)?;
     let state = SocketState::from_raw(fixed[2]);
@@ -83,7 +83,7 @@ fn file(value: &[u8]) -> Option<FileId> {
     Some(FileId { device: device_of(device), inode: u64::from(inode) })
 }
 
-/// The kernel's own device number (12 bits of major, 20 of minor) as stat(2) shows it.
+/// Converts the kernel's internal device number (12 bits of major, 20 of minor) to that of stat(2).
 fn device_of(kernel: u32) -> u64 {
     rustix::fs::makedev(kernel >> 20, kernel & 0xf_ffff)
 }

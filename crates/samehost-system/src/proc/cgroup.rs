@@ -1,10 +1,10 @@
-//! `/proc/PID/cgroup`: the unit of the system manager and the container that a process belongs to. Nobody can put a
-//! process above the part of the tree that was given to him, so the beginning of the path is the system's word; what
-//! stands further down is the word of whoever was given that part: a user's own manager, a container. Pure parser.
+//! Parses `/proc/PID/cgroup`: the systemd unit and the container of a process. A user cannot move a process
+//! above the subtree delegated to him, so the beginning of the path can be trusted. The rest is chosen by the
+//! owner of the subtree: a user's own manager, a container. Pure.
 
 use samehost_model::scan::Container;
 
-/// How the runtimes name the control group of a container: prefix, suffix, runtime.
+/// How container runtimes name a container's control group: prefix, suffix, runtime.
 const SCOPES: &[(&str, &str, &str)] = &[
     ("docker-", ".scope", "docker"),
     ("cri-containerd-", ".scope", "containerd"),
@@ -16,7 +16,7 @@ const SCOPES: &[(&str, &str, &str)] = &[
     ("machine-", ".scope", "nspawn"),
 ];
 
-/// Folders of control groups that hold containers by their bare identifiers.
+/// Parent folders of control groups that are named by a bare container id.
 const FOLDERS: &[(&str, &str)] = &[("docker", "docker"), ("lxc", "lxc"), ("libpod_parent", "podman")];
 
 /// The unit (`mariadb.service`) and the container of a process.
@@ -30,12 +30,12 @@ pub fn parse(bytes: &[u8]) -> (Option<String>, Option<Container>) {
         container = container.or_else(|| container_of(path));
         unit = unit.or_else(|| unit_of(path));
     }
-    // What runs in a container is no unit of this system's, whatever its control group is called.
+    // A process in a container is in no unit of this system, whatever its control group is called.
     (unit.filter(|_| container.is_none()), container)
 }
 
-/// The unit of the system manager: what follows its slices, from the root of the tree on. Users' managers, and what they
-/// start, lie below `user.slice`; containers and virtual machines that are registered, below `machine.slice`.
+/// The unit of the system manager: the component after its slices, from the root of the tree. Users' managers and
+/// their processes are below `user.slice`, registered containers and virtual machines below `machine.slice`.
 fn unit_of(path: &str) -> Option<String> {
     let mut parts = path.strip_prefix('/')?.split('/');
     let mut first = parts.next()?;
@@ -50,12 +50,12 @@ fn unit_of(path: &str) -> Option<String> {
     (unit.ends_with(".service") && !is_users_manager).then(|| unit.to_owned())
 }
 
-/// systemd puts `_` before a name that a file of the control group could have.
+/// systemd prefixes `_` to a name that could be a file of the control group.
 fn unescaped(part: &str) -> &str {
     part.strip_prefix('_').unwrap_or(part)
 }
 
-/// The container; one that an ordinary user made is his, and its name his word.
+/// The container of a path; `foreign` if an ordinary user made it, so that its name cannot be trusted.
 fn container_of(path: &str) -> Option<Container> {
     let parts: Vec<&str> = path.split('/').collect();
     let foreign = parts.get(1) == Some(&"user.slice");
@@ -107,7 +107,7 @@ mod tests {
                 "0::/system.slice/system-postgresql.slice/postgresql@15-main.service\n",
                 "postgresql@15-main.service",
             ),
-            // A slice of the administrator's own, and a unit that has groups of its own below it.
+            // A slice that the administrator made, and a unit with groups of its own below it.
             ("0::/web.slice/web-shop.slice/php8.2-fpm.service\n", "php8.2-fpm.service"),
             ("0::/system.slice/_cpu.service/worker\n", "cpu.service"),
         ] {
@@ -143,7 +143,7 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()).0, None, "{text}");
         }
-        // A group that bob's unit was given, and named after another: the unit is bob's all the same.
+        // A subtree delegated to bob's unit and named after another unit: the unit is still bob's.
         let delegated = b"0::/system.slice/bob.service/system.slice/mariadb.service\n";
         assert_eq!(parse(delegated).0.as_deref(), Some("bob.service"));
     }

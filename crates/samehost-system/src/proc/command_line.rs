@@ -1,11 +1,11 @@
-//! `/proc/PID/cmdline`: the words of a command line, without the passwords in them. Pure parser.
+//! Parses `/proc/PID/cmdline` into arguments, redacted. Pure.
 
 use samehost_model::Redactor;
 use samehost_model::scan::text_of_bytes;
 
-/// Words of a command line beyond these are not kept.
+/// Most arguments that are kept.
 const MOST_WORDS: usize = 64;
-/// The words, secrets replaced.
+/// The arguments, redacted.
 pub(crate) fn parse(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() {

@@ -1,12 +1,12 @@
-//! `/proc/PID/stat`: the CPU time that a process has used, all its threads together. Pure parser.
+//! Parses `/proc/PID/stat` for the CPU time of a process, all its threads together. Pure.
 
-/// CPU time of a process so far, in seconds; none when it is gone.
+/// CPU time of a process so far, in seconds; `None` if it has ended.
 pub fn read(pid: u32) -> Option<f64> {
     let ticks = parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)?;
     Some(ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
 }
 
-/// User and system time in ticks: the 14th and 15th field, counted behind the name, which may hold anything.
+/// User and system time in ticks: fields 14 and 15, counted after the name, which may contain anything.
 pub fn parse(bytes: &[u8]) -> Option<u64> {
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let text = String::from_utf8_lossy(bytes.get(end + 1..)?);

@@ -1,5 +1,5 @@
-//! Which process holds which socket: `/proc/PID/fd`, read with as few system calls as can be. A process that vanished
-//! between two reads is normal; one that may not be read is counted.
+//! Finds which process has which socket open, from `/proc/PID/fd`, with as few system calls as possible. A
+//! process that ends between two reads is normal; processes that may not be read are counted.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -14,22 +14,22 @@ use crate::interrupt;
 
 /// Processes that a thread takes at once.
 const SHARE: usize = 1;
-/// More threads only wait for the kernel's locks.
+/// Most threads; more would only wait for the kernel's locks.
 const MOST_THREADS: usize = 4;
 
-/// What a walk through all processes found.
+/// Result of a scan of all processes.
 #[derive(Debug, Default)]
 pub struct Descriptors {
-    /// Inode of a socket, and a process that holds it; sorted, each pair once.
+    /// Inode of a socket, and a process that has it open; sorted, each pair once.
     pub holders: Vec<(u64, u32)>,
-    /// Inode of a network namespace, and a process in it, by process.
+    /// Inode of a network namespace, and a process in it; one entry per process.
     pub namespaces: Vec<(u64, u32)>,
-    /// Processes whose descriptors may not be read.
+    /// Number of processes whose descriptors may not be read.
     pub refused: u32,
 }
 
 impl Descriptors {
-    /// The processes that hold a socket, in ascending order.
+    /// The processes that have a socket open, ascending.
     pub fn holders_of(&self, inode: u64) -> impl Iterator<Item = u32> + '_ {
         let from = self.holders.partition_point(|(other, _)| *other < inode);
         self.holders[from..].iter().take_while(move |(other, _)| *other == inode).map(|(_, pid)| *pid)
@@ -42,7 +42,7 @@ impl Descriptors {
     }
 }
 
-/// The numbers of all processes, ascending.
+/// Pids of all processes, ascending.
 pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     let directory = openat(proc, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
@@ -55,7 +55,7 @@ pub fn pids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     Ok(pids)
 }
 
-/// Walks through the descriptors of these processes.
+/// Scans the descriptors of these processes.
 pub fn walk(proc: BorrowedFd<'_>, pids: &[u32]) -> Descriptors {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let next = AtomicUsize::new(0);
@@ -120,7 +120,7 @@ fn socket_inode(directory: BorrowedFd<'_>, name: &CStr) -> Option<u64> {
     inode_of(target.get(..length)?)
 }
 
-/// The sockets that a process holds, by inode; none where they may not be seen.
+/// Inodes of the sockets that a process has open; empty if they are not visible to us.
 pub fn sockets_of(pid: u32) -> Vec<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = openat(rustix::fs::CWD, format!("/proc/{pid}/fd"), flags, Mode::empty()) else {
@@ -135,12 +135,12 @@ pub fn sockets_of(pid: u32) -> Vec<u64> {
     found
 }
 
-/// The inode in `socket:[4711]`.
+/// Parses the inode in `socket:[4711]`.
 pub fn inode_of(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
 
-/// A decimal number without sign.
+/// Parses a decimal number without sign.
 fn number<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
     bytes.first().filter(|byte| byte.is_ascii_digit())?;
     std::str::from_utf8(bytes).ok()?.parse().ok()

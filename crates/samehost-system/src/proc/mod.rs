@@ -1,4 +1,4 @@
-//! What /proc says of processes. Reading is here and in `descriptors`; the other files parse bytes.
+//! Facts about processes from /proc. This file and `descriptors` read; the other files parse bytes.
 
 pub mod cgroup;
 mod command_line;
@@ -17,10 +17,10 @@ use samehost_model::scan::{Process, text_of_bytes};
 use crate::open::proc_file;
 use users::Names;
 
-/// How much is read of what a process can make as long as it likes.
+/// Most bytes read of a file whose length the process controls.
 const LONGEST: u64 = 64 << 10;
 
-/// Everything that can be seen of a process; none when it is gone.
+/// Everything that we can see of a process; `None` if it has ended.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
     let name = proc_file(&format!("/proc/{pid}/comm"), LONGEST).ok()?;
     let status = status::read(pid)?;
@@ -44,13 +44,13 @@ pub fn process(pid: u32, users: &Names) -> Option<Process> {
     })
 }
 
-/// The container that a process belongs to by its control group; none where it belongs to none, or is gone.
+/// The container of a process by its control group; `None` if it is in none, or has ended.
 #[must_use]
 pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
     cgroup::parse(&proc_file(&format!("/proc/{pid}/cgroup"), 64 * 1024).unwrap_or_default()).1
 }
 
-/// Reads bytes with every parser of one process's files.
+/// Runs every parser of a process's files on these bytes.
 #[cfg(test)]
 pub fn fuzzed(bytes: &[u8]) {
     let words = command_line::parse(bytes);

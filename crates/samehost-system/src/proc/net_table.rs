@@ -1,5 +1,5 @@
-//! `/proc/PID/net/{tcp,tcp6,udp,udp6,unix}`: the sockets of another network namespace, where it may not be entered.
-//! Pure parsers. The Unix table has no peers, so its connections stay without their other end.
+//! Parses `/proc/PID/net/{tcp,tcp6,udp,udp6,unix}`: the sockets of another network namespace that may not be entered.
+//! Pure, except [`read`]. The table of Unix sockets has no peers, so its connections lack their other end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
 
 use crate::diag::KINDS;
 
-/// The sockets that `/proc/PID/net` shows; none when it may not be read.
+/// The sockets in `/proc/PID/net`; `None` if it may not be read.
 pub fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
     let mut sockets = Vec::new();
     let mut any = false;
@@ -24,7 +24,7 @@ pub fn read(pid: u32, namespace: u64) -> Option<Vec<Socket>> {
     any.then_some(sockets)
 }
 
-/// Reads a table of TCP or UDP sockets.
+/// Parses a table of TCP or UDP sockets.
 fn inet(bytes: &[u8], kind: SocketKind, namespace: u64) -> Vec<Socket> {
     let text = String::from_utf8_lossy(bytes);
     text.lines().skip(1).filter_map(|line| inet_line(line, kind, namespace)).collect()
@@ -52,7 +52,7 @@ fn inet_line(line: &str, kind: SocketKind, namespace: u64) -> Option<Socket> {
     Some(socket)
 }
 
-/// `0100007F:1F90`: each group of eight digits is a number in the machine's byte order.
+/// `0100007F:1F90`: each group of eight digits is a number in native byte order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| Some(u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
@@ -70,16 +70,16 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Reads the table of Unix sockets.
+/// Parses the table of Unix sockets.
 fn unix(bytes: &[u8], namespace: u64) -> Vec<Socket> {
     bytes.split(|byte| *byte == b'\n').skip(1).filter_map(|line| unix_line(line, namespace)).collect()
 }
 
-/// The flag of a listening socket (`__SO_ACCEPTCON`).
+/// Flag of a listening socket (`__SO_ACCEPTCON`).
 const LISTENING: u32 = 1 << 16;
 
 fn unix_line(line: &[u8], namespace: u64) -> Option<Socket> {
-    // Num: RefCount Protocol Flags Type St Inode Path; a path may have blanks, so it is what is left.
+    // Num: RefCount Protocol Flags Type St Inode Path; a path may contain blanks, so it is the rest of the line.
     let mut rest = line;
     let mut fields = [&[][..]; 7];
     for field in &mut fields {
@@ -132,7 +132,7 @@ fn blank(kind: SocketKind, state: SocketState, inode: u64, namespace: u64) -> So
     }
 }
 
-/// Reads bytes as each of the tables.
+/// Parses bytes as each of the tables.
 #[cfg(test)]
 pub fn fuzzed(bytes: &[u8]) -> Vec<Vec<Socket>> {
     let mut tables: Vec<Vec<Socket>> = KINDS.into_iter().map(|kind| inet(bytes, kind, 1)).collect();

@@ -1,33 +1,33 @@
-//! `/proc/PID/status`: who a process is, and what it may. Pure parser.
+//! Parses `/proc/PID/status`: user, groups and capabilities of a process. Pure, except [`read`].
 
-/// What a process may, as the kernel judges it.
+/// User, groups and capabilities of a process, by which the kernel decides on its accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The process that started it.
+    /// Pid of the parent.
     pub parent: u32,
-    /// The user that file access is judged by.
+    /// File-system uid.
     pub uid: u32,
-    /// The group that file access is judged by.
+    /// File-system gid.
     pub gid: u32,
-    /// Its other groups, as they were when it started.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Its effective capabilities.
+    /// Effective capabilities.
     pub capabilities: u64,
 }
 
-/// `CAP_DAC_OVERRIDE`: permission bits do not bind it.
+/// `CAP_DAC_OVERRIDE`: overrides permission bits.
 const DAC_OVERRIDE: u32 = 1;
-/// `CAP_DAC_READ_SEARCH`: it may pass through every directory.
+/// `CAP_DAC_READ_SEARCH`: may search every directory.
 const DAC_READ_SEARCH: u32 = 2;
 
-/// What a process may; none when it is gone.
+/// Status of a process; `None` if it has ended.
 pub fn read(pid: u32) -> Option<Status> {
-    // 65,536 groups, the most there can be, are 700 KB.
+    // 65,536 groups, the maximum, take 700 KB.
     crate::open::proc_file(&format!("/proc/{pid}/status"), 1 << 20).ok().map(|bytes| Status::parse(&bytes))
 }
 
 impl Status {
-    /// Reads the lines that matter; what is missing stays 0.
+    /// Parses the relevant lines; missing values stay 0.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut status = Status::default();
@@ -53,13 +53,13 @@ impl Status {
         self.capabilities & (1 << capability) != 0
     }
 
-    /// Whether its capabilities give it the rights `wanted` whatever a file's own say.
+    /// Whether its capabilities grant the permissions `wanted`, whatever those of a file are.
     pub fn is_above_rights(&self, wanted: u32, is_directory: bool) -> bool {
         self.has(DAC_OVERRIDE) || (is_directory && wanted == 1 && self.has(DAC_READ_SEARCH))
     }
 
-    /// Whether the rights `wanted` (4 read, 2 write, 1 search) are given to this process on a file of that mode,
-    /// owner and group, which has no access control list.
+    /// Whether a file with this mode, owner and group grants the permissions `wanted` (4 read, 2 write, 1
+    /// search) to this process. Access control lists are not considered.
     pub fn may(&self, wanted: u32, mode: u32, owner: u32, group: u32) -> bool {
         let bits = if self.uid == owner {
             mode >> 6

@@ -1,34 +1,33 @@
-//! Names of users and groups by number.
+//! Names of users and groups by id.
 
 use std::collections::HashMap;
 
 use crate::database;
 
-/// Names by number.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<u32, String>);
 
 impl Names {
-    /// Those of `/etc/passwd`.
+    /// User names in `/etc/passwd`.
     #[must_use]
     pub fn of_users() -> Self {
         Names::users_in(database::passwd().as_bytes())
     }
 
-    /// Those of `/etc/group`.
+    /// Group names in `/etc/group`.
     #[must_use]
     pub fn of_groups() -> Self {
         let text = database::group();
         Names::first(database::groups(&text).map(|group| (group.gid, group.name)))
     }
 
-    /// The users in a text that is written as `/etc/passwd` is: another root directory's.
+    /// User names in a text with the format of `/etc/passwd`: that of another root directory.
     pub fn users_in(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         Names::first(database::users(&text).map(|user| (user.uid, user.name)))
     }
 
-    /// The first name of a number counts, as for the C library.
+    /// The first name of an id counts, as in the C library.
     fn first<'a>(lines: impl Iterator<Item = (u32, &'a str)>) -> Self {
         let mut names = HashMap::new();
         for (number, name) in lines {
@@ -37,12 +36,11 @@ impl Names {
         Names(names)
     }
 
-    /// The number of a name; the least where a file gives it several.
+    /// The id of a name; the lowest if a file has several.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.0.iter().filter(|(_, its)| its.as_str() == name).map(|(number, _)| *number).min()
     }
 
-    /// The name of a number.
     pub fn name(&self, number: u32) -> Option<&str> {
         self.0.get(&number).map(String::as_str)
     }
