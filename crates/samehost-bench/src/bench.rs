@@ -1,5 +1,4 @@
-//! From a request to a report: checks, private servers, capacity, blocks, analysis. Start reading at
-//! [`bench`].
+//! From a request to a report: checks, private servers, capacity, blocks, analysis. Start reading at [`bench`].
 
 use std::sync::Arc;
 
@@ -46,8 +45,7 @@ pub fn bench(
     outcome.map(|outcome| warned(outcome, &own, network))
 }
 
-/// Whether a measurement's private servers need a network namespace of their own; see
-/// [`crate::network::prepare`].
+/// Whether a measurement's private servers need a network namespace of their own; see [`crate::network::prepare`].
 #[must_use]
 pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
     network(workload, request) != Network::Shared
@@ -87,7 +85,7 @@ fn bench_here(
         Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
         None => first.with_capacities(runner.measure_capacities(&first.matrix, observer)?)?,
     };
-    // Until all is measured.
+    // Kept until everything is measured.
     let awake = request.awake.then(|| Awake::keep(&allowed_cpus())).transpose()?;
     planned.plan.awake = awake.as_ref().map(Awake::by);
     runner.follow(&planned.plan);
@@ -96,7 +94,7 @@ fn bench_here(
     Ok(runner.run(report, request, profiler.as_ref(), observer))
 }
 
-/// All that is known before the first trial.
+/// Everything in the report that is known before the first trial.
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
     let Planned { workload, request, capabilities, plan, mut arms, .. } = planned;
@@ -124,11 +122,11 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     }
 }
 
-/// Looks at what measuring does to servers that already run, and has that agreed to.
+/// Finds out what the measurement does to servers that are already running, and asks for consent.
 fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), BenchError> {
     let seconds = planned.plan.budget_s.unwrap_or(60.0);
     let matrix = &planned.matrix;
-    // A server may be known by more ways than are measured.
+    // A server may be reachable over more transports than are measured.
     let mut servers = planned.request.servers.clone();
     servers.retain(|transport, _| matrix.transports.contains(transport));
     let look = Look {

@@ -1,6 +1,5 @@
-//! Measures the capacity of each transport at each level in a closed loop, before rates are fixed.
-//! Percentages refer to the baseline's capacity, and a rate out of reach is refused before minutes are spent
-//! on it.
+//! Measures the capacity of each transport at each level in a closed loop, before rates are fixed. Percentages refer
+//! to the baseline's capacity, and a rate out of reach is refused before minutes are spent on it.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,10 @@
 //! Schedules, drives and meters trials: from a request to raw trials and a report. It prints nothing.
 //!
 //! Start reading at [`bench()`]. `schedule`, `matrix` and `points` decide what is measured (pure); `driving`
-//! chooses slices or trials; `measure` runs the blocks; `stage` holds the servers; `engine` drives a trial or
-//! a round and is the only reader of the clock. `workload` defines what a workload is, `workloads` contains
-//! them. `private_servers` are started for a measurement, `builtin_servers` are part of this program.
-//! `machine` meters CPUs and judges whether the machine was ours.
+//! chooses slices or trials; `measure` runs the blocks; `runner` keeps the servers; `engine` drives a trial
+//! or a round and is the only reader of the clock. `workload` defines what a workload is, `workloads`
+//! contains them. `private_servers` are started for a measurement, `builtin_servers` are part of this
+//! program. `machine` meters CPUs and judges whether the machine was ours.
 
 mod advice;
 mod bench;

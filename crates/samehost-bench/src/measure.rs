@@ -11,8 +11,7 @@ use crate::error::BenchError;
 use crate::machine::Watch;
 use crate::schedule::{self, Group};
 
-/// Most repeats in all, as a fraction of the trials made so far. Beyond it we stop waiting for a calm
-/// machine.
+/// Most repeats in all, as a fraction of the trials made so far. Beyond it we stop waiting for a calm machine.
 const MOST_REPEATED: f64 = 0.5;
 
 /// An arm to be measured, and its slot.
@@ -91,9 +90,8 @@ pub struct Aim<'a> {
     pub seed: u64,
 }
 
-/// Measures blocks until every point is precise or decided, the maximum of blocks is reached, or the budget
-/// is spent. Continues after the trials in `before`: they count, and the new blocks are numbered after
-/// theirs.
+/// Measures blocks until every point is precise or decided, the maximum of blocks is reached, or the budget is spent.
+/// Continues after the trials in `before`: they count, and the new blocks are numbered after theirs.
 pub fn run_blocks(
     aim: Aim<'_>,
     before: Vec<Trial>,
@@ -252,8 +250,7 @@ impl<'a> BlockLoop<'a> {
         (self.repeats as f64) < MOST_REPEATED * made as f64 + f64::from(self.aim.plan.repeats + 1)
     }
 
-    /// Drops the points whose comparisons are all precise enough. It sees widths, never where an interval
-    /// lies.
+    /// Drops the points whose comparisons are all precise enough. It sees widths, never where an interval lies.
     fn look(&mut self) {
         let Aim { arms, plan, metrics, .. } = self.aim;
         let Some(metric) = metrics.first() else { return };

@@ -97,7 +97,7 @@ impl OwnNetwork {
         })
     }
 
-    /// Warning that tells readers of the report about the namespace.
+    /// Warning about the namespace for readers of the report.
     pub(crate) fn warning(&self, network: Network) -> Warning {
         let what = match network {
             Network::OwnBehind(_) => "nginx and PHP-FPM's TCP port were in a network namespace of their own",
@@ -202,7 +202,7 @@ fn raise_loopback() -> io::Result<()> {
     routes::request(RTM_NEWLINK, 0, &message)
 }
 
-/// Why no namespace could be made, as far as can be told, with what would help.
+/// Why no namespace could be made, as far as it can be found out, with what would help.
 fn reason(error: &io::Error) -> String {
     if rustix::process::geteuid().is_root() {
         return format!(

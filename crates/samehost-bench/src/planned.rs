@@ -1,4 +1,4 @@
-//! A request with every default filled in: made once, before anything starts, and only read afterwards.
+//! A request with all defaults filled in: made once, before anything starts, and read-only afterwards.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use crate::workload::{Capabilities, Parameters, Workload};
 #[derive(Clone)]
 pub(crate) struct Planned {
     pub(crate) workload: &'static dyn Workload,
-    /// The request, its parameters and servers completed.
+    /// The request with its parameters and servers completed.
     pub(crate) request: Request,
     pub(crate) capabilities: Capabilities,
     pub(crate) matrix: Matrix,
     pub(crate) driving: Driving,
-    /// The arms; none where there are rates and the capacities that they depend on are not known yet.
+    /// Empty if rates depend on capacities that are not measured yet.
     pub(crate) arms: Vec<Arm>,
     pub(crate) plan: Plan,
 }
 
 impl Planned {
-    /// Fills in every default.
+    /// Fills in all defaults.
     ///
     /// # Errors
-    /// When an option is none of the workload's, a point makes no sense, or the budget is too short.
+    /// When the workload has no such option, a point makes no sense, or the budget is too short.
     pub(crate) fn new(workload: &'static dyn Workload, request: &Request) -> Result<Self, BenchError> {
         let proposed = workload.propose(&request.parameters, &request.connections)?;
         let (mut parameters, mut swept) = sweep(workload, &proposed)?;
@@ -72,7 +72,7 @@ impl Planned {
         Ok(Planned { workload, request, capabilities, matrix, driving, arms, plan })
     }
 
-    /// The same once the capacities are known that rates depend on.
+    /// The same plan with measured capacities, on which rates depend.
     pub(crate) fn with_capacities(&self, capacities: Vec<Capacity>) -> Result<Self, BenchError> {
         let matrix = Matrix { capacities, ..self.matrix.clone() };
         let arms = matrix.arms(self.workload, &self.request.parameters)?;
@@ -80,7 +80,7 @@ impl Planned {
         Ok(Planned { matrix, arms, plan, ..self.clone() })
     }
 
-    /// The most connections that a server has at once.
+    /// The most connections that a server has open at once.
     pub(crate) fn most_at_once(&self) -> u32 {
         let open_loop = !self.matrix.rates.is_empty();
         let each =
@@ -88,7 +88,7 @@ impl Planned {
         each.max().unwrap_or(1)
     }
 
-    /// What is the same at every point.
+    /// Parameters that are the same at every point, for the report.
     pub(crate) fn shown_parameters(&self) -> Parameters {
         let (request, matrix) = (&self.request, &self.matrix);
         let is_swept = |name: &str| matrix.swept.iter().any(|swept| swept.name == name);
@@ -97,7 +97,7 @@ impl Planned {
         for (name, script) in &request.commands {
             parameters.insert(format!("arm {name}"), Redactor::default().command(script));
         }
-        // The baseline's, by level: percentages are of it. Every arm has its own in `arms`.
+        // Capacity of the baseline at each level: percentages refer to it. The capacity of every arm is in `arms`.
         for capacity in matrix.capacities.iter().filter(|c| Some(&c.transport) == matrix.transports.first()) {
             let name = format!("capacity_per_s{}", matrix.level_suffix(&capacity.level));
             parameters.insert(name, format!("{:.0}", capacity.per_s));
@@ -109,7 +109,7 @@ impl Planned {
     }
 }
 
-/// How much to measure; trials of an earlier part of the same measurement keep their length.
+/// How much to measure. After an earlier part of the same measurement, trials keep their length.
 fn plan(
     request: &Request,
     capabilities: &Capabilities,
@@ -128,7 +128,6 @@ fn plan(
     Ok(plan)
 }
 
-/// How a request's arms are driven.
 fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
     let has_control = transports.len() > 1 && !request.stop.no_control;
     Driving {

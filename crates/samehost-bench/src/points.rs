@@ -16,8 +16,7 @@ const TRIAL: std::ops::RangeInclusive<f64> = 0.1..=1.0;
 const IN_A_ROUND: f64 = 0.2;
 /// Time around a trial for connecting, meters, restarts, in seconds.
 const AROUND_TRIAL: f64 = 0.03;
-/// Fraction of the budget that the minimum of blocks may use, so that there is time for repeats and more
-/// blocks.
+/// Fraction of the budget that the minimum of blocks may use, so that there is time for repeats and more blocks.
 const BUDGET_FOR_LEAST: f64 = 0.6;
 /// Id of the floor's arm.
 pub const FLOOR: &str = "noop";

@@ -37,8 +37,7 @@ pub struct Request {
     pub awake: bool,
     /// Congestion controls; empty for the machine's default.
     pub congestion: Vec<String>,
-    /// Whether routes of a private network set them even if each socket could be set: shows the effect of a
-    /// route.
+    /// Whether routes of a private network set them even if each socket could be set: shows the effect of a route.
     pub congestion_by_routes: bool,
     /// Bytes of socket buffers; empty for the kernel's default.
     pub socket_buffers: Vec<u64>,

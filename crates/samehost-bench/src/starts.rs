@@ -9,7 +9,7 @@ pub enum Starts {
     /// So many servers, each started before its first block and then used in turn: if a start takes seconds.
     /// Idle servers take memory; the interval accounts for which block ran on which server.
     InTurn(u32),
-    /// Never: the interval is about one process, and the report says so.
+    /// Never: the interval is about one process, which the report states.
     Once,
 }
 

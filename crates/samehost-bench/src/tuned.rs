@@ -146,8 +146,7 @@ pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
     }
 }
 
-/// Waits until the server has set its end of a connection: an accepted Unix socket has the default buffers at
-/// first.
+/// Waits until the server has set its end of a connection: an accepted Unix socket has the default buffers at first.
 pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
     let Some(wanted) = tuning.buffer_bytes else { return };
     for _ in 0..LOOKS {

@@ -138,8 +138,7 @@ pub trait Workload: Sync {
         Vec::new()
     }
 
-    /// Refuses a point that makes no sense; called before anything is started. The error contains what to
-    /// change.
+    /// Refuses a point that makes no sense; called before anything is started. The error contains what to change.
     fn check(&self, _: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
         Ok(())
     }
@@ -202,8 +201,7 @@ pub trait Workload: Sync {
         Ok(Vec::new())
     }
 
-    /// The network that its private servers need, so that no other user reaches one that accepts every
-    /// client.
+    /// The network that its private servers need, so that no other user reaches one that accepts every client.
     fn network(&self, _parameters: &Parameters, _wanted: Wanted<'_>) -> Network {
         Network::Shared
     }

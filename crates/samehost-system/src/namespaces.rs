@@ -21,7 +21,7 @@ const NAMED: [&str; 2] = ["/run/netns", "/run/docker/netns"];
 /// Most processes of a namespace that are checked for who made it.
 const MOST_ASKED: usize = 32;
 
-/// A way to enter a namespace.
+/// A network namespace that can be entered.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Inode of the namespace.

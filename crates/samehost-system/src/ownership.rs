@@ -1,5 +1,5 @@
-//! Finds the users who may change what a path leads to: the file, and every directory on the way, because
-//! whoever can write a directory can replace a file in it. Only inspects.
+//! Finds the users who may change what a path leads to: the file, and every directory on the way, because a
+//! user who can write a directory can replace a file in it. Only inspects.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -57,8 +57,8 @@ pub struct Decider {
 }
 
 /// The user who controls the contents of a path; `None` if only root does. That is the owner of a symbolic
-/// link, which decides where it leads; else the owner of the file; else whoever may replace it, the nearest
-/// directory first.
+/// link, which decides where it leads; else the owner of the file; else a user who may replace it, the
+/// nearest directory first.
 ///
 /// # Errors
 /// As [`foreign_writer`].

@@ -32,14 +32,14 @@ impl User {
         Some(User::of(accounts::number(name)?))
     }
 
-    /// A user of whom only a group is known.
+    /// An unknown user with a known group.
     #[must_use]
     pub fn of_group(gid: u32) -> Self {
         let account = Account { uid: NO_GROUP, gid, groups: vec![gid] };
         User { name: Some(format!("group {gid}")), account, home: PathBuf::from("/") }
     }
 
-    /// A user of whom nothing is known.
+    /// An unknown user.
     #[must_use]
     pub fn anyone() -> Self {
         User { name: Some("everyone".into()), ..User::of_group(NO_GROUP) }

@@ -55,8 +55,7 @@ pub(super) fn serve<R: Responder>(listening: &Listening, replies: Replies) -> Re
             let token = event.data.u64() as usize;
             if let Some(listener) = listeners.get(token) {
                 let accepted = accept(listener, &epoll, &mut peers, &mut free, listeners.len());
-                // A Unix listener that was shut down returns EAGAIN where TCP returns EINVAL, and stays
-                // ready.
+                // A Unix listener that was shut down returns EAGAIN where TCP returns EINVAL, and stays ready.
                 if listening.is_stopped() {
                     return Ok(());
                 }

@@ -33,8 +33,7 @@ impl Stopper {
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         for listener in &self.listeners {
-            // After shutdown(2), accept(2) on a listener returns at once: EINVAL on TCP (see `epoll.rs` for
-            // Unix).
+            // After shutdown(2), accept(2) on a listener returns at once: EINVAL on TCP (see `epoll.rs` for Unix).
             if let Err(error) = rustix::net::shutdown(listener, rustix::net::Shutdown::Both) {
                 tracing::debug!(%error, "a listener was not shut down");
             }

@@ -31,8 +31,7 @@ pub(super) fn converse<R: Responder>(stream: &mut Stream, waits: Wait) -> io::Re
     }
 }
 
-/// Receives rounds of bytes (see `engine::bulk`) and acknowledges each. Reads as fast as it can and so never
-/// polls.
+/// Receives rounds of bytes (see `engine::bulk`) and acknowledges each. Reads as fast as it can and so never polls.
 pub(super) fn sink(stream: &mut Stream, _: Wait) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {

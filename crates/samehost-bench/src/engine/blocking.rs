@@ -16,8 +16,7 @@ const BUFFER: usize = 64 * 1024;
 enum Reply {
     Right,
     Rejected(&'static str),
-    /// The reply is complete (the field holds the kind of refusal, if any), and the server closes the
-    /// connection.
+    /// The reply is complete, and the server closes the connection. The field is the kind of refusal, if any.
     Last(Option<&'static str>),
 }
 
@@ -40,8 +39,7 @@ impl Single {
         Single { stream, session, connector, out, input, waits }
     }
 
-    /// Sends requests and waits for each reply until the counter has enough. No request is in flight on
-    /// return.
+    /// Sends requests and waits for each reply until the counter has enough. No request is in flight on return.
     ///
     /// # Errors
     /// When the connection breaks and cannot be opened again.
@@ -99,8 +97,7 @@ impl Single {
         Ok(())
     }
 
-    /// One request and its reply. The error is a kind for the error counts; the connection is unusable after
-    /// it.
+    /// One request and its reply. The error is a kind for the error counts; the connection is unusable after it.
     #[inline]
     fn exchange(&mut self) -> Result<Reply, &'static str> {
         use std::io::{Read, Write};

@@ -1,6 +1,5 @@
-//! Drives callers, each in its own thread: for protocols whose library owns the socket, and for operations
-//! that need a new connection each time. Closed loop, or open loop with one queue of due times for all
-//! threads.
+//! Drives callers, each in its own thread: for protocols whose library owns the socket, and for operations that need
+//! a new connection each time. Closed loop, or open loop with one queue of due times for all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

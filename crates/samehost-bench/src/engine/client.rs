@@ -225,8 +225,7 @@ fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (Th
     let (server, client) = (server.end(), client.end().unwrap_or_default());
     let ours = own + client.cpu_ns + server.map_or(0, |server| server.cpu_ns);
     let machine = machine.used(ours, around.cpus);
-    // On an overloaded machine even this thread had to wait, so that the metered span is longer than the
-    // window.
+    // On an overloaded machine even this thread had to wait, so that the metered span is longer than the window.
     let part = (window.end - window.start) as f64 / span as f64;
     let in_window = |used: ServerUse| ServerUse { cpu_ns: (used.cpu_ns as f64 * part) as u64, ..used };
     (of_process(in_window(client)), Metered { server: server.map(in_window), proxy: None, machine })

@@ -9,8 +9,7 @@ pub trait Count {
     /// Whether the connections are used again afterwards. If so, one that breaks at the end is reopened.
     const GOES_ON: bool;
 
-    /// Counts an exchange, due and sent at these times, that completed at `at`. Returns false once there are
-    /// enough.
+    /// Counts an exchange, due and sent at these times, that completed at `at`. Returns false once there are enough.
     fn done(&mut self, at: Nanos, due: Nanos, sent: Nanos) -> bool;
 
     fn failed(&mut self, kind: &str);

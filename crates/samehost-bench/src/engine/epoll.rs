@@ -1,6 +1,5 @@
-//! Drives many connections in one thread with epoll, closed or open loop. An operation takes one read, one
-//! write, and a share of one epoll_wait. Sessions hold no buffers, so that a thousand connections fit into
-//! the cache.
+//! Drives many connections in one thread with epoll, closed or open loop. An operation takes one read, one write, and
+//! a share of one epoll_wait. Sessions hold no buffers, so that a thousand connections fit into the cache.
 
 mod turn;
 

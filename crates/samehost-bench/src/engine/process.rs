@@ -84,7 +84,7 @@ fn start(script: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// When it ended, and what it wrote; a signal that we get ends the whole group.
+/// Waits for the end and returns its time and the output; a signal to us ends the whole group.
 fn wait_for(child: Child, interrupted: &AtomicBool) -> Result<(Nanos, io::Result<Output>), BenchError> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();

@@ -21,8 +21,7 @@ pub struct Tally {
     pub latency: Histogram<u64>,
     /// Open loop: time from sending to reply, in nanoseconds.
     pub service: Option<Histogram<u64>>,
-    /// Open loop: lateness in nanoseconds, that is, how late the generator sent although a connection was
-    /// idle.
+    /// Open loop: lateness in nanoseconds, that is, how late the generator sent although a connection was idle.
     pub lateness: Option<Histogram<u64>>,
     /// Operations completed in each tenth of the window.
     pub tenths: [u64; 10],
@@ -152,8 +151,7 @@ impl Recorder {
         self.window.start + (self.window.end - self.window.start) * (self.tenth as u64 + 1) / 10
     }
 
-    /// Closed loop: counts an operation that completed at `at` after `latency`; false once the window is
-    /// over.
+    /// Closed loop: counts an operation that completed at `at` after `latency`; false once the window is over.
     #[inline]
     pub fn complete(&mut self, at: Nanos, latency: Nanos) -> bool {
         let inside = self.advance(at);

@@ -39,7 +39,7 @@ pub fn of_tally(tally: &Tally, seconds: f64, open_loop: Option<&OpenLoop>, meter
     trial
 }
 
-/// What was counted, without what it used.
+/// A trial with its counts, without CPU use.
 pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     Trial {
         seconds,
@@ -54,7 +54,7 @@ pub(super) fn of_counted(tally: &Tally, seconds: f64) -> Trial {
     }
 }
 
-/// Adds what client, server and machine used.
+/// Adds the use of client, server and machine.
 pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, metered: Metered) {
     let window_ns = trial.seconds * 1e9;
     let per_op = |amount: f64| (trial.operations > 0).then(|| amount / trial.operations as f64);
@@ -82,9 +82,8 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
     trial.machine = metered.machine;
 }
 
-/// Marks an open-loop trial invalid if the generator, not the server, missed the rate. Lateness itself is
-/// judged over the whole measurement: judging each trial by its own latency would invalidate those of the
-/// faster arm.
+/// Marks an open-loop trial invalid if the generator, not the server, missed the rate. Lateness itself is judged over
+/// the whole measurement: judging each trial by its own latency would invalidate those of the faster arm.
 fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     let achieved = tally.operations as f64 / (open_loop.rate_per_s * trial.seconds);
     let client_busy = trial.client_utilization.unwrap_or(0.0) + trial.client_wait.unwrap_or(0.0);
@@ -105,10 +104,9 @@ fn judge_open_loop(trial: &mut Trial, tally: &Tally, open_loop: &OpenLoop) {
     }
 }
 
-/// By how much the number of requests due in one window may fall below the rate by chance, as a fraction of
-/// it. The number is fixed for warm-up and window together; the window, ten elevenths of that, has a binomial
-/// share, of which three standard deviations are 0.9 ÷ √n. The analysis over all trials of an arm is more
-/// precise.
+/// By how much the number of requests due in one window may fall below the rate by chance, as a fraction of it. The
+/// number is fixed for warm-up and window together; the window, ten elevenths of that, has a binomial share, of which
+/// three standard deviations are 0.9 ÷ √n. The analysis of all trials of an arm is more precise.
 fn chance(tally: &Tally, open_loop: &OpenLoop) -> f64 {
     match open_loop.spacing {
         Spacing::Uniform => 0.0,

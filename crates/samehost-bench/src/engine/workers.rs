@@ -254,9 +254,8 @@ pub(super) fn precise_sleep() {
     }
 }
 
-/// Raises the priority of the sending thread above the server's, if the kernel allows it (root, or
-/// RLIMIT_NICE): requests come due even while the CPUs are busy with earlier ones. The thread ends with the
-/// trial.
+/// Raises the priority of the sending thread above the server's, if the kernel allows it (root, or RLIMIT_NICE):
+/// requests come due even while the CPUs are busy with earlier ones. The thread ends with the trial.
 fn ask_for_priority() {
     if let Err(error) = rustix::process::setpriority_process(None, -20) {
         tracing::debug!(%error, "the generator's priority stays as it is");
@@ -310,8 +309,7 @@ pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Res
         let usage = ThreadUse::current() - before;
         Ok(trial::of_bulk(&tally, usage, meters.end(&around)))
     })])?;
-    // Warm-up and rounding make a round longer than asked for; much longer means that nobody reads the
-    // stream.
+    // Warm-up and rounding make a round longer than asked for; much longer means that the stream is not read.
     let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
     pool.wait(now() + patience, surroundings)?;
     let Some(mut trial) = pool.done.pop() else {
@@ -364,8 +362,8 @@ pub fn process(job: &process::ProcessJob, surroundings: &Surroundings) -> Result
     let (machine, own) = (MachineMeter::begin(), own_cpu_ns());
     let tally = process::drive(job, &surroundings.interrupted)?;
     let own = own_cpu_ns().saturating_sub(own) + ((tally.user_s + tally.system_s) * 1e9) as u64;
-    // A command may work through a server that it did not start. That server's CPU time cannot be told from
-    // that of foreign processes, so only steal and throttling count against the trial.
+    // A command may work through a server that it did not start. That server's CPU time cannot be
+    // distinguished from that of foreign processes, so only steal and throttling count against the trial.
     let machine = samehost_model::MachineUse { foreign_percent: 0.0, ..machine.end(own, surroundings.cpus) };
     Ok(trial::of_process(&tally, machine))
 }

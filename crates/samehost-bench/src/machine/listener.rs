@@ -1,6 +1,5 @@
-//! Finds the processes that listen on an endpoint, from /proc alone, so that the CPU time of a server that
-//! was already running counts as the server's and not as foreign. Without root, processes of other users are
-//! not visible.
+//! Finds the processes that listen on an endpoint, from /proc alone, so that the CPU time of a server that was
+//! already running counts as the server's and not as foreign. Without root, processes of other users are not visible.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! Meters and describes the machine: CPU time of client, server and foreign processes, steal, throttling,
-//! placement.
+//! Meters and describes the machine: CPU time of client, server and foreign processes, steal, throttling, placement.
 //!
 //! Start reading at `pollution` (was the machine ours during a trial?), `server_use` and `thread_use` (CPU
 //! time), `placement` (CPU affinity).

@@ -206,8 +206,7 @@ pub fn judge_pollution(machine: &MachineUse) -> Pollution {
     Pollution { reasons, foreign }
 }
 
-/// Judges trials in sequence: a disturbance must show in the trial itself and on average over at least a
-/// second.
+/// Judges trials in sequence: a disturbance must show in the trial itself and on average over at least a second.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// The last trials, at least a second of them.
@@ -257,8 +256,7 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
         && !command_line.split_ascii_whitespace().any(|word| word == "tsc=noirqtime")
 }
 
-/// The process outside `own` that uses the most CPU right now, as `name (pid)`. Compares two readings, `span`
-/// apart.
+/// The process outside `own` that uses the most CPU right now, as `name (pid)`. Compares two readings, `span` apart.
 #[must_use]
 pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
     let look = || -> HashMap<u32, u64> {

@@ -1,5 +1,4 @@
-//! Readers of the few /proc and /sys files that meters need. A process that has ended is a normal case:
-//! `None`.
+//! Readers of the few /proc and /sys files that meters need. A process that has ended is a normal case: `None`.
 
 use std::fs;
 use std::path::Path;

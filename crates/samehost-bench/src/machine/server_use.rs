@@ -100,10 +100,9 @@ impl ServerMeter {
         self.delay
     }
 
-    /// Use since `begin`. Processes started since count from their start. For processes that ended, adds what
-    /// their parent inherited (in ticks of 10 ms, whatever their number), minus what they had used before the
-    /// window: PostgreSQL has a process for each connection, and those of the trial before may end in this
-    /// one.
+    /// Use since `begin`. Processes started since count from their start. For processes that ended, adds what their
+    /// parent inherited (in ticks of 10 ms, whatever their number), minus what they had used before the window:
+    /// PostgreSQL has a process for each connection, and those of the trial before may end in this one.
     #[must_use]
     pub fn end(&self) -> Option<ServerUse> {
         let known: Vec<u32> = self.before.keys().copied().collect();

@@ -15,13 +15,13 @@ use super::perf::{FREQUENCY_HZ, Profiler};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateDirectory, SupervisedProcess, Supervision};
 
-/// perf opens an event for each thread and CPU.
+/// Time limit of a command: perf opens an event for each thread and CPU.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time without a line while perf reads its data and looks up symbols.
 const LOOKING_UP: Duration = Duration::from_secs(120);
-/// Longest time between looks at whether a signal came.
+/// Longest time between two checks for a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The last line of a recording; frames are indented, and other lines begin with a pid.
+/// Last line of a recording. It cannot be a sample: frames are indented, and other lines start with a pid.
 const END: &str = "samehost: that is all";
 /// Records only between `enable` and `stop`. Without build ids, which would be copied into the user's home.
 const SCRIPT: &str = r#"cd "$1" && export PERF_CONFIG=/dev/null && unset DEBUGINFOD_URLS &&

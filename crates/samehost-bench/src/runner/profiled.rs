@@ -61,8 +61,7 @@ impl TrialRunner<'_> {
         None
     }
 
-    /// Profiles every arm of a point twice, the second time in reverse order, so that drift affects all
-    /// alike.
+    /// Profiles every arm of a point twice, the second time in reverse order, so that drift affects all alike.
     fn profile_point(
         &mut self,
         profiler: &Profiler,

@@ -7,8 +7,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct Awaited {
     bytes: Arc<[u8]>,
-    /// Length of the head: its bytes are compared together, because they determine kind and length of the
-    /// reply.
+    /// Length of the head: its bytes are compared together, because they determine kind and length of the reply.
     head: usize,
 }
 

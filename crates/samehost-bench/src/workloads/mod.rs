@@ -1,5 +1,4 @@
-//! The list of workloads: one folder and one line each. To add a workload, start reading at `noop`, then
-//! `redis`.
+//! The list of workloads: one folder and one line each. To add a workload, start reading at `noop`, then `redis`.
 
 mod awaited;
 mod command;

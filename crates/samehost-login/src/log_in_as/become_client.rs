@@ -35,7 +35,7 @@ pub(super) struct Doors {
     pub(super) user: Option<OwnedFd>,
 }
 
-/// Whether a process has our root directory and network. If it cannot be looked at, we assume that it has not.
+/// Whether a process has our root directory and network. If that is not visible to us, we assume that it has not.
 pub(super) fn shares_our_view(pid: u32) -> bool {
     is_ours(pid, "ns/mnt") && is_ours(pid, "ns/net") && is_ours(pid, "root")
 }
@@ -92,7 +92,7 @@ pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
 }
 
-/// Prevents capabilities from coming back by exec. Where that needs a capability that we lack, there is none to drop.
+/// Prevents capabilities from coming back by exec. If that needs a capability that we lack, there is none to drop.
 fn give_up_bounds() {
     let _ = clear_ambient_capability_set();
     for number in 0..64 {

@@ -45,7 +45,7 @@ pub struct Account<'a> {
     pub password: Option<&'a str>,
     pub database: &'a str,
     pub sslmode: SslMode,
-    /// Whether the server is told to refuse all writes.
+    /// Whether the server is asked to refuse all writes.
     pub read_only: bool,
     /// Peers that may receive the password, or a proof of it.
     pub expected: &'a Expected,

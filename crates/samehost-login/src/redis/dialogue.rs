@@ -110,7 +110,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// The error that the server sent unasked before it hung up: too many clients, protected mode.
+    /// The error that the server sent before it hung up: too many clients, protected mode.
     fn last_words(&mut self) -> Option<LoginError> {
         let said = self.link.ask(&[], |input| resp::parse(input).map_err(|error| error.to_string()));
         match said.ok()? {

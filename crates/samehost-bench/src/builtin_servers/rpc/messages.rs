@@ -50,8 +50,7 @@ mod tests {
 
     const PROTO: &str = include_str!("echo.proto");
 
-    /// Field number and wire type form a key (protobuf's encoding): field 1 is length-delimited, field 2 a
-    /// varint.
+    /// Field number and wire type form a key (protobuf's encoding): field 1 is length-delimited, field 2 a varint.
     #[test]
     fn messages_are_what_the_proto_file_says() {
         let request = EchoRequest { payload: Bytes::from_static(b"abc"), reply_size: 300 };

@@ -85,8 +85,7 @@ impl Division {
 
 /// Source of clock readings; tests use scripted ones.
 pub(super) trait Clocks {
-    /// Appends the CPU time of each shared process so far, then how often each watched thread was given a
-    /// CPU.
+    /// Appends the CPU time of each shared process so far, then how often each watched thread was given a CPU.
     fn processes(&mut self, into: &mut Vec<u64>);
 
     /// Use of this thread so far.
@@ -251,8 +250,7 @@ mod tests {
 
     #[test]
     fn processes_are_divided_by_whom_they_serve() {
-        // A server that forks for each connection: 10 and 11 serve all arms; 20, 21 and 22 serve one arm
-        // each.
+        // A server that forks for each connection: 10 and 11 serve all arms; 20, 21 and 22 serve one arm each.
         let division = Division::of(&[
             workers(&[10, 11, 20], &[5]),
             workers(&[10, 11, 21], &[5]),

@@ -1,5 +1,4 @@
-//! A connection for each request, as nginx does by default: connect, send the request, read the whole reply,
-//! close.
+//! A connection for each request, as nginx does by default: connect, send the request, read the whole reply, close.
 
 use std::io::{Read, Write};
 

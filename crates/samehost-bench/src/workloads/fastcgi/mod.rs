@@ -212,7 +212,7 @@ impl Workload for FastCgi {
             parameters.insert("front".into(), String::new());
         }
         if is_burst(&parameters) {
-            // If a given backlog holds the burst already, none is added.
+            // If a given backlog is long enough for the burst, no other is added.
             if parse_count_list(&parameters["backlog"])?.iter().all(|backlog| *backlog < most) {
                 let list = format!("{},{most}", parameters["backlog"]);
                 parameters.insert("backlog".into(), list);
@@ -230,7 +230,7 @@ impl Workload for FastCgi {
         if is_burst(look.parameters) { crowding(look, true) } else { Ok(Vec::new()) }
     }
 
-    /// Whoever reaches a pool's port can run any code. A comparison of port and socket must run in one
+    /// A client that reaches a pool's port can run any code. A comparison of port and socket must run in one
     /// network namespace.
     fn network(&self, _: &Parameters, wanted: Wanted<'_>) -> Network {
         if !wanted.starts_one_on(Transport::Tcp) {

@@ -1,5 +1,4 @@
-//! FastCGI 1.0 records: builds a request, and parses the records of a reply as they arrive. Pure: no I/O, no
-//! clock.
+//! FastCGI 1.0 records: builds a request, and parses the records of a reply as they arrive. Pure: no I/O, no clock.
 
 use crate::engine::session::Bad;
 

@@ -1,5 +1,4 @@
-//! A FastCGI session: repeats the same request, reads replies to their end and verifies them. Pure: no I/O,
-//! no clock.
+//! A FastCGI session: repeats the same request, reads replies to their end and verifies them. Pure: no I/O, no clock.
 
 use std::sync::Arc;
 

@@ -114,7 +114,7 @@ pub(super) fn fetch_with(
 ) -> Result<(Head, Vec<u8>, ReplyReader), BenchError> {
     let mut stream = connect(endpoint, &options())?;
     prove(&stream, endpoint.transport())?;
-    // Over TLS a read waits.
+    // Over TLS a read blocks.
     set_socket_timeout(&stream, Timeout::Recv, Some(REPLY_TIMEOUT))
         .map_err(|error| BenchError::io(format!("limiting waits on {endpoint}"), error))?;
     let (mut reader, mut whole, mut pending) = (ReplyReader::new(), Vec::new(), Vec::new());

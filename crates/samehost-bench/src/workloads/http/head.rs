@@ -72,7 +72,7 @@ pub(super) fn head(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
         }
     }
     let framing = match (status, coded, declared) {
-        // These never have a body, whatever their fields say.
+        // These never have a body, whatever their fields declare.
         (100..=199 | 204 | 304, ..) => Framing::Length(0),
         (_, true, _) if chunked => Framing::Chunked,
         (_, true, _) => Framing::UntilClose,

@@ -1,7 +1,6 @@
-//! Takes a snapshot of a page outside of any measurement, from several requests, and later checks whether the
-//! page is the same. What differs between the first answers may differ later; the rest may not. A status
-//! alone proves little: a page may report with 200 that its database is gone, and a cache may answer for an
-//! application that is down.
+//! Takes a snapshot of a page outside of any measurement, from several requests, and later checks whether the page is
+//! the same. What differs between the first answers may differ later; the rest may not. A status alone proves little:
+//! a page may report with 200 that its database is gone, and a cache may answer for an application that is down.
 
 use serde::{Deserialize, Serialize};
 

@@ -111,7 +111,7 @@ impl ReplyReader {
         }
     }
 
-    /// The length of the size before a chunk or of the end of line behind one; none where more bytes are needed.
+    /// Length of the size before a chunk, or of the line end after one; `None` if more bytes are needed.
     fn take_chunk_border(&mut self, input: &[u8]) -> Result<Option<usize>, Bad> {
         if self.place == Place::ChunkEnd {
             return match input {
@@ -179,7 +179,7 @@ impl ReplyReader {
     }
 }
 
-/// The length of the trailer that `input` begins with; none where more bytes are needed.
+/// Length of the trailer at the beginning of `input`; `None` if more bytes are needed.
 fn trailer(input: &[u8]) -> Result<Option<usize>, Bad> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     match httparse::parse_headers(input, &mut fields) {

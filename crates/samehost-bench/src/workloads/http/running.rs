@@ -102,8 +102,7 @@ impl RunningHttp {
         Ok(parts.bytes())
     }
 
-    /// The expected body. That of our server is known; of others, bodies are compared only if two replies are
-    /// equal.
+    /// The expected body. That of our server is known; of others, bodies are compared only if two replies are equal.
     fn expected(&mut self, endpoint: &Endpoint, request: &[u8], arm: &Arm) -> Result<Expected, BenchError> {
         if let (Some(_), Some(size)) = (&self.server, arm.point.size_bytes) {
             self.judged = "bodies compared byte for byte".into();

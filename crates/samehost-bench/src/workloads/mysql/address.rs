@@ -1,6 +1,5 @@
-//! Address and login of a MySQL or MariaDB server: from a URL or a plain endpoint, completed from the
-//! environment and the user's option file. The password goes to the server only; formatting an address never
-//! shows it.
+//! Address and login of a MySQL or MariaDB server: from a URL or a plain endpoint, completed from the environment and
+//! the user's option file. The password goes to the server only; formatting an address never shows it.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in
-//! `samehost-login`.
+//! Talks to MySQL outside the hot path: set-up, prepared statements and clean-up, over the login in `samehost-login`.
 
 use samehost_login::mysql::packet::{SqlError, first_frame, frame};
 use samehost_login::{Expected, mysql};

@@ -1,5 +1,4 @@
-//! Impact of a measurement on a MySQL or MariaDB that is already running, from its own variables. Writes
-//! nothing.
+//! Impact of a measurement on a MySQL or MariaDB that is already running, from its own variables. Writes nothing.
 
 use std::collections::BTreeSet;
 

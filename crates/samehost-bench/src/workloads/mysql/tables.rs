@@ -1,5 +1,4 @@
-//! Tables that statements work on: our own, made first and dropped last, or an existing one that is only
-//! read.
+//! Tables that statements work on: our own, made first and dropped last, or an existing one that is only read.
 
 use samehost_system::interrupt;
 
@@ -139,8 +138,7 @@ fn literal(text: &str) -> String {
     if hex.is_empty() { "''".into() } else { format!("x'{hex}'") }
 }
 
-/// Finds a table whose primary key is a single integer column, and that column; the largest table if none is
-/// named.
+/// Finds a table whose primary key is a single integer column, and that column; the largest table if none is named.
 fn keyed_table(
     dialogue: &mut Dialogue,
     database: &str,

@@ -1,5 +1,4 @@
-//! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes
-//! nothing.
+//! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes nothing.
 
 use samehost_login::postgres::Defaults;
 use samehost_model::Point;

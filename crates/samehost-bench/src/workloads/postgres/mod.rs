@@ -1,7 +1,6 @@
-//! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple
-//! protocol, on persistent connections or a connection per statement, against a private server or one that is
-//! already running. The table has a name of our own, is made before the first trial and dropped after the
-//! last.
+//! PostgreSQL: a point select, an update, a constant or a whole table, over the extended or the simple protocol, on
+//! persistent connections or a connection per statement, against a private server or one that is already running. The
+//! table has a name of our own, is made before the first trial and dropped after the last.
 
 mod address;
 mod caller;

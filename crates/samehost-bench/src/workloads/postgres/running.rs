@@ -317,8 +317,7 @@ impl Connector for PostgresConnector {
                 Box::new(session)
             }
             Asked::Copy { table, rows } => {
-                // Rows then come in the order of insertion even if others scan the table too; pg_dump does
-                // the same.
+                // Rows then come in the order of insertion even if others scan the table too; pg_dump does the same.
                 dialogue.must("a setting", "SET synchronize_seqscans = off")?;
                 Box::new(CopySession::new(table, *rows).map_err(unsaid)?)
             }

@@ -1,6 +1,5 @@
-//! nginx in front of application servers: one matrix of the transport between them, the number of backends,
-//! and HTTP/1.0 against HTTP/1.1 with persistent connections. The connection in front of nginx is the same
-//! for all.
+//! nginx in front of application servers: one matrix of the transport between them, the number of backends, and
+//! HTTP/1.0 against HTTP/1.1 with persistent connections. The connection in front of nginx is the same for all.
 
 mod condition;
 mod running;
@@ -132,8 +131,7 @@ impl Workload for Proxy {
         &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")]
     }
 
-    /// The backends of a running nginx are not ours to change: only the connection in front of it can be
-    /// measured.
+    /// The backends of a running nginx are not ours to change: only the connection in front of it can be measured.
     fn running_workload(&self) -> &'static str {
         "http"
     }

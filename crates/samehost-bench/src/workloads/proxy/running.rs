@@ -85,8 +85,7 @@ impl RunningProxy {
     }
 }
 
-/// Starts as many processes as the largest condition needs, for each transport or for both, all at the same
-/// time.
+/// Starts as many processes as the largest condition needs, for each transport or for both, all at the same time.
 fn start_backends(
     kind: &'static BackendKind,
     account: Option<Account>,

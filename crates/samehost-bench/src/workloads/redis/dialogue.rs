@@ -76,7 +76,7 @@ impl Dialogue {
 /// Unix socket.
 pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     let mut dialogue = Dialogue::begin(known)?;
-    // Reports a missing login, which CONFIG alone cannot tell from a missing permission.
+    // Reports a missing login, which CONFIG alone cannot distinguish from a missing permission.
     dialogue.identity()?;
     let tcp = matches!(known.endpoint, Endpoint::Tcp { .. });
     let (setting, missing) = if tcp { ("unixsocket", "--unix") } else { ("port", "--tcp") };

@@ -1,6 +1,5 @@
-//! A session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without
-//! framing). A correct reply is known byte for byte except for its number; a reply is parsed only if it
-//! differs.
+//! A session of net/rpc's JSON codec (Go's net/rpc/jsonrpc: JSON-RPC 1.0 messages in sequence without framing). A
+//! correct reply is known byte for byte except for its number; a reply is parsed only if it differs.
 
 use std::io::Write;
 use std::sync::Arc;

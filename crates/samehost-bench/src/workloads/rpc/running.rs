@@ -17,8 +17,7 @@ use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::prove;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 
-/// Largest message that one blocking connection may send before it reads: it fits into every transport's
-/// buffers.
+/// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;
 
 fn size(arm: &Arm) -> usize {

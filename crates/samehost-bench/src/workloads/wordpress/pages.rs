@@ -44,8 +44,7 @@ impl Page {
         })
     }
 
-    /// Whether the connection to the database used this transport, according to both the kernel and the
-    /// library.
+    /// Whether the connection to the database used this transport, according to both the kernel and the library.
     pub(super) fn is_over(&self, transport: Transport, port: Option<u16>) -> bool {
         let unix = self.library.contains("UNIX socket");
         let tcp = self.library.contains("TCP/IP");
@@ -113,8 +112,7 @@ impl PageLog {
         PageLog { path: path.to_owned(), read: 0, pending: String::new() }
     }
 
-    /// Pages of a trial logged since the last call. Waits until there are at least `least`, for a limited
-    /// time.
+    /// Pages of a trial logged since the last call. Waits until there are at least `least`, for a limited time.
     pub(super) fn of_trial(&mut self, trial: &str, least: u64) -> io::Result<Vec<Page>> {
         let begun = Instant::now();
         let mut pages = Vec::new();

@@ -1,6 +1,6 @@
 //! Chooses the user that runs the PHP code of an existing site: the account with the fewest permissions that
-//! can read it. The site's owner may be a person with many permissions, and whoever can write one file of the
-//! site would get them.
+//! can read it. The site's owner may be a person with many permissions, and anyone who can write one file of
+//! the site would get them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

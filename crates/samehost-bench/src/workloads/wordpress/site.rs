@@ -132,8 +132,7 @@ pub(super) fn is_installed() -> bool {
     Path::new(WORDPRESS).join("wp-settings.php").is_file()
 }
 
-/// Sites in this directory and directly below it: directories with `wp-config.php` beside WordPress's own
-/// files.
+/// Sites in this directory and directly below it: directories with `wp-config.php` beside WordPress's own files.
 pub(super) fn found(root: &Path) -> Vec<PathBuf> {
     let below = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut sites: Vec<PathBuf> = std::iter::once(root.to_owned())

@@ -89,8 +89,7 @@ impl Web {
         self.fpm.pid()
     }
 
-    /// Whether PHP-FPM has ended, or ends within a moment: a broken page is noticed before the supervisor
-    /// ends.
+    /// Whether PHP-FPM has ended, or ends within a moment: a broken page is noticed before the supervisor ends.
     pub(super) fn is_going(&mut self) -> bool {
         let begun = Instant::now();
         while !self.fpm.has_ended() {

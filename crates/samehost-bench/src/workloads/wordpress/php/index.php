@@ -1,6 +1,6 @@
 <?php
-// The private site's only page: what WordPress' own index.php does, with the settings beside this file. Its footer
-// has the widgets that many sites have, and the settings of plugins, each of which is loaded by itself.
+// The only page of the private site: does what WordPress's own index.php does, with the settings beside this file.
+// Its footer has the widgets of many sites, and settings of plugins, each of which is loaded separately.
 define('WP_USE_THEMES', true);
 require __DIR__ . '/wp-config.php';
 

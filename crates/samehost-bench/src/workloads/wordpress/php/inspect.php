@@ -1,6 +1,6 @@
 <?php
-// Asks a site where its database is and who it is, as the site's own code finds out; prints names and values, one a
-// line, and no password. It reads only: WordPress stops before plugins, themes and its page.
+// Reads a site's database address and home address with the site's own code. Prints names and values, one a line,
+// and no password. Only reads: WordPress stops before plugins, themes and its page.
 error_reporting(0);
 ini_set('display_errors', '0');
 ini_set('display_startup_errors', '0');
@@ -56,7 +56,7 @@ register_shutdown_function(static function () use ($root): void {
     $instance = 'SELECT CONCAT(@@hostname, " ", @@datadir, " ", @@pid_file)';
     $same = $ask($own, $instance);
     $is_unix = strpos($own->host_info, 'UNIX socket') !== false;
-    // What the site uses already is taken as it is; the other half is the server's to tell.
+    // The address in use comes from the site; the server reports the one on the other transport.
     $tcp = $is_unix ? ['127.0.0.1', (int) $ask($own, 'SELECT @@port')] : [$host, (int) ($port ?: 3306)];
     $unix = $is_unix && $socket ? $socket : $ask($own, 'SELECT @@socket');
     $say('tcp', $tcp[0] . ':' . $tcp[1]);

@@ -1,6 +1,6 @@
 <?php
-// Installs WordPress in the private database and fills it, always with the same content. Prints a dot now and then,
-// so that whoever waits knows that it goes on, and in the end one line.
+// Installs WordPress in the private database and fills it, always with the same content. Prints dots as progress,
+// and one line at the end.
 define('WP_INSTALLING', true);
 require __DIR__ . '/wp-config.php';
 require_once ABSPATH . 'wp-admin/includes/upgrade.php';
@@ -21,7 +21,7 @@ $theme = in_array(WP_DEFAULT_THEME, $themes, true) ? WP_DEFAULT_THEME : $themes[
 wp_install('samehost', 'admin', 'admin@example.invalid', true, '', wp_generate_password(24));
 wp_installing(false);
 update_option('permalink_structure', '');
-// Avatars come from a server whose name is drawn by lot.
+// The names of avatar servers are random.
 update_option('show_avatars', 0);
 switch_theme($theme);
 $dot();

@@ -1,6 +1,6 @@
 <?php
-// Runs before every page (auto_prepend_file): names the database server that this arm uses, and after the page
-// writes one line of what WordPress counted. It changes no file and no table.
+// Runs before every page (auto_prepend_file): sets the database server of this arm, and after the page logs one line
+// with WordPress's counts. Changes no file and no table of the site.
 (static function (): void {
     $take = static function (string $name): string {
         $value = $_SERVER[$name] ?? '';
@@ -17,10 +17,10 @@
     foreach ($ours as $name => $value) {
         define($name, $value);
     }
-    // The site's own lines for these now come second, which PHP would say in its log for each page.
+    // The site defines these again later, for which PHP would log a warning on each page.
     set_error_handler(static fn (int $level, string $message): bool => preg_match(
         '/^Constant (' . implode('|', array_keys($ours)) . ') already defined/', $message) === 1);
-    // The sockets that this process has open: what is there later is the page's own.
+    // Sockets that this process has open now: later ones belong to the page.
     $sockets = static function (): array {
         $found = [];
         foreach (@scandir('/proc/self/fd') ?: [] as $descriptor) {
@@ -30,7 +30,7 @@
         }
         return $found;
     };
-    // What the kernel says of sockets, by their numbers.
+    // Sockets by inode, from the kernel's tables.
     $kernel = static function (array $inodes): array {
         $said = [];
         foreach (['tcp', 'tcp6', 'unix'] as $table) {
@@ -47,7 +47,7 @@
     };
     $before = $probe === '' ? [] : $sockets();
     register_shutdown_function(static function () use ($trial, $probe, $log, $before, $sockets, $kernel): void {
-        // Called first of all that runs at the end; what is registered now is called last.
+        // Runs before all other shutdown functions; a function registered now runs after them.
         register_shutdown_function(static function () use ($trial, $probe, $log, $before, $sockets, $kernel): void {
             global $wpdb;
             $page_s = microtime(true) - $_SERVER['REQUEST_TIME_FLOAT'];
@@ -58,7 +58,7 @@
             if ($seen && $probe !== '') {
                 $line[5] = implode(',', $kernel(array_diff($sockets(), $before)));
             }
-            // The page is out; what follows is nobody's time.
+            // The page is sent; what follows does not count for its time.
             fastcgi_finish_request();
             if ($seen && $probe !== '') {
                 $times = [];

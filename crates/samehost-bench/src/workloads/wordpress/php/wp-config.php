@@ -1,5 +1,5 @@
 <?php
-// The private site's settings. What stands in braces is filled in when the site is made.
+// Settings of the private site. Names in braces are filled in when the site is made.
 defined('DB_HOST') || define('DB_HOST', 'localhost:{socket}');
 define('DB_NAME', '{database}');
 define('DB_USER', '{user}');
