@@ -1,5 +1,5 @@
-//! The running servers, and what each trial needs from them. Makes single trials and rounds; blocks are up to
-//! `measure`. Start reading at `TrialRunner::trial`.
+//! The running servers, and what each trial needs from them. Makes single trials and rounds; `measure` makes
+//! blocks of them. Start reading at `TrialRunner::trial`.
 
 mod profiled;
 mod rounds;

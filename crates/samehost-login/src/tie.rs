@@ -87,7 +87,8 @@ fn attempt(socket: &impl AsFd, network: Option<&File>, expected: &Expected) -> R
     }
     let creator = found.creator.and_then(|creator| {
         let identity = Identity::of(creator.pid)?;
-        // Pids are reused: the process must be the one that the kernel recorded, or one that root has become since.
+        // Pids are reused: the process must still have the recorded user, unless that was root, who may have
+        // changed user.
         (identity.uid == creator.uid || creator.uid == 0).then_some(identity)
     });
     // Sockets that systemd listens on are accepted by another process, which decides.

@@ -141,8 +141,8 @@ const LEAST_APART: u32 = 16;
 /// Connections with completed handshakes, and their sessions.
 pub(crate) type Connected = Vec<(Stream, Box<dyn Session>)>;
 
-/// Opens all connections. The first is opened alone, so that what the connector learns about the server is known to
-/// the others. A server with a process per connection takes milliseconds for each, so several threads open the rest.
+/// Opens all connections. The first is opened alone, so that the peer that it verified need not be verified in full
+/// again. A server with a process per connection takes milliseconds for each, so several threads open the rest.
 pub(super) fn connect_all(
     connector: &dyn Connector,
     connections: u32,
