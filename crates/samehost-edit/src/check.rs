@@ -1,6 +1,6 @@
 //! The program's own check of a configuration: what to run, and what it would read. Nothing is run here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A program that can check a configuration of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,4 +29,12 @@ pub struct Check {
     pub reads: Vec<PathBuf>,
     /// Why that list is incomplete, where it is.
     pub unknown: Option<String>,
+}
+
+impl Check {
+    /// PHP's own check of a file's syntax, which runs nothing of it.
+    pub(crate) fn php(file: &Path) -> Option<Self> {
+        let arguments = vec!["-l".into(), file.to_str()?.to_owned()];
+        Some(Check { program: Program::Php, arguments, reads: vec![file.to_owned()], unknown: None })
+    }
 }

@@ -7,7 +7,7 @@ use crate::check::Check;
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 use crate::setting::{Reading, Setting, Uptake};
 
 /// An editor of one format.
@@ -20,7 +20,9 @@ pub trait Editor: Sync {
 
     /// Where such a file lies in the directory of an application (`wp-config.php`, `config/database.yml`), the most usual
     /// first; empty for servers.
-    fn names(&self) -> &'static [&'static str];
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Whether a file is of this format, by its path and its text.
     fn recognises(&self, path: &Path, text: &[u8]) -> bool;
@@ -28,21 +30,15 @@ pub trait Editor: Sync {
     /// The connections that the file names, includes followed where the program follows them.
     ///
     /// # Errors
-    /// [`Refusal`], when the file as a whole is not understood or cannot be read.
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal>;
+    /// [`Refusal`](crate::Refusal), when the file as a whole is not understood or cannot be read.
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading>;
 
     /// The bytes to change so that a setting of [`Editor::read`] becomes what the goal says. No edit where it says so
     /// already. Pure: the same input gives the same edits.
     ///
     /// # Errors
-    /// [`Refusal`], when that cannot be said in this file, with the edit to make by hand.
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal>;
+    /// [`Refusal`](crate::Refusal), when that cannot be said in this file, with the edit to make by hand.
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>>;
 
     /// Whether a server of this format can listen at two endpoints at once.
     fn listens_on_both(&self) -> bool {
@@ -71,7 +67,7 @@ pub trait Editor: Sync {
         _files: &dyn Files,
         _setting: &Setting,
         _goal: &Goal,
-    ) -> Result<Option<Vec<Edit>>, Refusal> {
+    ) -> Result<Option<Vec<Edit>>> {
         Ok(None)
     }
 

@@ -8,7 +8,7 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 
 use crate::edit::Edit;
 use crate::files::Files;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// A line and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,20 @@ pub(super) fn lines(text: &[u8]) -> Vec<Line> {
         start = next;
     }
     lines
+}
+
+/// The line around a byte, from its first byte up to its newline.
+pub(super) fn around(text: &[u8], at: usize) -> Range<usize> {
+    let start = text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |newline| at + newline);
+    start..end
+}
+
+/// A range without the white space at both of its ends.
+pub(super) fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
+    let bytes = &text[range.clone()];
+    let start = range.start + (bytes.len() - bytes.trim_ascii_start().len());
+    start..start + bytes.trim_ascii().len()
 }
 
 /// How the lines of a text end.
@@ -74,7 +88,7 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
 }
 
 /// A file's bytes, or the refusal that says why it cannot be read.
-pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>, Refusal> {
+pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     files.read(file).map_err(|error| {
         let by_hand = format!("make {} readable, and try again", file.display());
         Refusal::new(file, 0, format!("it cannot be read: {error}"), by_hand)
@@ -82,7 +96,7 @@ pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>, Refusal> {
 }
 
 /// A file's text, of a format that is in UTF-8 and has no byte order mark; `encoding` is the reason where it is not in UTF-8.
-pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String, Refusal> {
+pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String> {
     let text = String::from_utf8(read(file, files)?).map_err(|_| Refusal::at(0, encoding))?;
     if text.starts_with('\u{feff}') {
         return Err(Refusal::at(0, "it begins with a byte order mark"));

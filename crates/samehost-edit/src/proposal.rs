@@ -9,7 +9,7 @@ use crate::edit::{Edit, EditError, apply};
 use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Role, Setting};
 
 /// A connection that is to move.
@@ -92,7 +92,7 @@ pub(crate) fn verify_edits(
     setting: &Setting,
     goal: &Goal,
     edits: Vec<Edit>,
-) -> Result<Vec<Edit>, Refusal> {
+) -> Result<Vec<Edit>> {
     let before = editor.read(file, files)?;
     let moves = [Move { setting: setting.clone(), goal: goal.clone() }];
     match verified(editor, file, files, &before, &moves, &edits) {

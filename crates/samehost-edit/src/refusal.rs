@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use samehost_model::Redactor;
 
+/// What an editor returns: where nothing else is said, its error is a refusal.
+pub type Result<T, E = Refusal> = std::result::Result<T, E>;
+
 /// Why a configuration is not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -1,11 +1,11 @@
 //! A connection that a configuration names, as the program that reads the configuration understands it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_services::Kind;
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// Which end of the connection the program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,57 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// A connection that a program makes; [`Setting::at`] says where it is written.
+    #[must_use]
+    pub fn connects(
+        name: impl Into<String>,
+        protocol: Protocol,
+        spelled: impl Into<String>,
+        endpoint: Endpoint,
+    ) -> Self {
+        Setting {
+            name: name.into(),
+            role: Role::Connects,
+            protocol,
+            endpoint,
+            spelled: spelled.into(),
+            file: PathBuf::new(),
+            line: 0,
+            user: None,
+            password: None,
+            database: None,
+            backlog: None,
+        }
+    }
+
+    /// A place where a program listens.
+    #[must_use]
+    pub fn listens(
+        name: impl Into<String>,
+        protocol: Protocol,
+        spelled: impl Into<String>,
+        endpoint: Endpoint,
+    ) -> Self {
+        Setting { role: Role::Listens, ..Setting::connects(name, protocol, spelled, endpoint) }
+    }
+
+    /// The same with the place where it is written.
+    #[must_use]
+    pub fn at(mut self, file: &Path, line: u32) -> Self {
+        file.clone_into(&mut self.file);
+        self.line = line;
+        self
+    }
+
+    /// Of what an editor found, the one of this setting's name.
+    pub(crate) fn find<T>(
+        &self,
+        found: impl IntoIterator<Item = T>,
+        setting: impl Fn(&T) -> &Setting,
+    ) -> Result<T> {
+        found.into_iter().find(|one| setting(one).name == self.name).ok_or_else(|| self.gone())
+    }
+
     /// The refusal of an edit of what is no longer in the file.
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
@@ -60,8 +111,8 @@ pub struct Reading {
     pub refused: Vec<Refusal>,
 }
 
-impl FromIterator<Result<Setting, Refusal>> for Reading {
-    fn from_iter<T: IntoIterator<Item = Result<Setting, Refusal>>>(found: T) -> Self {
+impl FromIterator<Result<Setting>> for Reading {
+    fn from_iter<T: IntoIterator<Item = Result<Setting>>>(found: T) -> Self {
         let mut reading = Reading::default();
         for one in found {
             match one {

@@ -16,8 +16,8 @@ use crate::languages::erb::Masked;
 use crate::languages::url::{self, is_plain_path};
 use crate::languages::yaml::{self, Document, Kind, Node};
 use crate::lines;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// The editor.
 #[derive(Debug)]
@@ -56,18 +56,12 @@ impl Editor for ThinYml {
             && (named || key("max_persistent_conns") || key("rackup"))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let settings = Thin::open(file, files)?.settings()?;
         Ok(Reading { settings, refused: Vec::new() })
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let thin = Thin::open(file, files)?;
         let settings = thin.settings()?;
         let number = settings.iter().position(|one| one.name == setting.name);
@@ -106,11 +100,11 @@ struct Thin<'a> {
 }
 
 impl<'a> Thin<'a> {
-    fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
     }
 
-    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
         let masked = Masked::new(&text)?;
         let document = Document::parse(&masked.text)?;
@@ -125,7 +119,7 @@ impl<'a> Thin<'a> {
     }
 
     /// The key and the value of a name; Thin takes `:port` for `port`.
-    fn get(&self, name: &str) -> Result<Option<&(Node, Node)>, Refusal> {
+    fn get(&self, name: &str) -> Result<Option<&(Node, Node)>> {
         let is_it =
             |key: &Node| key.text().is_some_and(|text| text.strip_prefix(':').unwrap_or(text) == name);
         let mut found = self.document.root.pairs().iter().filter(|(key, _)| is_it(key));
@@ -138,7 +132,7 @@ impl<'a> Thin<'a> {
     }
 
     /// The text of a name's value, with its line.
-    fn text(&self, name: &str) -> Result<Option<(&str, u32)>, Refusal> {
+    fn text(&self, name: &str) -> Result<Option<(&str, u32)>> {
         let Some((_, value)) = self.get(name)? else { return Ok(None) };
         let refuse =
             |why: &str| self.refusal(value.line, &format!("{name} {why}"), &format!("{name}: written out"));
@@ -151,7 +145,7 @@ impl<'a> Thin<'a> {
         }
     }
 
-    fn number(&self, name: &str, usual: u16) -> Result<u16, Refusal> {
+    fn number(&self, name: &str, usual: u16) -> Result<u16> {
         match self.text(name)? {
             None => Ok(usual),
             Some((text, line)) => text.parse().map_err(|_| {
@@ -161,11 +155,11 @@ impl<'a> Thin<'a> {
     }
 
     /// Whether there is a row of servers, or one.
-    fn is_row(&self) -> Result<bool, Refusal> {
+    fn is_row(&self) -> Result<bool> {
         Ok(self.text("servers")?.is_some())
     }
 
-    fn settings(&self) -> Result<Vec<Setting>, Refusal> {
+    fn settings(&self) -> Result<Vec<Setting>> {
         for name in ["only", "swiftiply", "backend", "ssl"] {
             if let Some((text, line)) = self.text(name)?
                 && text != "false"
@@ -205,19 +199,8 @@ impl<'a> Thin<'a> {
                     let reason = "its address, port or socket is unusual, or the socket's path relative";
                     self.refusal(line, reason, "socket: /run/thin/thin.sock")
                 })?;
-                Ok(Setting {
-                    name: format!("server {number}"),
-                    role: Role::Listens,
-                    protocol: Protocol::Http,
-                    endpoint,
-                    spelled,
-                    file: self.file.to_owned(),
-                    line,
-                    user: None,
-                    password: None,
-                    database: None,
-                    backlog: None,
-                })
+                Ok(Setting::listens(format!("server {number}"), Protocol::Http, spelled, endpoint)
+                    .at(self.file, line))
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// A text with its code masked, byte for byte as long.
 pub(crate) struct Masked {
@@ -14,7 +14,7 @@ pub(crate) struct Masked {
 impl Masked {
     /// Masks the code that stands for a value (`<%=`) or a comment (`<%#`); code that decides what else is in the file is
     /// not understood.
-    pub(crate) fn new(text: &str) -> Result<Masked, Refusal> {
+    pub(crate) fn new(text: &str) -> Result<Masked> {
         let mut masked = text.as_bytes().to_owned();
         let mut code = Vec::new();
         let mut from = 0;

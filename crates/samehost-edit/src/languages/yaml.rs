@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use crate::refusal::Refusal;
+use crate::lines::around;
+use crate::refusal::{Refusal, Result};
 
 /// A node and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ const DEEPEST: usize = 40;
 
 impl Document {
     /// Reads a text that has one document.
-    pub(crate) fn parse(text: &str) -> Result<Document, Refusal> {
+    pub(crate) fn parse(text: &str) -> Result<Document> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         bytes.push(text.len());
@@ -133,7 +134,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32), Refusal> {
+    fn next(&mut self) -> Result<(Event<'a>, Range<usize>, u32)> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
                 let at = |index: usize| self.bytes.get(index).copied().unwrap_or(self.text.len());
@@ -147,13 +148,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(
-        &mut self,
-        event: Event<'a>,
-        range: Range<usize>,
-        line: u32,
-        depth: usize,
-    ) -> Result<Node, Refusal> {
+    fn node(&mut self, event: Event<'a>, range: Range<usize>, line: u32, depth: usize) -> Result<Node> {
         if depth > DEEPEST {
             return Err(not_yaml(line, "it is nested too deep"));
         }
@@ -224,10 +219,9 @@ impl<'a> Reader<'a> {
 
 /// The line of a byte, without its line break, and where it begins.
 pub(crate) fn line_at(text: &str, at: usize) -> Range<usize> {
-    let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
-    let end = if text[start..end].ends_with('\r') { end - 1 } else { end };
-    start..end.max(start)
+    let line = around(text.as_bytes(), at);
+    let carriage_return = usize::from(text[line.clone()].ends_with('\r'));
+    line.start..line.end - carriage_return
 }
 
 /// The line break of a line that ends at a byte; the one of the file where it has none.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use samehost_edit::{Role, Setting};
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::Protocol;
 
 use crate::case::Case;
+use crate::facts;
 use crate::listeners::Listeners;
 
 /// Torn files, each evaluated twice.
@@ -68,28 +68,8 @@ fn ask(file: &Path, _root: &Path) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn setting(name: &str, endpoint: Endpoint) -> Setting {
-    Setting {
-        name: name.into(),
-        role: Role::Connects,
-        protocol: Protocol::Mysql,
-        endpoint,
-        spelled: String::new(),
-        file: "/".into(),
-        line: 0,
-        user: None,
-        password: None,
-        database: None,
-        backlog: None,
-    }
-}
-
 fn expected(fact: &str, case: &Case) -> String {
-    let moved = fact.split_once(" means ").and_then(|(name, means)| {
-        let to = case.to(Path::new("/"), &setting(name, means.parse().ok()?))?;
-        Some(format!("{name} means {to}"))
-    });
-    moved.unwrap_or_else(|| fact.to_owned())
+    facts::moved_meaning(fact, |_| Protocol::Mysql, case)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use samehost_edit::{Role, Setting};
+use samehost_edit::Setting;
 use samehost_model::Protocol;
 
 use crate::case::Case;
@@ -24,21 +24,18 @@ pub(crate) fn of(mut command: Command) -> BTreeSet<String> {
 
 /// A fact after the case's moves.
 pub(crate) fn moved(fact: &str, case: &Case) -> String {
-    let Some((name, endpoint)) = fact.split_once(" endpoint=") else { return fact.to_owned() };
-    let Ok(parsed) = endpoint.parse() else { return fact.to_owned() };
-    let setting = Setting {
-        name: name.to_owned(),
-        role: Role::Connects,
-        protocol: Protocol::Plain,
-        endpoint: parsed,
-        spelled: String::new(),
-        file: Default::default(),
-        line: 0,
-        user: None,
-        password: None,
-        database: None,
-        backlog: None,
-    };
-    let to = case.to(Path::new("{root}"), &setting);
-    to.map_or_else(|| fact.to_owned(), |to| format!("{name} endpoint={to}"))
+    moved_as(fact, " endpoint=", Path::new("{root}"), |_| Protocol::Plain, case)
+}
+
+/// A fact `NAME means ENDPOINT` after the case's moves.
+pub(crate) fn moved_meaning(fact: &str, protocol: impl Fn(&str) -> Protocol, case: &Case) -> String {
+    moved_as(fact, " means ", Path::new("/"), protocol, case)
+}
+
+fn moved_as(fact: &str, verb: &str, root: &Path, protocol: impl Fn(&str) -> Protocol, case: &Case) -> String {
+    let moved = fact.split_once(verb).and_then(|(name, endpoint)| {
+        let setting = Setting::connects(name, protocol(name), "", endpoint.parse().ok()?);
+        Some(format!("{name}{verb}{}", case.to(root, &setting)?))
+    });
+    moved.unwrap_or_else(|| fact.to_owned())
 }

@@ -29,13 +29,7 @@ printf 'stats settings\r\nquit\r\n' | nc "$@" | tr -d '\r' | grep -vE ' (umask|E
 "#;
 
 fn ask(file: &Path, root: &Path) -> BTreeSet<String> {
-    let text = sandbox::run(SCRIPT, file, root);
-    let mut facts: BTreeSet<String> = sandbox::facts(&text)
-        .into_iter()
-        .filter(|fact| !fact.starts_with("tcp ") && !fact.starts_with("unix "))
-        .collect();
-    facts.extend(sandbox::listeners(text.lines()));
-    facts
+    sandbox::facts_and_listeners(&sandbox::run(SCRIPT, file, root))
 }
 
 /// What the server should say afterwards.

@@ -28,12 +28,7 @@ redis-cli "$@" config get '*' | paste -d ' ' - - | sed 's/^/says: /'
 "#;
 
 fn ask(file: &Path, root: &Path) -> BTreeSet<String> {
-    let text = sandbox::run(SCRIPT, file, root);
-    let mut facts: BTreeSet<String> = sandbox::facts(&text)
-        .into_iter()
-        .filter(|fact| !fact.starts_with("tcp ") && !fact.starts_with("unix "))
-        .collect();
-    facts.extend(sandbox::listeners(text.lines()));
+    let mut facts = sandbox::facts_and_listeners(&sandbox::run(SCRIPT, file, root));
     if !facts.iter().any(|fact| fact.starts_with("mode of")) {
         facts.insert("mode of the socket: none".into());
     }

@@ -54,6 +54,14 @@ pub(crate) fn facts(text: &str) -> BTreeSet<String> {
     text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
+/// The same, with the lines of `listeners` as two facts.
+pub(crate) fn facts_and_listeners(text: &str) -> BTreeSet<String> {
+    let (listening, mut facts): (BTreeSet<String>, _) =
+        facts(text).into_iter().partition(|fact| fact.starts_with("tcp ") || fact.starts_with("unix "));
+    facts.extend(listeners(listening.iter().map(String::as_str)));
+    facts
+}
+
 /// The listeners that `listeners` printed, as two facts: all of TCP, and all Unix sockets; with what may wait there.
 pub(crate) fn listeners<'a>(lines: impl Iterator<Item = &'a str>) -> [String; 2] {
     let (mut tcp, mut unix) = (BTreeSet::new(), BTreeSet::new());

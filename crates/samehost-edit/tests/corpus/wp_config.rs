@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use samehost_edit::{Role, Setting};
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::Protocol;
 
 use crate::case::Case;
+use crate::facts;
 use crate::listeners::Listeners;
 
 /// Torn files, each evaluated twice.
@@ -84,28 +84,9 @@ fn ask(file: &Path, _root: &Path) -> BTreeSet<String> {
     text.lines().filter(|line| line.contains('=') || line.contains(" means ")).map(str::to_owned).collect()
 }
 
-/// Where a setting of this name and meaning goes in a case.
-fn moved(name: &str, means: &str, case: &Case) -> Option<Endpoint> {
-    let protocol = if name == "DB_HOST" { Protocol::Mysql } else { Protocol::Redis };
-    let setting = Setting {
-        name: name.into(),
-        role: Role::Connects,
-        protocol,
-        endpoint: means.parse().ok()?,
-        spelled: String::new(),
-        file: "/".into(),
-        line: 0,
-        user: None,
-        password: None,
-        database: None,
-        backlog: None,
-    };
-    case.to(Path::new("/"), &setting)
-}
-
 fn expected(fact: &str, case: &Case) -> String {
-    let Some((name, means)) = fact.split_once(" means ") else { return fact.to_owned() };
-    moved(name, means, case).map_or_else(|| fact.to_owned(), |endpoint| format!("{name} means {endpoint}"))
+    let protocol = |name: &str| if name == "DB_HOST" { Protocol::Mysql } else { Protocol::Redis };
+    facts::moved_meaning(fact, protocol, case)
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::goal::Goal;
 use crate::languages::url::{self, Url};
 use crate::languages::yaml::{Document, Node};
 use crate::lines;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 mod service;
 mod volume;
@@ -55,23 +55,14 @@ impl Editor for Compose {
         yaml && name.contains("compose") && services
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let project = Project::open(file, files)?;
         Ok(project.found().into_iter().map(|found| found.map(|found| found.setting)).collect())
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let project = Project::open(file, files)?;
-        let found = project.found().into_iter().flatten().find(|found| found.setting.name == setting.name);
-        let Some(found) = found else {
-            return Err(setting.gone());
-        };
+        let found = setting.find(project.found().into_iter().flatten(), |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
@@ -131,11 +122,11 @@ struct Project<'a> {
 }
 
 impl<'a> Project<'a> {
-    fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
     }
 
-    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8")?;
         let document = Document::parse(&text)?;
         for name in ["include", "services", "volumes"] {
@@ -163,7 +154,7 @@ impl<'a> Project<'a> {
         services.iter().filter_map(|(key, map)| Some(Service { name: key.text()?.to_owned(), map })).collect()
     }
 
-    fn found(&self) -> Vec<Result<Found<'_>, Refusal>> {
+    fn found(&self) -> Vec<Result<Found<'_>>> {
         let services = self.services();
         let mut found = Vec::new();
         for client in &services {
@@ -180,7 +171,7 @@ impl<'a> Project<'a> {
         services: &[Service<'s>],
         client: &Service<'s>,
         variable: Variable,
-    ) -> Option<Result<Found<'s>, Refusal>> {
+    ) -> Option<Result<Found<'s>>> {
         const HOSTS: &[&str] = &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL"];
         // `DB_CONNECTION: mysql` names no service, though one may be called so.
         const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
@@ -220,17 +211,16 @@ impl<'a> Project<'a> {
             None => (text(client, user), text(client, password).map(Secret::new), text(client, database)),
         };
         let setting = Setting {
-            name,
-            role: Role::Connects,
-            protocol: server.protocol,
-            endpoint,
-            spelled: url.as_ref().map_or_else(|| value.to_owned(), Url::shown),
-            file: self.file.to_owned(),
-            line: variable.line,
             user,
             password,
             database,
-            backlog: None,
+            ..Setting::connects(
+                name,
+                server.protocol,
+                url.as_ref().map_or_else(|| value.to_owned(), Url::shown),
+                endpoint,
+            )
+            .at(self.file, variable.line)
         };
         Some(Ok(Found { setting, client: client.clone(), target: target.clone(), server, variable, words }))
     }

@@ -2,7 +2,7 @@
 
 use super::{Value, Yml};
 use crate::languages::yaml::{self, Kind, Node};
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 
 impl Yml<'_> {
     /// A value of an environment: its own, or the one that it inherits.
@@ -55,11 +55,7 @@ impl Yml<'_> {
     }
 
     /// The text of a value; none where there is none.
-    pub(super) fn literal<'b>(
-        &'b self,
-        map: &'b Node,
-        name: &str,
-    ) -> Result<Option<(&'b str, Value<'b>)>, Refusal> {
+    pub(super) fn literal<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<(&'b str, Value<'b>)>> {
         let wrong = |line: u32, why: &str| {
             self.refusal(line, why, &format!("{name}: in the environment itself, once"))
         };

@@ -13,8 +13,8 @@ use crate::languages::erb::Masked;
 use crate::languages::url::{self, Url, is_plain_path, postgres_path};
 use crate::languages::yaml::{Document, Node};
 use crate::lines;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
 mod inherit;
@@ -44,19 +44,13 @@ impl Editor for DatabaseYml {
         path.file_name().is_some_and(|name| name == "database.yml" || name == "database.yaml")
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let yml = Yml::open(file, files)?;
         let environments = yml.environments();
         Ok(environments.iter().filter_map(|environment| yml.setting(environment).transpose()).collect())
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let yml = Yml::open(file, files)?;
         let environments = yml.environments();
         let environment = environments.iter().find(|one| one.name == setting.name);
@@ -113,11 +107,11 @@ struct Yml<'a> {
 }
 
 impl<'a> Yml<'a> {
-    fn open(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn open(file: &'a Path, files: &dyn Files) -> Result<Self> {
         Self::parse(file, files).map_err(|refusal| refusal.in_file(file).by_hand(BY_HAND))
     }
 
-    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self, Refusal> {
+    fn parse(file: &'a Path, files: &dyn Files) -> Result<Self> {
         let text = lines::read_text(file, files, "it is not UTF-8, which Ruby does not take either")?;
         let masked = Masked::new(&text)?;
         let document = Document::parse(&masked.text)?;
@@ -166,7 +160,7 @@ impl<'a> Yml<'a> {
         found
     }
 
-    fn adapter(&self, map: &Node) -> Result<Option<Adapter>, Refusal> {
+    fn adapter(&self, map: &Node) -> Result<Option<Adapter>> {
         Ok(match self.literal(map, "adapter")?.map(|(text, _)| text) {
             Some("mysql2") => Some(Adapter::Mysql2),
             Some("trilogy") => Some(Adapter::Trilogy),
@@ -176,7 +170,7 @@ impl<'a> Yml<'a> {
     }
 
     /// What an environment says; none where it is no server that we know.
-    fn setting(&self, environment: &Environment<'_>) -> Result<Option<Setting>, Refusal> {
+    fn setting(&self, environment: &Environment<'_>) -> Result<Option<Setting>> {
         let map = environment.map;
         // A whole environment may be a URL.
         let url = match map.text() {
@@ -213,27 +207,15 @@ impl<'a> Yml<'a> {
     ) -> Setting {
         let map = environment.map;
         Setting {
-            name: environment.name.clone(),
-            role: Role::Connects,
-            protocol,
-            endpoint,
-            spelled,
-            file: self.file.to_owned(),
-            line,
             user: self.plain(map, "username"),
             password: self.plain(map, "password").map(Secret::new),
             database: self.plain(map, "database"),
-            backlog: None,
+            ..Setting::connects(environment.name.clone(), protocol, spelled, endpoint).at(self.file, line)
         }
     }
 
     /// What an environment says that has a URL.
-    fn by_url(
-        &self,
-        environment: &Environment<'_>,
-        text: &str,
-        line: u32,
-    ) -> Result<Option<Setting>, Refusal> {
+    fn by_url(&self, environment: &Environment<'_>, text: &str, line: u32) -> Result<Option<Setting>> {
         let map = environment.map;
         let wrong = |reason: &str, by_hand: &str| self.wrong(environment, line, reason, by_hand);
         let parsed = Url::parse(text)
@@ -254,7 +236,7 @@ impl<'a> Yml<'a> {
     }
 
     /// The port of an environment, or the usual one.
-    fn port(&self, environment: &Environment<'_>, protocol: Protocol) -> Result<u16, Refusal> {
+    fn port(&self, environment: &Environment<'_>, protocol: Protocol) -> Result<u16> {
         let usual = url::usual_port(protocol);
         let Some((text, value)) = self.literal(environment.map, "port")? else { return Ok(usual) };
         text.parse().map_err(|_| {
@@ -262,7 +244,7 @@ impl<'a> Yml<'a> {
         })
     }
 
-    fn postgres(&self, environment: &Environment<'_>) -> Result<Setting, Refusal> {
+    fn postgres(&self, environment: &Environment<'_>) -> Result<Setting> {
         const BY_HAND: &str = "host: /run/postgresql";
         let map = environment.map;
         let host = self.literal(map, "host")?;
@@ -280,7 +262,7 @@ impl<'a> Yml<'a> {
         Ok(self.connection(environment, Protocol::Postgres, endpoint, format!("host: {text}"), line))
     }
 
-    fn mysql(&self, environment: &Environment<'_>, adapter: Adapter) -> Result<Setting, Refusal> {
+    fn mysql(&self, environment: &Environment<'_>, adapter: Adapter) -> Result<Setting> {
         let map = environment.map;
         let (host, socket) = (self.literal(map, "host")?, self.literal(map, "socket")?);
         let port = self.port(environment, Protocol::Mysql)?;

@@ -8,7 +8,7 @@ use super::{Adapter, Environment, Value, Yml, spelling};
 use crate::edit::Edit;
 use crate::languages::url::{self, Url, is_plain_path, postgres_socket};
 use crate::languages::yaml::{self, Kind, Node};
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 use crate::setting::Setting;
 use crate::splice;
 
@@ -18,7 +18,7 @@ impl Yml<'_> {
         environment: &Environment<'_>,
         now: &Setting,
         to: &Endpoint,
-    ) -> Result<Vec<Edit>, Refusal> {
+    ) -> Result<Vec<Edit>> {
         let map = environment.map;
         let refuse = |why: &str| {
             self.refusal(now.line, &format!("{}: {why}", environment.name), &by_hand(now.protocol, to))

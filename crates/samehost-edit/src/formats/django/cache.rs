@@ -8,11 +8,11 @@ use tree_sitter::Node;
 use super::literal::{Value, line};
 use super::{Found, How, Settings};
 use crate::languages::url::{self, Url, is_plain_path};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::spelling::Spelling;
 
 impl Settings<'_> {
-    pub(super) fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refusal> {
+    pub(super) fn cache(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("CACHES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
         let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
@@ -57,7 +57,7 @@ impl Settings<'_> {
         Ok(Some(Found { setting, how: How::Memcached(prefix, range) }))
     }
 
-    pub(super) fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>, Refusal> {
+    pub(super) fn broker(&self, name: &str, value: Node<'_>) -> Result<Option<Found>> {
         match self.source.value(value) {
             Value::Text(text, range) if text.starts_with("redis") => {
                 self.url(name, &text, range, Spelling::Celery, value)
@@ -75,7 +75,7 @@ impl Settings<'_> {
         range: Range<usize>,
         spelling: Spelling,
         at: Node<'_>,
-    ) -> Result<Option<Found>, Refusal> {
+    ) -> Result<Option<Found>> {
         let refused = |why: &str| {
             let by_hand = match spelling {
                 Spelling::Celery => "'redis+socket:///run/redis/redis-server.sock?virtual_host=0'",

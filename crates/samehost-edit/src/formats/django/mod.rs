@@ -13,8 +13,8 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::{self, is_plain_path, postgres_path};
 use crate::lines;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
 mod cache;
@@ -62,24 +62,15 @@ impl Editor for Django {
         is_python && (has(b"DATABASES") || has(b"CACHES") || BROKERS.iter().any(|name| has(name.as_bytes())))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let settings = Settings::open(file, files)?;
         let (found, refused) = settings.found();
         Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let settings = Settings::open(file, files)?;
-        let (found, _) = settings.found();
-        let Some(found) = found.into_iter().find(|found| found.setting.name == setting.name) else {
-            return Err(setting.gone());
-        };
+        let found = setting.find(settings.found().0, |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
@@ -120,7 +111,7 @@ struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self> {
         let text = lines::read(file, files).map_err(|refusal| refusal.by_hand(DATABASE_BY_HAND))?;
         let source = Source::parse(text)
             .map_err(|line| Refusal::new(file, line, "it is not understood as Python", DATABASE_BY_HAND))?;
@@ -129,7 +120,7 @@ impl<'a> Settings<'a> {
 
     fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
-        let mut take = |result: Result<Option<Found>, Refusal>| match result {
+        let mut take = |result: Result<Option<Found>>| match result {
             Ok(one) => found.extend(one),
             Err(refusal) => refused.push(refusal.in_file(self.file)),
         };
@@ -164,7 +155,7 @@ impl<'a> Settings<'a> {
     }
 
     /// What code makes, by the words in it.
-    fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T, Refusal> {
+    fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T> {
         let written = self.source.written(value);
         let from_environment =
             ["env", "config(", "getenv", "dj_database_url"].iter().any(|word| written.contains(word));
@@ -185,7 +176,7 @@ impl<'a> Settings<'a> {
     }
 
     /// A database's port, and where it is written.
-    fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>), Refusal> {
+    fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>)> {
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
             Value::Text(text, range) | Value::Number(text, range) => match text.parse() {
@@ -196,36 +187,13 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn without_login(
-        &self,
-        name: &str,
-        protocol: Protocol,
-        endpoint: Endpoint,
-        spelled: String,
-        at: Node<'_>,
-    ) -> Setting {
-        Setting {
-            name: name.to_owned(),
-            role: Role::Connects,
-            protocol,
-            endpoint,
-            spelled,
-            file: self.file.to_owned(),
-            line: line(at),
-            user: None,
-            password: None,
-            database: None,
-            backlog: None,
-        }
-    }
-
     /// The socket that a database's OPTIONS name.
     fn socket_option<'n>(
         &'n self,
         name: &str,
         protocol: Protocol,
         options: Node<'n>,
-    ) -> Result<Option<Node<'n>>, Refusal> {
+    ) -> Result<Option<Node<'n>>> {
         const BEFORE_HOST: &[&str] =
             &["host", "port", "read_default_file", "service", "hostaddr", "unix_socket", "named_pipe"];
         let Value::Dict(pairs) = self.source.value(options) else {
@@ -243,7 +211,7 @@ impl<'a> Settings<'a> {
         Ok(socket)
     }
 
-    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>, Refusal> {
+    fn database(&self, alias: &str, node: Node<'_>) -> Result<Option<Found>> {
         let name = format!("DATABASES {alias}");
         let Value::Dict(pairs) = self.source.value(node) else { return self.code(&name, node) };
         let get = |key: &str| pairs.iter().find(|(one, _)| one == key).map(|(_, value)| *value);
@@ -263,7 +231,7 @@ impl<'a> Settings<'a> {
             user: login("USER"),
             password: login("PASSWORD").map(Secret::new),
             database: login("NAME"),
-            ..self.without_login(&name, protocol, endpoint, spelled, at)
+            ..self.setting(&name, protocol, endpoint, spelled, at)
         };
         let host = get("HOST");
         let written = match host.map(|host| (host, self.source.value(host))) {
@@ -310,19 +278,7 @@ impl<'a> Settings<'a> {
         spelled: String,
         at: Node<'_>,
     ) -> Setting {
-        Setting {
-            name: name.to_owned(),
-            role: Role::Connects,
-            protocol,
-            endpoint,
-            spelled,
-            file: self.file.to_owned(),
-            line: line(at),
-            user: None,
-            password: None,
-            database: None,
-            backlog: None,
-        }
+        Setting::connects(name, protocol, spelled, endpoint).at(self.file, line(at))
     }
 
     fn text(&self, node: Node<'_>) -> Option<String> {

@@ -4,11 +4,11 @@ use tree_sitter::Node;
 
 use super::Settings;
 use super::literal::line;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 impl Settings<'_> {
     /// The value of a name that one statement of the file gives it, and nothing else in it touches.
-    pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>, Refusal> {
+    pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>> {
         let source = &self.source;
         let mentions: Vec<Node<'_>> = source
             .all()

@@ -7,7 +7,7 @@ use samehost_model::{Endpoint, Protocol};
 use super::lines::{Entry, Lines};
 use crate::edit::Edit;
 use crate::languages::url::{is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// How a group of variables says that a connection goes through a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Group {
     }
 
     /// Whether the value of an entry is text, to all libraries alike.
-    fn is_text(&self, entry: &Entry) -> Result<(), Refusal> {
+    fn is_text(&self, entry: &Entry) -> Result<()> {
         if let Some(why) = entry.unclear {
             return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
         }
@@ -68,7 +68,7 @@ impl Group {
     }
 
     /// Where it leads, and the entry that says so; none where it says nothing.
-    pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>, Refusal> {
+    pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>> {
         self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
         if let Form::SocketVariable(name) = self.form
             && let Some(entry) = lines.last(name).filter(|entry| !is_nothing(&entry.text))
@@ -172,7 +172,7 @@ impl Group {
         file: &Path,
         lines: &Lines,
         values: &[(&'static str, String)],
-    ) -> Result<Vec<Edit>, Refusal> {
+    ) -> Result<Vec<Edit>> {
         let usual = usual_port(self.protocol).to_string();
         // New lines stand below the port, or else the host, or else the socket.
         let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
@@ -221,7 +221,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// WordPress' DB_HOST, as its `parse_db_host` takes it apart.
-fn combined(entry: &Entry) -> Result<Endpoint, Refusal> {
+fn combined(entry: &Entry) -> Result<Endpoint> {
     let text = &entry.text;
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))
         && path.starts_with('/')

@@ -9,7 +9,7 @@ use super::group::{Form, Group};
 use super::lines::Lines;
 use crate::files::Files;
 use crate::languages::url::is_local;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// What Laravel reads.
 pub(super) struct Laravel<'a> {
@@ -67,7 +67,7 @@ impl<'a> Laravel<'a> {
     }
 
     /// The groups that lead somewhere, with what stands against changing them.
-    pub(super) fn groups(&self) -> Vec<(Group, Result<(), Refusal>)> {
+    pub(super) fn groups(&self) -> Vec<(Group, Result<()>)> {
         let mut groups = Vec::new();
         if self.url().is_none() {
             match self.protocol() {
@@ -91,7 +91,7 @@ impl<'a> Laravel<'a> {
         })
     }
 
-    fn mysql(&self) -> Result<(), Refusal> {
+    fn mysql(&self) -> Result<()> {
         self.split()?;
         if self.reads("DB_SOCKET") {
             return Ok(());
@@ -101,7 +101,7 @@ impl<'a> Laravel<'a> {
     }
 
     /// Hosts of their own for reading and writing are not looked into.
-    fn split(&self) -> Result<(), Refusal> {
+    fn split(&self) -> Result<()> {
         let text = self.database.as_deref().unwrap_or_default();
         if !text.contains("'read' =>") && !text.contains("'write' =>") {
             return Ok(());
@@ -110,7 +110,7 @@ impl<'a> Laravel<'a> {
         Err(Refusal::at(line, "config/database.php has hosts of its own for reading or writing").by_hand("in config/database.php: 'unix_socket' => '/run/mysqld/mysqld.sock' (PostgreSQL: 'host' => '/run/postgresql') in each"))
     }
 
-    fn redis(&self) -> Result<(), Refusal> {
+    fn redis(&self) -> Result<()> {
         let line = self.lines.last("REDIS_HOST").map_or(0, |entry| entry.line);
         let refused = |reason: &str, by_hand: &str| Err(Refusal::at(line, reason).by_hand(by_hand));
         for name in ["REDIS_URL", "REDIS_SCHEME", "REDIS_PATH", "REDIS_SOCKET", "REDIS_CLUSTER"] {

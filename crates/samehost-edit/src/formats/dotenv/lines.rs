@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::edit::Edit;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// A variable that a line sets.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn parse(text: &[u8]) -> Result<Lines, Refusal> {
+    pub(super) fn parse(text: &[u8]) -> Result<Lines> {
         let newline = if text.windows(2).any(|pair| pair == b"\r\n") { "\r\n" } else { "\n" };
         let mut lines = Lines { entries: Vec::new(), newline, text: text.to_owned() };
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };

@@ -10,8 +10,8 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::is_local;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 use crate::spelling::Spelling;
 
 mod framework;
@@ -87,23 +87,14 @@ impl Editor for Dotenv {
         }
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let (found, refused) = Reader::open(file, files)?.found();
         Ok(Reading { settings: found.into_iter().map(|found| found.setting).collect(), refused })
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let reader = Reader::open(file, files)?;
-        let (found, _) = reader.found();
-        let Some(found) = found.iter().find(|found| found.setting.name == setting.name) else {
-            return Err(setting.gone());
-        };
+        let found = setting.find(reader.found().0, |found| &found.setting)?;
         if found.setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }
@@ -136,7 +127,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self, Refusal> {
+    fn open(file: &'a Path, files: &'a dyn Files) -> Result<Self> {
         let text = crate::lines::read(file, files)
             .map_err(|refusal| refusal.by_hand("see to its owner and mode"))?;
         let lines = Lines::parse(&text)
@@ -205,13 +196,13 @@ impl<'a> Reader<'a> {
         (found, refused.into_iter().map(|refusal| refusal.in_file(self.file)).collect())
     }
 
-    fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>, Refusal> {
+    fn read_group(&self, group: &Group) -> Result<Option<(Endpoint, &Entry)>> {
         self.agreed(group)
             .and_then(|()| group.read(&self.lines))
             .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, None)))
     }
 
-    fn groups(&self) -> Vec<(Group, Result<(), Refusal>)> {
+    fn groups(&self) -> Vec<(Group, Result<()>)> {
         let mut groups = match self.framework {
             Framework::Laravel => Laravel::new(&self.lines, self.directory, self.files).groups(),
             Framework::Bedrock => vec![(BEDROCK, Ok(()))],
@@ -233,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What must hold for every variable of a group besides its value.
-    fn agreed(&self, group: &Group) -> Result<(), Refusal> {
+    fn agreed(&self, group: &Group) -> Result<()> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
                 && let Some(reason) = self.doubt(entry)
@@ -288,7 +279,7 @@ impl<'a> Reader<'a> {
             .map(|other| format!("{name} is set in {other} as well, which counts before this file"))
     }
 
-    fn write_group(&self, setting: &Setting, group: &Group, to: &Endpoint) -> Result<Vec<Edit>, Refusal> {
+    fn write_group(&self, setting: &Setting, group: &Group, to: &Endpoint) -> Result<Vec<Edit>> {
         let values = group.values(to).map_err(|why| {
             let by_hand =
                 format!("a path of letters, digits, dots, dashes and slashes, or {} by hand", group.host);
@@ -323,17 +314,16 @@ impl<'a> Reader<'a> {
             _ => ["MEMCACHED_USERNAME", "MEMCACHED_PASSWORD", ""],
         };
         Setting {
-            name: group.host.to_owned(),
-            role: Role::Connects,
-            protocol: group.protocol,
-            endpoint,
-            spelled: format!("{}={}", entry.name, entry.text),
-            file: self.file.to_owned(),
-            line: entry.line,
             user: literal(user).map(str::to_owned),
             password: literal(password).map(Secret::new),
             database: literal(database).filter(|text| *text != "0").map(str::to_owned),
-            backlog: None,
+            ..Setting::connects(
+                group.host,
+                group.protocol,
+                format!("{}={}", entry.name, entry.text),
+                endpoint,
+            )
+            .at(self.file, entry.line)
         }
     }
 }

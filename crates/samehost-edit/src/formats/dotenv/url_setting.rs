@@ -9,8 +9,8 @@ use super::urls::Asked;
 use super::{Found, How, Reader};
 use crate::edit::Edit;
 use crate::languages::url::{self, Url};
-use crate::refusal::Refusal;
-use crate::setting::{Role, Setting};
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
 use crate::spelling::Spelling;
 use crate::splice;
 
@@ -21,7 +21,7 @@ impl Reader<'_> {
     }
 
     /// Refuses a URL that Laravel would not use, or not alone.
-    fn used_by_laravel(&self, entry: &Entry, parsed: &Url) -> Result<(), Refusal> {
+    fn used_by_laravel(&self, entry: &Entry, parsed: &Url) -> Result<()> {
         if self.framework != Framework::Laravel || parsed.protocol() == Some(Protocol::Redis) {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Reader<'_> {
     }
 
     /// The URL of an entry; none where it has none, or is not the one that counts.
-    pub(super) fn url(&self, entry: &Entry) -> Option<Result<Found, Refusal>> {
+    pub(super) fn url(&self, entry: &Entry) -> Option<Result<Found>> {
         let name = &entry.name;
         let (scheme, rest) = entry.text.split_once("://")?;
         url::protocol(scheme)?;
@@ -55,7 +55,7 @@ impl Reader<'_> {
         }
     }
 
-    fn understand(&self, entry: &Entry) -> Result<Option<Found>, Refusal> {
+    fn understand(&self, entry: &Entry) -> Result<Option<Found>> {
         let name = &entry.name;
         let refuse = |reason: String, by_hand: &str| {
             Refusal::at(entry.line, reason).by_hand(format!("{name}= {by_hand}"))
@@ -79,17 +79,11 @@ impl Reader<'_> {
         })?;
         let Some(protocol) = parsed.protocol() else { return Ok(None) };
         let setting = Setting {
-            name: name.clone(),
-            role: Role::Connects,
-            protocol,
-            endpoint: said.endpoint,
-            spelled: parsed.shown(),
-            file: self.file.to_owned(),
-            line: entry.line,
             user: parsed.user(),
             password: spelling.password(&parsed),
             database: said.database,
-            backlog: None,
+            ..Setting::connects(name.clone(), protocol, parsed.shown(), said.endpoint)
+                .at(self.file, entry.line)
         };
         Ok(Some(Found { setting, how: How::Url(spelling) }))
     }
@@ -99,7 +93,7 @@ impl Reader<'_> {
         setting: &Setting,
         spelling: Spelling,
         to: &Endpoint,
-    ) -> Result<Vec<Edit>, Refusal> {
+    ) -> Result<Vec<Edit>> {
         let name = &setting.name;
         let Some(entry) = self.lines.last(name) else { return Ok(Vec::new()) };
         let Some(parsed) = Url::parse(&entry.text) else { return Ok(Vec::new()) };

@@ -8,7 +8,7 @@ use super::framework::{Framework, text, wants};
 use super::lines::Lines;
 use crate::files::Files;
 use crate::languages::url::Url;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::spelling::Spelling;
 
 /// What is asked for a spelling.
@@ -28,7 +28,7 @@ const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:/
 
 impl Asked<'_> {
     /// How the socket is said in the URL of a variable.
-    pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling, Refusal> {
+    pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling> {
         if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
             return Ok(Spelling::Celery);
         }
@@ -59,7 +59,7 @@ impl Asked<'_> {
         Refusal::at(self.line, reason).by_hand(by_hand)
     }
 
-    fn database(&self, name: &str, url: &Url) -> Result<Spelling, Refusal> {
+    fn database(&self, name: &str, url: &Url) -> Result<Spelling> {
         let mysql = url.protocol() == Some(Protocol::Mysql);
         let spellings = if mysql { MYSQL } else { POSTGRES };
         let known = name == "DATABASE_URL"
@@ -85,7 +85,7 @@ impl Asked<'_> {
         })
     }
 
-    fn redis(&self, name: &str) -> Result<Spelling, Refusal> {
+    fn redis(&self, name: &str) -> Result<Spelling> {
         if self.framework == Framework::Symfony && name == "MESSENGER_TRANSPORT_DSN" {
             return Ok(Spelling::Messenger);
         }
@@ -104,7 +104,7 @@ impl Asked<'_> {
     }
 
     /// Django's own redis-py, where nothing says that another library reads the same variable.
-    fn django(&self, name: &str) -> Result<Spelling, Refusal> {
+    fn django(&self, name: &str) -> Result<Spelling> {
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
             return Err(self.refuse(format!("Celery may read {name} as well, and has other words for a socket"), format!(
                     "{name}=unix:///run/redis/redis-server.sock?db=0 and CELERY_BROKER_URL=redis+socket:///run/redis/redis-server.sock"
@@ -139,7 +139,7 @@ impl Asked<'_> {
         texts
     }
 
-    fn memcached(&self, name: &str) -> Result<Spelling, Refusal> {
+    fn memcached(&self, name: &str) -> Result<Spelling> {
         match self.framework {
             Framework::Symfony => Ok(Spelling::Memcached),
             _ => Err(self.unknown(name, "memcached:///run/memcached/memcached.sock (Symfony)")),

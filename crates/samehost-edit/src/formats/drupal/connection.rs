@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Protocol};
 
 use crate::languages::php::{Entry, Item, Outcome, Place, Trouble, Value, Valued, once, variable_used};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// Where mysqlnd looks when no path is given, on Debian and Ubuntu; elsewhere php.ini's pdo_mysql.default_socket.
 const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
@@ -78,7 +78,7 @@ fn text(items: &[Item], key: &str) -> Option<String> {
 }
 
 /// Every connection of a server, or why one is not understood; SQLite has none.
-pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection, Refusal>> {
+pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "this file ends the program");
         return vec![Err(refuse(&trouble, "['default']['default']"))];
@@ -112,7 +112,7 @@ fn gather(
     valued: &Valued,
     outcome: &Outcome,
     keys: &mut Vec<String>,
-    found: &mut Vec<Result<Connection, Refusal>>,
+    found: &mut Vec<Result<Connection>>,
 ) {
     let path: String = keys.iter().map(|key| format!("['{key}']")).collect();
     let items = match &valued.value {
@@ -148,12 +148,7 @@ fn gather(
     }
 }
 
-fn connection(
-    file: &Path,
-    items: &[Item],
-    name: String,
-    keys: String,
-) -> Result<Option<Connection>, Refusal> {
+fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result<Option<Connection>> {
     let names = ["driver", "host", "port", "unix_socket"];
     for item in items.iter().filter(|item| names.iter().any(|key| item.key == key.as_bytes())) {
         let key = String::from_utf8_lossy(&item.key);

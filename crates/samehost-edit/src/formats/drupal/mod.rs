@@ -10,14 +10,14 @@ use samehost_model::{Endpoint, Protocol, Secret};
 
 use self::connection::{Connection, connections};
 use self::splice::{add, change, remove};
-use crate::check::{Check, Program};
+use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::php::{self, Outcome, Setup, Trouble, Value};
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// The editor.
 pub struct Drupal;
@@ -45,19 +45,13 @@ impl Editor for Drupal {
         named && (site(path).is_some() || text.windows(10).any(|ten| ten == b"$databases"))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let outcome = follow(file, files)?;
         let found = connections(&files.real(file), &outcome);
         Ok(found.into_iter().map(|found| found.map(|connection| setting(&connection))).collect())
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let outcome = follow(file, files)?;
         let mut found = connections(&files.real(file), &outcome).into_iter().flatten();
         let Some(connection) = found.find(|connection| connection.name == setting.name) else {
@@ -74,12 +68,7 @@ impl Editor for Drupal {
     }
 
     fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
-        Some(Check {
-            program: Program::Php,
-            arguments: vec!["-l".into(), file.to_str()?.to_owned()],
-            reads: vec![file.to_owned()],
-            unknown: None,
-        })
+        Check::php(file)
     }
 
     fn uptake(&self) -> Uptake {
@@ -94,7 +83,7 @@ fn site(path: &Path) -> Option<(&Path, String)> {
     Some((sites.parent()?, format!("sites/{}", site.file_name()?.to_str()?)))
 }
 
-fn follow(file: &Path, files: &dyn Files) -> Result<Outcome, Refusal> {
+fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     let real = files.real(file);
     let empty = || Value::Array(Vec::new());
     let mut setup = Setup {
@@ -118,17 +107,16 @@ fn refuse(trouble: &Trouble) -> Refusal {
 fn setting(connection: &Connection) -> Setting {
     let place = connection.place();
     Setting {
-        name: connection.name.clone(),
-        role: Role::Connects,
-        protocol: connection.protocol,
-        endpoint: connection.endpoint.clone(),
-        spelled: connection.spelled.clone(),
-        file: place.file.clone(),
-        line: place.line,
         user: connection.text("username"),
         password: connection.text("password").map(Secret::new),
         database: connection.text("database"),
-        backlog: None,
+        ..Setting::connects(
+            connection.name.clone(),
+            connection.protocol,
+            connection.spelled.clone(),
+            connection.endpoint.clone(),
+        )
+        .at(&place.file, place.line)
     }
 }
 

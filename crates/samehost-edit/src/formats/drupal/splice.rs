@@ -4,6 +4,7 @@ use tree_sitter::Node;
 
 use crate::edit::Edit;
 use crate::languages::php::{Entry, Item, Outcome, Place, Quoting, Source, Value, children, content, encode};
+use crate::lines::around;
 
 const STRANGE: &str = "the new value has characters that are not written here";
 const ALONE: &str = "it stands where nothing can be added or removed";
@@ -48,7 +49,7 @@ pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> R
         _ => b"'",
     };
     let start = node.start_byte();
-    let line = source.slice(0..start).iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let line = around(&source.text, start).start;
     let indentation = source.slice(line..start);
     let own = line > 0 && indentation.iter().all(|byte| matches!(byte, b' ' | b'\t'));
     let ending: &[u8] = if source.slice(0..line).ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
@@ -76,8 +77,8 @@ pub(super) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
     let (start, end) = (node.start_byte(), node.end_byte());
     if matches!(item.entry, Entry::Statement(_)) {
         // A line of its own goes as a whole.
-        let line = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let next = text[end..].iter().position(|byte| *byte == b'\n').map(|at| end + at + 1);
+        let line = around(text, start).start;
+        let next = Some(around(text, end).end + 1).filter(|next| *next <= text.len());
         let whole = next.filter(|next| line > 0 && blank(line, start) && blank(end, *next));
         let range = whole.map_or(start..end, |next| line..next);
         return Ok(Edit::new(&place.file, range, ""));

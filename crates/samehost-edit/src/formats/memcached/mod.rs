@@ -17,8 +17,8 @@ use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// memcached.conf.
 pub(crate) struct Memcached;
@@ -32,10 +32,6 @@ impl Editor for Memcached {
         "memcached.conf and sysconfig/memcached: where the server listens"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let begins = |line: &Line| {
@@ -45,18 +41,12 @@ impl Editor for Memcached {
         name.starts_with("memcached") && lines(text).iter().any(begins)
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let text = lines::read(file, files)?;
         Ok(reading(file, &options(file, &text)?))
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let text = lines::read(file, files)?;
         let options = options(file, &text)?;
         let mut edits = Vec::new();
@@ -93,17 +83,14 @@ fn reading(file: &Path, options: &Options) -> Reading {
         }
     };
     let setting = endpoint.map(|endpoint| Setting {
-        name: if socket.is_some() { "-s".into() } else { "-l and -p".into() },
-        role: Role::Listens,
-        protocol: Protocol::Memcached,
-        spelled: at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
-        endpoint,
-        file: file.to_owned(),
-        line: at.map_or(1, |at| at.line.number),
-        user: None,
-        password: None,
-        database: None,
         backlog: options.last('b').and_then(|given| given.value.parse().ok()),
+        ..Setting::listens(
+            if socket.is_some() { "-s" } else { "-l and -p" },
+            Protocol::Memcached,
+            at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
+            endpoint,
+        )
+        .at(file, at.map_or(1, |at| at.line.number))
     });
     Reading { settings: setting.into_iter().collect(), refused: Vec::new() }
 }
@@ -116,7 +103,7 @@ fn to_unix(
     setting: &Setting,
     goal: &Goal,
     edits: &mut Vec<Edit>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let by_hand = "write `-s /run/memcached/memcached.sock` and `-a 0770`";
     let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
     let path = match socket_path(&goal.endpoint) {
@@ -156,7 +143,7 @@ fn to_tcp(
     host: &str,
     port: u16,
     edits: &mut Vec<Edit>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let host = listening_host(host);
     if port == 0 || !is_loopback(&host) {
         let by_hand = format!("write `-l {host}` and `-p {port}`");

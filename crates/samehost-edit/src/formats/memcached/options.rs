@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::lines::{Line, lines, listening_host, utf8};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// Options with a value, and options without.
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
@@ -61,7 +61,7 @@ impl Options {
 }
 
 /// Where the words of the options stand: one range a line in Debian's file, the value of OPTIONS in Red Hat's.
-pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options, Refusal> {
+pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options> {
     let mut options = Options::default();
     let mut words: Vec<(Range<usize>, Line)> = Vec::new();
     let all = lines(text);
@@ -99,7 +99,7 @@ fn shell(
     line: &Line,
     options: &mut Options,
     words: &mut Vec<(Range<usize>, Line)>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let content = &text[line.range.clone()];
     let stop =
         |reason: &str| Err(Refusal::new(file, line.number, reason, "write `OPTIONS=\"-s /PATH -a 0770\"`"));
@@ -146,7 +146,7 @@ fn split(
     line: &Line,
     range: Range<usize>,
     words: &mut Vec<(Range<usize>, Line)>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let mut at = range.start;
     while at < range.end {
         if text[at].is_ascii_whitespace() {
@@ -168,12 +168,7 @@ fn split(
 }
 
 /// The options that the words are.
-fn parse(
-    file: &Path,
-    text: &[u8],
-    words: &[(Range<usize>, Line)],
-    options: &mut Options,
-) -> Result<(), Refusal> {
+fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut Options) -> Result<()> {
     let mut at = 0;
     while let Some((range, line)) = words.get(at) {
         at += 1;

@@ -11,7 +11,7 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, insert_below, is_loopback, listening_host, socket_path, utf8};
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
 /// A file that is being edited.
@@ -33,7 +33,7 @@ pub(super) fn edits(
     files: &dyn Files,
     setting: &Setting,
     goal: &Goal,
-) -> Result<Vec<Edit>, Refusal> {
+) -> Result<Vec<Edit>> {
     let options = Options::read(file, files)?;
     let listens = setting.role == Role::Listens;
     let (group, groups) = if listens {
@@ -82,7 +82,7 @@ impl Editing<'_> {
         self.last(name)?.value.as_deref()
     }
 
-    fn path(&self) -> Result<String, Refusal> {
+    fn path(&self) -> Result<String> {
         let path = socket_path(&self.goal.endpoint)
             .and_then(|path| quoted(path, b"").map(|_| path).ok_or("the path has a quote or a backslash"));
         path.map(str::to_owned).map_err(|reason| {
@@ -90,7 +90,7 @@ impl Editing<'_> {
         })
     }
 
-    fn listen_unix(&mut self) -> Result<(), Refusal> {
+    fn listen_unix(&mut self) -> Result<()> {
         let path = self.path()?;
         match socket(&self.options, SERVER).map(|entry| (entry.clone(), entry.value.clone())) {
             Some((_, Some(value))) if value == path => {}
@@ -131,7 +131,7 @@ impl Editing<'_> {
         }
     }
 
-    fn listen_tcp(&mut self, host: &str, wanted: u16) -> Result<(), Refusal> {
+    fn listen_tcp(&mut self, host: &str, wanted: u16) -> Result<()> {
         let closed = skips_networking(&self.options);
         let port = port(&self.options, SERVER);
         let hosts = hosts(&self.options);
@@ -181,7 +181,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    fn connect_unix(&mut self) -> Result<(), Refusal> {
+    fn connect_unix(&mut self) -> Result<()> {
         let path = self.path()?;
         if self.setting.endpoint == self.goal.endpoint {
             return Ok(());
@@ -198,7 +198,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    fn connect_tcp(&mut self, host: &str, wanted: u16) -> Result<(), Refusal> {
+    fn connect_tcp(&mut self, host: &str, wanted: u16) -> Result<()> {
         if self.setting.endpoint == self.goal.endpoint {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl Editing<'_> {
     }
 
     /// Writes an option: in place of the one that counts if that is the group's own, else as a new line.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let listens = self.setting.role == Role::Listens;
         let own = |entry: &&Entry| if listens { is_server(&entry.group) } else { entry.group == self.group };
         match self.last(name).filter(own).cloned() {
@@ -231,7 +231,7 @@ impl Editing<'_> {
         }
     }
 
-    fn replace(&mut self, entry: &Entry, value: &str) -> Result<(), Refusal> {
+    fn replace(&mut self, entry: &Entry, value: &str) -> Result<()> {
         let text = lines::read(&entry.file, self.files)?;
         let like = text.get(entry.written.clone()).unwrap_or_default();
         let with = quoted(value, like).ok_or_else(|| {
@@ -242,7 +242,7 @@ impl Editing<'_> {
     }
 
     /// A new line in the group, below its nearest relation, written as that one is.
-    fn insert(&mut self, name: &str, value: Option<&str>) -> Result<(), Refusal> {
+    fn insert(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let related = ["host", "socket", "bind-address", "port"];
         let near = related.iter().find_map(|name| {
             self.options.entries.iter().rfind(|entry| entry.group == self.group && entry.name == *name)

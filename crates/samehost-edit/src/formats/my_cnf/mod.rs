@@ -16,8 +16,8 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, is_loopback, listening_host};
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// The groups that every version of the server reads; the last is the clients' as well.
 const SERVER: &[&str] = &["mysqld", "server", "mariadb", "mariadbd", "client-server"];
@@ -57,10 +57,6 @@ impl Editor for MyCnf {
         "my.cnf and its fragments: MySQL's and MariaDB's server and clients"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !name.ends_with(".cnf") {
@@ -75,17 +71,11 @@ impl Editor for MyCnf {
             })
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         Ok(reading(&Options::read(file, files)?))
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         edit::edits(self, file, files, setting, goal)
     }
 
@@ -240,17 +230,14 @@ fn socket<'a>(options: &'a Options, groups: &[&str]) -> Option<&'a Entry> {
 fn listening(options: &Options, block: &Block, reading: &mut Reading) {
     let backlog = options.last(SERVER, "back-log").and_then(|entry| entry.value.as_deref()?.parse().ok());
     let setting = |name: &str, endpoint: Endpoint, at: Option<&Entry>| Setting {
-        name: name.into(),
-        role: Role::Listens,
-        protocol: Protocol::Mysql,
-        spelled: at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string()),
-        endpoint,
-        file: at.map_or(&block.file, |at| &at.file).clone(),
-        line: at.map_or(&block.line, |at| &at.line).number,
-        user: None,
-        password: None,
-        database: None,
         backlog,
+        ..Setting::listens(
+            name,
+            Protocol::Mysql,
+            at.and_then(|at| at.value.clone()).unwrap_or_else(|| endpoint.to_string()),
+            endpoint,
+        )
+        .at(at.map_or(&block.file, |at| &at.file), at.map_or(&block.line, |at| &at.line).number)
     };
     let hosts = hosts(options);
     let host = hosts.iter().find(|host| is_loopback(host)).or_else(|| hosts.first());
@@ -314,16 +301,15 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
     });
     let password = password.and_then(|entry| entry.value.clone()).filter(|value| !value.contains('\u{fffd}'));
     reading.settings.push(Setting {
-        name: format!("[{group}]"),
-        role: Role::Connects,
-        protocol: Protocol::Mysql,
-        spelled: at.value.clone().unwrap_or_default(),
-        endpoint,
-        file: at.file.clone(),
-        line: at.line.number,
         user: value("user"),
         password: password.filter(|value| !value.is_empty()).map(Secret::new),
         database: value("database"),
-        backlog: None,
+        ..Setting::connects(
+            format!("[{group}]"),
+            Protocol::Mysql,
+            at.value.clone().unwrap_or_default(),
+            endpoint,
+        )
+        .at(&at.file, at.line.number)
     });
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// The programs follow includes no deeper than this.
 const DEEPEST: usize = 10;
@@ -43,7 +43,7 @@ pub(super) struct Options {
 
 impl Options {
     /// Reads a file and what it includes.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options, Refusal> {
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options> {
         let mut options = Options::default();
         options.collect(file, files, 0)?;
         Ok(options)
@@ -54,7 +54,7 @@ impl Options {
         self.entries.iter().rfind(|entry| entry.name == name && groups.contains(&entry.group.as_str()))
     }
 
-    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<(), Refusal> {
+    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
         let text = lines::read(file, files)?;
         let mut block = None;
         for line in lines(&text) {
@@ -118,7 +118,7 @@ impl Options {
         content: &[u8],
         files: &dyn Files,
         depth: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
         let Some(content) = utf8(content) else {
             return stop("the include is not UTF-8".into(), "write the included options here");

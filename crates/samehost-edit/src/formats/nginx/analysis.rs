@@ -8,7 +8,7 @@ use super::address;
 use super::pass::{PASSES, Pass, Target, UPSTREAM_PORT};
 use super::tree::{Tree, main_of};
 use crate::files::Files;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
 /// What kind of directive a setting stands in.
@@ -49,7 +49,7 @@ struct Use {
 
 impl Analysis {
     /// Understands a configuration, or a part of one; that is read in its surroundings where they are known.
-    pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis, Refusal> {
+    pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
         let tree = Tree::read(file, files)?;
         if tree.is_whole {
             return Ok(Analysis::of_tree(tree));
@@ -133,19 +133,8 @@ impl Analysis {
     fn setting(&self, node: usize, name: String, protocol: Protocol, endpoint: Endpoint) -> Setting {
         let directive = &self.tree.nodes[node];
         let spelled = directive.arguments().first().map_or(&b""[..], |word| &word.value);
-        Setting {
-            name,
-            role: Role::Connects,
-            protocol,
-            endpoint,
-            spelled: String::from_utf8_lossy(spelled).into_owned(),
-            file: self.tree.source(node).path.clone(),
-            line: directive.line(),
-            user: None,
-            password: None,
-            database: None,
-            backlog: None,
-        }
+        Setting::connects(name, protocol, String::from_utf8_lossy(spelled).into_owned(), endpoint)
+            .at(&self.tree.source(node).path, directive.line())
     }
 
     /// The place of a directive, for a name.

@@ -8,7 +8,7 @@ use samehost_model::Endpoint;
 
 use super::pass::Pass;
 use super::tree::Tree;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// What a level of the configuration, or those around it, say of something.
 enum Effect {
@@ -61,7 +61,7 @@ impl Moved<'_> {
     ///
     /// # Errors
     /// [`Refusal`], where that would change what holds elsewhere, or cannot be known.
-    pub(super) fn beside(&self) -> Result<Vec<String>, Refusal> {
+    pub(super) fn beside(&self) -> Result<Vec<String>> {
         if !self.pass.is_url {
             return Ok(Vec::new());
         }
@@ -111,7 +111,7 @@ impl Moved<'_> {
     }
 
     /// Refuses where something depends on the address by name.
-    fn mentions(&self) -> Result<(), Refusal> {
+    fn mentions(&self) -> Result<()> {
         for level in self.tree.around(self.node).map(Some).chain([None]) {
             for other in self.tree.children(level) {
                 let node = &self.tree.nodes[other];
@@ -160,7 +160,7 @@ impl Moved<'_> {
     }
 
     /// The `proxy_redirect` that says what the default did; none where it did nothing.
-    fn redirect(&self, said: &str, old: &str) -> Result<Option<String>, Refusal> {
+    fn redirect(&self, said: &str, old: &str) -> Result<Option<String>> {
         // A server makes redirects to the host that it is asked for.
         let authority = self.pass.parts(self.before).authority;
         let is_default = |node: &usize| {
@@ -211,7 +211,7 @@ impl Moved<'_> {
     }
 
     /// Refuses lines that would hold for other passes as well.
-    fn nested(&self, lines: &[String]) -> Result<(), Refusal> {
+    fn nested(&self, lines: &[String]) -> Result<()> {
         let parent = self.tree.nodes[self.node].parent;
         match self.tree.named(parent, b"location").next() {
             Some(inner) if !lines.is_empty() => {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::lines::around;
+
 /// The directive at these bytes (from its first word to its `;`) and the line that it stands on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
@@ -17,13 +19,12 @@ impl<'a> Spot<'a> {
     }
 
     fn line_start(&self) -> usize {
-        self.text[..self.start].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1)
+        around(self.text, self.start).start
     }
 
     /// Where its last line ends, without the newline.
     fn line_end(&self) -> usize {
-        let rest = &self.text[self.after..];
-        let end = self.after + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        let end = around(self.text, self.after).end;
         if end > self.after && self.text[end - 1] == b'\r' { end - 1 } else { end }
     }
 

@@ -11,7 +11,7 @@ use super::layout::Spot;
 use super::real_ip;
 use crate::edit::Edit;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// Parameters that mean something at a socket as well, and say nothing about one address only.
 const CARRIED: &[&[u8]] = &[b"default_server", b"default", b"http2"];
@@ -33,7 +33,7 @@ impl Listener<'_> {
     ///
     /// # Errors
     /// [`Refusal`], where it cannot be said safely.
-    pub(super) fn edits(&self) -> Result<Vec<Edit>, Refusal> {
+    pub(super) fn edits(&self) -> Result<Vec<Edit>> {
         let (setting, goal) = (&self.found.setting, self.goal);
         if let Some(access) = &goal.access
             && (access.owner.is_some() || access.group.is_some() || access.mode != 0o666)
@@ -140,7 +140,7 @@ impl Listener<'_> {
     }
 
     /// Another address in the place of the one that it has.
-    fn in_place(&self, spelled: &str) -> Result<Vec<Edit>, Refusal> {
+    fn in_place(&self, spelled: &str) -> Result<Vec<Edit>> {
         let words = self.analysis.tree.nodes[self.node].arguments();
         let tcp_only = words[1..].iter().find(|word| {
             let name = word.value.split(|byte| *byte == b'=').next().unwrap_or_default();

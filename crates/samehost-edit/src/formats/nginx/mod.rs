@@ -10,7 +10,7 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
 mod address;
@@ -40,10 +40,6 @@ impl Editor for Nginx {
         "nginx: servers of upstreams, proxy_pass and its like, listen"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let names: Vec<&[u8]> = path
             .components()
@@ -65,19 +61,13 @@ impl Editor for Nginx {
         is_below || (name.ends_with(b".conf") && has_blocks(text))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let analysis = Analysis::of(file, files)?;
         let settings = analysis.found.into_iter().map(|found| found.setting).collect();
         Ok(Reading { settings, refused: analysis.refused })
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let analysis = Analysis::of(file, files)?;
         let same = |found: &&Found| {
             found.setting.name == setting.name
@@ -179,7 +169,7 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
 }
 
 /// The edits of a connection to a server behind nginx.
-fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
     let (tree, setting) = (&analysis.tree, &found.setting);
     if goal.endpoint == setting.endpoint {
         return Ok(Vec::new());

@@ -5,7 +5,7 @@ use samehost_model::{Endpoint, Protocol};
 
 use super::address::{self, Address};
 use super::tree::Tree;
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 
 /// The port of an upstream's server, and of `http://host`, that names none.
 pub(super) const UPSTREAM_PORT: u16 = 80;
@@ -86,7 +86,7 @@ impl Pass {
     ///
     /// # Errors
     /// [`Refusal`], where that cannot be moved.
-    pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &[&str]) -> Result<Target, Refusal> {
+    pub(super) fn target(&self, tree: &Tree, node: usize, upstreams: &[&str]) -> Result<Target> {
         let refused = |reason: String, by_hand: String| Err(tree.refusal(node, reason, by_hand));
         let [word] = tree.nodes[node].arguments() else {
             return refused(format!("`{}` wants one address", self.directive), "correct it first".into());

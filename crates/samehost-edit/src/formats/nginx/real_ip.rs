@@ -9,13 +9,13 @@ use super::layout::Spot;
 use super::listen::{Listener, client_of};
 use super::tree::Tree;
 use crate::edit::Edit;
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 
 /// The edits that keep clients' addresses known when a listener moves.
 ///
 /// # Errors
 /// [`Refusal`], where clients would be judged by an address that they have no more.
-pub(super) fn edits(listener: &Listener<'_>) -> Result<Vec<Edit>, Refusal> {
+pub(super) fn edits(listener: &Listener<'_>) -> Result<Vec<Edit>> {
     let tree = &listener.analysis.tree;
     let (from, to) = (&listener.found.setting.endpoint, &listener.goal.endpoint);
     if from.path().is_some() == to.path().is_some() {
@@ -79,7 +79,7 @@ fn trusts(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> bool {
 }
 
 /// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
-fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>, Refusal> {
+fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>> {
     let trusted = trusted(tree, nodes);
     let trusts_sockets = trusted.iter().any(|text| is_socket(text));
     let to = &listener.goal.endpoint;
@@ -133,7 +133,7 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
 }
 
 /// Refuses where clients are judged by their address.
-fn judged(listener: &Listener<'_>, tree: &Tree, concerned: &[usize]) -> Result<(), Refusal> {
+fn judged(listener: &Listener<'_>, tree: &Tree, concerned: &[usize]) -> Result<()> {
     for node in concerned {
         let directive = &tree.nodes[*node];
         let all = directive.arguments().first().is_some_and(|word| word.value == b"all");

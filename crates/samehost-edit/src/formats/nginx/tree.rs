@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::lexer::{self, End, Statement, Word};
 use crate::files::Files;
 use crate::glob::{glob, is_pattern};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// How deep includes may be, and how many there may be in all: enough for every real configuration.
 const DEEPEST: usize = 16;
@@ -71,7 +71,7 @@ impl Tree {
     ///
     /// # Errors
     /// When nginx would not read it.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree, Refusal> {
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Tree> {
         let mut reader = Reader {
             files,
             base: PathBuf::new(),
@@ -171,7 +171,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads a file once. `from` is the include that asks for it.
-    fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize, Refusal> {
+    fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
         }
@@ -195,7 +195,7 @@ impl Reader<'_> {
     }
 
     /// Adds the directives of a file below a block.
-    fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<(), Refusal> {
+    fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
         let statements = self.tree.sources[source].statements.clone();
         let mut open: Vec<usize> = Vec::new();
         // How many braces are open in a block that holds no directives.
@@ -244,7 +244,7 @@ impl Reader<'_> {
         Refusal::new(&self.tree.sources[source].path, line, reason, by_hand)
     }
 
-    fn include(&mut self, node: usize, parent: Option<usize>, depth: usize) -> Result<(), Refusal> {
+    fn include(&mut self, node: usize, parent: Option<usize>, depth: usize) -> Result<()> {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         let [word] = self.tree.nodes[node].arguments() else {
             return Err(self.tree.refusal(node, "an include names one file or pattern", "correct it first"));

@@ -15,8 +15,8 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, Line, insert_above, insert_below};
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// Methods that ask for a password, and the one that asks for nothing.
 const METHODS: &[&str] = &["scram-sha-256", "md5", "password", "trust"];
@@ -33,26 +33,16 @@ impl Editor for PgHba {
         "pg_hba.conf: logins over the socket"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, _: &[u8]) -> bool {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pg_hba"))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let text = lines::read(file, files)?;
         Ok(reading(file, files, &records(file, &text)?))
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let text = lines::read(file, files)?;
         let edits = edits(file, files, &text, setting, goal)?;
         verify_edits(self, file, files, setting, goal, edits)
@@ -121,17 +111,15 @@ fn reading(file: &Path, files: &dyn Files, records: &[Record]) -> Reading {
         let address = record.address.as_deref().unwrap_or_default();
         let written = format!("{} {} {address}", record.database.written, record.user.written);
         let tcp = Setting {
-            name: format!("host {written} (line {})", record.line.number),
-            role: Role::Listens,
-            protocol: Protocol::Postgres,
-            endpoint,
-            spelled: format!("{} {written} {}", record.kind, record.method),
-            file: file.to_owned(),
-            line: record.line.number,
             user: Some(login.1.to_owned()),
-            password: None,
             database: Some(login.0.to_owned()),
-            backlog: None,
+            ..Setting::listens(
+                format!("host {written} (line {})", record.line.number),
+                Protocol::Postgres,
+                format!("{} {written} {}", record.kind, record.method),
+                endpoint,
+            )
+            .at(file, record.line.number)
         };
         let local = first_local(records, login.0, login.1).filter(|(_, meets)| *meets == Meets::Yes);
         let unix = local.filter(|(local, _)| passes(local, &record.method)).map(|(local, _)| Setting {
@@ -161,17 +149,10 @@ fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut 
             continue;
         }
         settings.push(Setting {
-            spelled: format!("{name} {}", record.method),
-            name,
-            role: Role::Listens,
-            protocol: Protocol::Postgres,
-            endpoint: socket.clone(),
-            file: file.to_owned(),
-            line: record.line.number,
             user: Some(user.to_owned()),
-            password: None,
             database: Some(database.to_owned()),
-            backlog: None,
+            ..Setting::listens(&name, Protocol::Postgres, format!("{name} {}", record.method), socket.clone())
+                .at(file, record.line.number)
         });
     }
 }
@@ -182,7 +163,7 @@ fn understood<'a>(
     records: &'a [Record],
     index: usize,
     host: &str,
-) -> Result<(&'a str, &'a str), Refusal> {
+) -> Result<(&'a str, &'a str)> {
     let record = &records[index];
     let stop = |reason: String| {
         let method =
@@ -226,13 +207,7 @@ fn understood<'a>(
 }
 
 /// The edits that take a login to the socket, or back.
-fn edits(
-    file: &Path,
-    files: &dyn Files,
-    text: &[u8],
-    setting: &Setting,
-    goal: &Goal,
-) -> Result<Vec<Edit>, Refusal> {
+fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
     let records = records(file, text)?;
     let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
     if goal.endpoint == setting.endpoint {
@@ -304,7 +279,7 @@ fn to_tcp(
     record: &Record,
     host: &str,
     goal: &Endpoint,
-) -> Result<Edit, Refusal> {
+) -> Result<Edit> {
     let network = if host.contains(':') { "::1/128" } else { "127.0.0.1/32" };
     let (database, user, method) = (&record.database.written, &record.user.written, &record.method);
     let by_hand =

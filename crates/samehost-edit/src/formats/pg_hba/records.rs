@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::lines::{Line, lines, utf8};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// A word of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ fn contains(network: &str, mask: &str, host: &str) -> Meets {
 }
 
 /// All records of a file.
-pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>, Refusal> {
+pub(super) fn records(file: &Path, text: &[u8]) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for line in lines(text) {
         let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::lines::{self, trim};
+
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
@@ -34,21 +36,14 @@ impl Entry {
 
 /// The lines of a text that say something.
 pub(super) fn lines(text: &[u8]) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut at = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-    let mut number = text[..at].iter().filter(|byte| **byte == b'\n').count() as u32;
-    while at < text.len() {
-        let length = text[at..].iter().position(|byte| *byte == b'\n').unwrap_or(text.len() - at);
-        number += 1;
-        lines.extend(line(text, at..at + length, number));
-        at += length + 1;
-    }
-    lines
+    let mark = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let all = lines::lines(text).into_iter();
+    all.filter_map(|one| line(text, one.range.start.max(mark)..one.range.end, one.number)).collect()
 }
 
 /// What one line says; none where it is empty or a comment.
 fn line(text: &[u8], range: Range<usize>, number: u32) -> Option<Line> {
-    let range = trimmed(text, range);
+    let range = trim(text, range);
     let bytes = &text[range.clone()];
     if bytes.is_empty() || bytes[0] == b';' {
         return None;
@@ -60,15 +55,9 @@ fn line(text: &[u8], range: Range<usize>, number: u32) -> Option<Line> {
     }
     let equals = bytes.iter().position(|byte| *byte == b'=').unwrap_or(bytes.len());
     let key = String::from_utf8_lossy(&bytes[..equals]).trim().to_owned();
-    let rest = trimmed(text, (range.start + equals + 1).min(range.end)..range.end);
+    let rest = trim(text, (range.start + equals + 1).min(range.end)..range.end);
     let (range_of_value, value) = value(text, rest);
     Some(Line::Entry(Entry { key, range: range_of_value, value, line: range, number }))
-}
-
-fn trimmed(text: &[u8], range: Range<usize>) -> Range<usize> {
-    let bytes = &text[range.clone()];
-    let start = range.start + (bytes.len() - bytes.trim_ascii_start().len());
-    start..start + bytes.trim_ascii().len()
 }
 
 /// The bytes of a value and what it is.
@@ -87,7 +76,7 @@ fn value(text: &[u8], range: Range<usize>) -> (Range<usize>, Result<String, &'st
         return (inner, value);
     }
     let length = bytes.iter().position(|byte| *byte == b';').unwrap_or(bytes.len());
-    let inner = trimmed(text, range.start..range.start + length);
+    let inner = trim(text, range.start..range.start + length);
     let value = literal(&text[inner.clone()]);
     (inner, value)
 }

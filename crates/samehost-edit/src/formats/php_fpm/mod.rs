@@ -11,8 +11,9 @@ use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::lines::around;
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 mod ini;
 mod pools;
@@ -39,10 +40,6 @@ impl Editor for PhpFpm {
         "PHP-FPM: listen of its pools, with owner, group, mode and backlog"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
         if name.starts_with(b"php-fpm") && name.ends_with(b".conf") {
@@ -53,7 +50,7 @@ impl Editor for PhpFpm {
         name.ends_with(b".conf") && (is_pools || has_pool(text))
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let pools = Pools::read(file, files)?;
         let own = Own::of(file, files, &pools);
         let mut reading = Reading::default();
@@ -70,13 +67,7 @@ impl Editor for PhpFpm {
         Ok(reading)
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let pools = Pools::read(file, files)?;
         let found = pools.pools.iter().find(|pool| title(pool) == setting.name);
         let found = found.and_then(|pool| Some((pool, pool.last("listen")?)));
@@ -104,7 +95,7 @@ impl Editor for PhpFpm {
         files: &dyn Files,
         setting: &Setting,
         goal: &Goal,
-    ) -> Result<Option<Vec<Edit>>, Refusal> {
+    ) -> Result<Option<Vec<Edit>>> {
         let (path, text) = second_pool(file, files, setting, goal)?;
         Ok(Some(vec![Edit::new(&path, 0..0, text)]))
     }
@@ -157,23 +148,15 @@ fn title(pool: &Pool) -> String {
     format!("listen of pool {}", pool.name)
 }
 
-fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting, Refusal> {
+fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
     let refused = |reason: String| pools.refusal(placed, reason, BY_HAND);
     let value = placed.entry.value.clone().map_err(|reason| refused(reason.to_owned()))?;
     let endpoint = endpoint(&pool.expanded(&value)).map_err(refused)?;
     let number = |placed: &Placed| placed.entry.value.as_ref().ok()?.parse().ok();
     Ok(Setting {
-        name: title(pool),
-        role: Role::Listens,
-        protocol: Protocol::FastCgi,
-        endpoint,
-        spelled: value,
-        file: pools.sources[placed.source].path.clone(),
-        line: placed.entry.number,
-        user: None,
-        password: None,
-        database: None,
         backlog: pool.last("listen.backlog").and_then(number),
+        ..Setting::listens(title(pool), Protocol::FastCgi, value, endpoint)
+            .at(&pools.sources[placed.source].path, placed.entry.number)
     })
 }
 
@@ -243,7 +226,7 @@ fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
 }
 
 /// The edits for access and backlog: in the place of what counts now, or behind `listen` in its style.
-fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut new = Vec::new();
     for (key, value) in access_lines(goal) {
@@ -285,15 +268,14 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
 fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     let source = &pools.sources[listen.source];
     let (text, line) = (&source.text, &listen.entry.line);
-    let start = text[..line.start].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let start = around(text, line.start).start;
     let written = &text[line.clone()];
     let equals = written.iter().position(|byte| *byte == b'=').unwrap_or(0);
     let is_space = |byte: &&u8| byte.is_ascii_whitespace();
     let before = written[..equals].iter().rev().take_while(is_space).count();
     let after = written[(equals + 1).min(written.len())..].iter().take_while(is_space).count();
     let newline: &[u8] = if text[line.end..].starts_with(b"\r\n") { b"\r\n" } else { b"\n" };
-    let end =
-        line.end + text[line.end..].iter().position(|byte| *byte == b'\n').unwrap_or(text.len() - line.end);
+    let end = around(text, line.end).end;
     let end = if text[..end].ends_with(b"\r") && newline == b"\r\n" { end - 1 } else { end };
     let indentation =
         text[start..line.start].strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text[start..line.start]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::ini::{self, Entry, Line};
 use crate::files::Files;
 use crate::glob::{glob, matches};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// How deep includes may be: FPM's own bound is not higher.
 const DEEPEST: usize = 4;
@@ -56,14 +56,14 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Reads a configuration; of a pool's file, the one around it where that is known.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Pools, Refusal> {
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Pools> {
         match main_of(file, files) {
             Some(pools) => Ok(pools),
             None => Pools::read_alone(file, files),
         }
     }
 
-    fn read_alone(file: &Path, files: &dyn Files) -> Result<Pools, Refusal> {
+    fn read_alone(file: &Path, files: &dyn Files) -> Result<Pools> {
         let pools = Pools { sources: Vec::new(), pools: Vec::new(), patterns: Vec::new() };
         let mut reader = Reader { files, main: file, pools, current: None };
         reader.file(file, 0)?;
@@ -142,7 +142,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn file(&mut self, path: &Path, depth: usize) -> Result<(), Refusal> {
+    fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
         let refused = |reason: String, by_hand: &str| Refusal::new(path, 0, reason, by_hand);
         if depth > DEEPEST {
             return Err(refused(
@@ -180,7 +180,7 @@ impl Reader<'_> {
         self.pools.pools.len() - 1
     }
 
-    fn include(&mut self, source: usize, entry: Entry, depth: usize) -> Result<(), Refusal> {
+    fn include(&mut self, source: usize, entry: Entry, depth: usize) -> Result<()> {
         let placed = Placed { source, entry };
         let refused = |pools: &Pools, reason: String| {
             pools.refusal(&placed, reason, "write the path of the include in full")

@@ -7,7 +7,7 @@ use super::pools::Pools;
 use super::{access_lines, spell};
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
 /// What is appended to the name of the pool and of its file.
@@ -24,7 +24,7 @@ pub fn second_pool(
     files: &dyn Files,
     setting: &Setting,
     goal: &Goal,
-) -> Result<(PathBuf, Vec<u8>), Refusal> {
+) -> Result<(PathBuf, Vec<u8>)> {
     let pools = Pools::read(file, files)?;
     let refused = |reason: String, by_hand: &str| Refusal::new(&setting.file, setting.line, reason, by_hand);
     let pool = pools.pools.iter().find(|pool| super::title(pool) == setting.name);

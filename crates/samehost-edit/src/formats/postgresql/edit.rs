@@ -12,7 +12,7 @@ use crate::goal::Goal;
 use crate::lines::{
     self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
 };
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
 /// A configuration that is being edited.
@@ -32,7 +32,7 @@ pub(super) fn edits(
     listening: &Listening,
     setting: &Setting,
     goal: &Goal,
-) -> Result<Vec<Edit>, Refusal> {
+) -> Result<Vec<Edit>> {
     let text = lines::read(file, files)?;
     let mut editing = Editing { file, text, listening, setting, goal, edits: Vec::new() };
     match &goal.endpoint {
@@ -59,7 +59,7 @@ impl Editing<'_> {
         matches!(self.setting.endpoint, Endpoint::Tcp { .. })
     }
 
-    fn listen_unix(&mut self) -> Result<(), Refusal> {
+    fn listen_unix(&mut self) -> Result<()> {
         let (goal, port) = (self.goal, self.listening.port);
         let by_hand = "add the socket's directory to unix_socket_directories";
         let path = socket_path(&goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
@@ -91,7 +91,7 @@ impl Editing<'_> {
     }
 
     /// The directories of today; where the file does not say, those that its comment says are built in.
-    fn folders(&self, wanted: &str) -> Result<Vec<String>, Refusal> {
+    fn folders(&self, wanted: &str) -> Result<Vec<String>> {
         if let Some(folders) = &self.listening.folders {
             return Ok(folders.clone());
         }
@@ -115,7 +115,7 @@ impl Editing<'_> {
     }
 
     /// Who may use the sockets: all of them at once.
-    fn access(&mut self, folders: &[String], folder: &str) -> Result<(), Refusal> {
+    fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
         let Some(access) = &self.goal.access else { return Ok(()) };
         let wanted = access.mode & 0o777;
         let at = self.last("unix_socket_permissions");
@@ -156,7 +156,7 @@ impl Editing<'_> {
     }
 
     /// Closes TCP.
-    fn close(&mut self) -> Result<(), Refusal> {
+    fn close(&mut self) -> Result<()> {
         if let Some(open) = self.listening.hosts.iter().find(|host| !is_loopback(host)) {
             return Err(self.refuse(
                 format!("the server also listens at {open}, where other machines may need it"),
@@ -169,7 +169,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<()> {
         let host = listening_host(host);
         let by_hand = format!("write `listen_addresses = '{host}'` and `port = {port}`");
         if self.setting.endpoint == self.goal.endpoint {

@@ -16,8 +16,8 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, is_loopback, listening_host};
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// What decides where the server listens.
 const WATCHED: &[&str] = &[
@@ -53,10 +53,6 @@ impl Editor for Postgresql {
         "postgresql.conf: where the server listens"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !name.ends_with(".conf") {
@@ -72,17 +68,11 @@ impl Editor for Postgresql {
             })
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         Ok(reading(file, &listening(file, files)?))
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let edits = edit::edits(file, files, &listening(file, files)?, setting, goal)?;
         verify_edits(self, file, files, setting, goal, edits)
     }
@@ -97,7 +87,7 @@ impl Editor for Postgresql {
 }
 
 /// Reads a configuration; refused where anything of it is not understood.
-fn listening(file: &Path, files: &dyn Files) -> Result<Listening, Refusal> {
+fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
     let at = |parameter: &Parameter, reason: &str, by_hand: &str| {
@@ -160,7 +150,7 @@ fn canonical(folder: &str) -> String {
 }
 
 /// Refuses where postgresql.auto.conf, which the server reads last, says something about listening.
-fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<(), Refusal> {
+fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<()> {
     let folder = parameters.last("data_directory").map(|parameter| PathBuf::from(&parameter.value));
     let folder = folder.or_else(|| file.parent().map(Path::to_owned)).unwrap_or_default();
     let path = folder.join("postgresql.auto.conf");
@@ -195,19 +185,13 @@ fn reading(file: &Path, listening: &Listening) -> Reading {
     let mut settings = Vec::new();
     let setting = |name: String, endpoint: Endpoint, names: &[&str]| {
         let at = names.iter().find_map(|name| listening.parameters.last(name));
-        Setting {
+        Setting::listens(
             name,
-            role: Role::Listens,
-            protocol: Protocol::Postgres,
-            spelled: at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
+            Protocol::Postgres,
+            at.map_or_else(|| endpoint.to_string(), |at| at.value.clone()),
             endpoint,
-            file: at.map_or(file, |at| &at.file).to_owned(),
-            line: at.map_or(1, |at| at.line.number),
-            user: None,
-            password: None,
-            database: None,
-            backlog: None,
-        }
+        )
+        .at(at.map_or(file, |at| &at.file), at.map_or(1, |at| at.line.number))
     };
     let host = listening.hosts.iter().find(|host| is_loopback(host)).or_else(|| listening.hosts.first());
     if let Some(endpoint) = host.and_then(|host| lines::tcp(host, listening.port)) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, Line, lines, utf8};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// The server follows includes no deeper than this.
 const DEEPEST: usize = 10;
@@ -29,7 +29,7 @@ pub(super) struct Parameters(pub(super) Vec<Parameter>);
 
 impl Parameters {
     /// Reads a file and what it includes.
-    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters, Refusal> {
+    pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters> {
         let mut parameters = Parameters::default();
         parameters.collect(file, files, 0)?;
         Ok(parameters)
@@ -40,7 +40,7 @@ impl Parameters {
         self.0.iter().rfind(|parameter| parameter.name == name)
     }
 
-    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<(), Refusal> {
+    fn collect(&mut self, file: &Path, files: &dyn Files, depth: usize) -> Result<()> {
         let text = lines::read(file, files)?;
         for line in lines(&text) {
             let parsed = parse(&text, line.range.clone()).map_err(|reason| {
@@ -65,7 +65,7 @@ impl Parameters {
         value: &str,
         files: &dyn Files,
         depth: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<()> {
         let stop = |reason: String| Refusal::new(file, line.number, reason, "correct or remove the include");
         if value.is_empty() || depth == DEEPEST {
             return Err(stop("the include is empty or nests too deep".into()));

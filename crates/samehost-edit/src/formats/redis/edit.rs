@@ -10,7 +10,7 @@ use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
 /// Connections that may wait where nothing is said.
@@ -34,7 +34,7 @@ pub(super) fn edits(
     configuration: &Configuration,
     setting: &Setting,
     goal: &Goal,
-) -> Result<Vec<Edit>, Refusal> {
+) -> Result<Vec<Edit>> {
     let text = lines::read(file, files)?;
     let mut editing = Editing { file, files, text, configuration, setting, goal, edits: Vec::new() };
     match &goal.endpoint {
@@ -59,7 +59,7 @@ impl Editing<'_> {
         Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
     }
 
-    fn listen_unix(&mut self) -> Result<(), Refusal> {
+    fn listen_unix(&mut self) -> Result<()> {
         let goal = self.goal;
         let path = socket_path(&goal.endpoint).map_err(|reason| {
             self.refuse(reason, "choose a path such as /run/redis/redis.sock, and write `unixsocket PATH`")
@@ -94,7 +94,7 @@ impl Editing<'_> {
     }
 
     /// Writes who may use the socket.
-    fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<(), Refusal> {
+    fn permissions(&mut self, socket: Option<&Directive>, perm: &str) -> Result<()> {
         let octal = |value: &[u8]| u32::from_str_radix(utf8(value)?, 8).ok();
         let covers = |at: &Directive| {
             let (present, wanted) = (octal(at.value())?, octal(perm.as_bytes())?);
@@ -122,7 +122,7 @@ impl Editing<'_> {
     }
 
     /// Closes the port.
-    fn close(&mut self) -> Result<(), Refusal> {
+    fn close(&mut self) -> Result<()> {
         let configuration = self.configuration;
         if let Some(tls) = configuration.last("tls-port").filter(|at| at.value() != b"0") {
             return Err(Refusal::new(
@@ -156,7 +156,7 @@ impl Editing<'_> {
         }
     }
 
-    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<(), Refusal> {
+    fn listen_tcp(&mut self, host: &str, port: u16) -> Result<()> {
         let configuration = self.configuration;
         let present = configuration.port("port", 6379);
         let (hosts, same) = (configuration.hosts(), configuration.host() == lines::listening_host(host));
@@ -202,7 +202,7 @@ impl Editing<'_> {
     }
 
     /// Connections that may wait, for every listener at once.
-    fn backlog(&mut self) -> Result<(), Refusal> {
+    fn backlog(&mut self) -> Result<()> {
         let Some(wanted) = self.goal.backlog else { return Ok(()) };
         let at = self.configuration.last("tcp-backlog");
         let present = at.map_or(Some(DEFAULT_BACKLOG), |at| utf8(at.value())?.parse().ok());
@@ -217,7 +217,7 @@ impl Editing<'_> {
     }
 
     /// Writes a value in place of another, in its quotes.
-    fn replace(&mut self, at: &Directive, value: &str) -> Result<(), Refusal> {
+    fn replace(&mut self, at: &Directive, value: &str) -> Result<()> {
         let text = lines::read(&at.file, self.files)?;
         let Some(word) = at.values.first() else { return Ok(()) };
         let with = quote(value, text.get(word.range.clone()).unwrap_or_default());

@@ -18,8 +18,8 @@ use crate::glob::glob;
 use crate::goal::Goal;
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// Includes nest no deeper than this, or they go round in a circle.
 const DEEPEST: usize = 16;
@@ -139,10 +139,6 @@ impl Editor for Redis {
         &ABOUT
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         if !name.ends_with(".conf") {
@@ -162,18 +158,12 @@ impl Editor for Redis {
         !foreign && (named || typical >= 2)
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let configuration = configuration(file, files)?;
         Ok(reading(file, &configuration))
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let edits = edit::edits(file, files, &configuration(file, files)?, setting, goal)?;
         verify_edits(self, file, files, setting, goal, edits)
     }
@@ -195,17 +185,10 @@ fn reading(file: &Path, configuration: &Configuration) -> Reading {
     let password = configuration.last("requirepass").and_then(|directive| utf8(directive.value()));
     let password = password.filter(|password| !password.is_empty()).map(Secret::new);
     let setting = |name: &str, endpoint, spelled: &[u8], at: Option<&Directive>| Setting {
-        name: name.into(),
-        role: Role::Listens,
-        protocol: Protocol::Redis,
-        endpoint,
-        spelled: String::from_utf8_lossy(spelled).into_owned(),
-        file: at.map_or_else(|| file.to_owned(), |at| at.file.clone()),
-        line: at.map_or(1, Directive::number),
-        user: None,
         password: password.clone(),
-        database: None,
         backlog,
+        ..Setting::listens(name, Protocol::Redis, String::from_utf8_lossy(spelled).into_owned(), endpoint)
+            .at(at.map_or(file, |at| &at.file), at.map_or(1, Directive::number))
     };
     let host = configuration.host();
     for (name, default) in [("port", 6379), ("tls-port", 0)] {
@@ -236,13 +219,13 @@ fn port(value: &[u8]) -> Option<u16> {
 }
 
 /// Reads a configuration, its includes where they stand.
-fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration, Refusal> {
+fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     let mut configuration = Configuration::default();
     collect(file, files, 0, &mut configuration)?;
     Ok(configuration)
 }
 
-fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuration) -> Result<(), Refusal> {
+fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuration) -> Result<()> {
     let text = lines::read(file, files)?;
     for line in lines(&text) {
         let content = &text[line.range.clone()];
@@ -291,7 +274,7 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
 }
 
 /// Refuses a watched line that the server would not start with, or that versions of it understand differently.
-fn understood(directive: &Directive) -> Result<(), Refusal> {
+fn understood(directive: &Directive) -> Result<()> {
     let at = |reason: String| {
         let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
         Err(Refusal::new(&directive.file, directive.number(), reason, by_hand))
@@ -336,7 +319,7 @@ fn understood(directive: &Directive) -> Result<(), Refusal> {
 }
 
 /// The files that an include names, in the order in which the server reads them.
-fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>, Refusal> {
+fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
     let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
     let Some(pattern) = utf8(pattern) else {
         return stop("the include is not UTF-8".into(), "write the included lines here");
@@ -358,7 +341,7 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
 
 /// Several files of one pattern are read in the order of the server's locale, which is not known here: they must not
 /// say the same thing twice.
-fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<(), Refusal> {
+fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
     if many.len() < 2 {
         return Ok(());
     }

@@ -9,8 +9,8 @@ use super::words::{Word, command};
 use crate::edit::Edit;
 use crate::files::Files;
 use crate::goal::Goal;
-use crate::refusal::Refusal;
-use crate::setting::{Role, Setting};
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
 
 /// A command that listens.
 pub(super) struct Command<'a> {
@@ -22,11 +22,7 @@ pub(super) struct Command<'a> {
 
 impl<'a> Command<'a> {
     /// The command of a unit; none where it does not listen, as far as one sees.
-    pub(super) fn of(
-        unit: &'a Unit,
-        environment: &Environment,
-        files: &dyn Files,
-    ) -> Result<Option<Self>, Refusal> {
+    pub(super) fn of(unit: &'a Unit, environment: &Environment, files: &dyn Files) -> Result<Option<Self>> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
         let stop = |reason: String, by_hand: String| {
@@ -76,21 +72,18 @@ impl<'a> Command<'a> {
 
     pub(super) fn setting(&self) -> Setting {
         Setting {
-            name: "ExecStart".into(),
-            role: Role::Listens,
-            protocol: self.listens.server.protocol,
-            endpoint: self.listens.endpoint.clone(),
-            spelled: self.listens.endpoint.to_string(),
-            file: self.assignment.file.clone(),
-            line: self.assignment.line,
-            user: None,
-            password: None,
-            database: None,
             backlog: self.listens.backlog,
+            ..Setting::listens(
+                "ExecStart",
+                self.listens.server.protocol,
+                self.listens.endpoint.to_string(),
+                self.listens.endpoint.clone(),
+            )
+            .at(&self.assignment.file, self.assignment.line)
         }
     }
 
-    pub(super) fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+    pub(super) fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
         let stop = |reason: String| {
             let by_hand = format!(
@@ -112,7 +105,7 @@ impl<'a> Command<'a> {
 }
 
 /// What a program that is not known makes of an address in its command.
-fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>, Refusal> {
+fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>> {
     let is_local = |word: &&Word| {
         ["127.0.0.1", "localhost", "[::1]"].iter().any(|place| word.text.contains(place))
             || ["memcached.conf", "redis.conf"].iter().any(|file| word.text.ends_with(file))

@@ -12,7 +12,7 @@ use crate::editor::Editor;
 use crate::files::{Files, Overlay};
 use crate::formats::dotenv::{self, Dotenv};
 use crate::goal::Goal;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting};
 
 /// A variable, and where it is set.
@@ -171,12 +171,7 @@ impl<'a> Environment<'a> {
     }
 
     /// The edits that move a connection.
-    pub(super) fn edit(
-        &self,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    pub(super) fn edit(&self, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let there = self.files(files);
         let edits =
             Dotenv.edit(&self.imagined, &there, setting, goal).map_err(|refusal| self.refusal(&refusal))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::unit::{DIRECTORIES, Unit, under};
 use crate::files::Files;
-use crate::refusal::Refusal;
+use crate::refusal::Result;
 
 /// A file that a unit's `EnvironmentFile=` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn environment_files(
     path: &Path,
     unit: &str,
     files: &dyn Files,
-) -> Result<Vec<EnvironmentFile>, Refusal> {
+) -> Result<Vec<EnvironmentFile>> {
     let read = Unit::open(path, files)?;
     let named = read.list("Service", "EnvironmentFile").into_iter().filter_map(|one| {
         let text = filled(one.value.trim_start_matches('-').trim_matches('"'), unit)?;

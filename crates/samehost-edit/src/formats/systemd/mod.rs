@@ -28,7 +28,7 @@ use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::proposal::verify_edits;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Role, Setting, Uptake};
 
 /// Units.
@@ -43,10 +43,6 @@ impl Editor for Systemd {
         "units of systemd: commands of servers, environments of applications, sockets"
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn recognises(&self, path: &Path, text: &[u8]) -> bool {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let has =
@@ -58,7 +54,7 @@ impl Editor for Systemd {
         }
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let unit = Unit::open(file, files)?;
         let mut reading = Reading::default();
         if is_socket(file) {
@@ -79,13 +75,7 @@ impl Editor for Systemd {
         Ok(reading)
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         if setting.endpoint == goal.endpoint {
             return Ok(Vec::new());
         }

@@ -13,8 +13,8 @@ use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host, tcp};
-use crate::refusal::Refusal;
-use crate::setting::{Role, Setting};
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
 
 /// Services that take any listening socket from systemd.
 const TAKERS: &[(&str, Protocol)] =
@@ -28,7 +28,7 @@ pub(super) struct Socket<'a> {
 }
 
 impl<'a> Socket<'a> {
-    pub(super) fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>, Refusal> {
+    pub(super) fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
         // An empty one of any kind forgets all of them.
         let all: Vec<&Assignment> =
             unit.all.iter().filter(|one| one.section == "Socket" && one.key.starts_with("Listen")).collect();
@@ -60,22 +60,14 @@ impl<'a> Socket<'a> {
         };
         let backlog = unit.last("Socket", "Backlog").and_then(|one| one.value.parse().ok());
         let setting = Setting {
-            name: "ListenStream".into(),
-            role: Role::Listens,
-            protocol,
-            endpoint,
-            spelled: assignment.value.clone(),
-            file: assignment.file.clone(),
-            line: assignment.line,
-            user: None,
-            password: None,
-            database: None,
             backlog,
+            ..Setting::listens("ListenStream", protocol, assignment.value.clone(), endpoint)
+                .at(&assignment.file, assignment.line)
         };
         Ok(Some(Socket { unit, assignment, setting }))
     }
 
-    pub(super) fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+    pub(super) fn edit(&self, files: &dyn Files, goal: &Goal) -> Result<Vec<Edit>> {
         let one = self.assignment;
         let stop = |reason: String| {
             let by_hand = "in a drop-in, ListenStream= (empty), then ListenStream=/run/NAME.sock";

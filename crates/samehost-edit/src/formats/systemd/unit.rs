@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::Files;
 use crate::lines::{self, lines};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Result};
 
 /// The drop-in that is written.
 pub(super) const OURS: &str = "50-samehost.conf";
@@ -53,7 +53,7 @@ pub(super) struct Unit {
 
 impl Unit {
     /// Reads a unit with all its drop-ins.
-    pub(super) fn open(file: &Path, files: &dyn Files) -> Result<Self, Refusal> {
+    pub(super) fn open(file: &Path, files: &dyn Files) -> Result<Self> {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let root = root(file).ok_or_else(|| {
             let by_hand = format!("install it as /{ETC}/{name}, then switch that");
@@ -108,7 +108,7 @@ impl Unit {
     }
 
     /// Whether this file is the one of its name that counts.
-    fn counts(&self, file: &Path, files: &dyn Files) -> Result<(), Refusal> {
+    fn counts(&self, file: &Path, files: &dyn Files) -> Result<()> {
         let real = files.real(file);
         if real.file_name() != file.file_name() {
             let by_hand = format!("switch {}", real.display());
@@ -124,7 +124,7 @@ impl Unit {
     }
 
     /// The drop-ins in the order of their names; of the same name, the first found.
-    fn drop_ins(&self, file: &Path, files: &dyn Files) -> Result<Vec<PathBuf>, Refusal> {
+    fn drop_ins(&self, file: &Path, files: &dyn Files) -> Result<Vec<PathBuf>> {
         let mut found: Vec<PathBuf> = Vec::new();
         let names = self.names();
         let kind = self.name.rsplit('.').next().unwrap_or_default();
@@ -173,7 +173,7 @@ impl Unit {
     }
 
     /// A template whose instances have drop-ins of their own says nothing certain of them.
-    fn instances(&self, file: &Path, files: &dyn Files) -> Result<(), Refusal> {
+    fn instances(&self, file: &Path, files: &dyn Files) -> Result<()> {
         let Some((prefix, "")) = self.name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('@')) else {
             return Ok(());
         };
@@ -208,7 +208,7 @@ pub(super) fn under(root: &Path, path: &str) -> PathBuf {
 }
 
 /// The assignments of a file.
-pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>, Refusal> {
+pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     let stop =
         |line: u32, reason: &str| Refusal::new(file, line, reason, "put that in order, and switch again");
     let whole =
@@ -262,7 +262,7 @@ fn statement(
     (logical, line, range): (&str, u32, Range<usize>),
     section: &mut String,
     found: &mut Vec<Assignment>,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let logical = logical.trim_matches(SPACE);
     let stop = |reason: &str| Err(Refusal::new(file, line, reason, "put that in order, and switch again"));
     if let Some(rest) = logical.strip_prefix('[') {

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use samehost_model::{Endpoint, Protocol, Secret};
 
-use crate::check::{Check, Program};
+use crate::check::Check;
 use crate::edit::Edit;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
 use crate::languages::php::{self, Constant, Outcome, Place, Setup, Trouble, Value};
-use crate::refusal::Refusal;
-use crate::setting::{Reading, Role, Setting, Uptake};
+use crate::refusal::{Refusal, Result};
+use crate::setting::{Reading, Setting, Uptake};
 
 /// The constants that matter here.
 const TRACKED: &[&[u8]] = &[
@@ -67,7 +67,7 @@ impl Editor for WpConfig {
         named && name.ends_with(".php") && text.windows(7).any(|seven| seven == b"DB_HOST")
     }
 
-    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading, Refusal> {
+    fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading> {
         let outcome = follow(file, files)?;
         let mut reading = Reading::default();
         match database(file, files, &outcome) {
@@ -83,13 +83,7 @@ impl Editor for WpConfig {
         Ok(reading)
     }
 
-    fn edit(
-        &self,
-        file: &Path,
-        files: &dyn Files,
-        setting: &Setting,
-        goal: &Goal,
-    ) -> Result<Vec<Edit>, Refusal> {
+    fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
         let outcome = follow(file, files)?;
         if setting.name == redis::NAME {
             let Some(found) = redis::read(&files.real(file), &outcome)? else { return Ok(Vec::new()) };
@@ -105,12 +99,7 @@ impl Editor for WpConfig {
     }
 
     fn check(&self, file: &Path, _: &dyn Files) -> Option<Check> {
-        Some(Check {
-            program: Program::Php,
-            arguments: vec!["-l".into(), file.to_str()?.to_owned()],
-            reads: vec![file.to_owned()],
-            unknown: None,
-        })
+        Check::php(file)
     }
 
     fn uptake(&self) -> Uptake {
@@ -119,7 +108,7 @@ impl Editor for WpConfig {
 }
 
 /// The literal of a place with another value.
-fn write(place: &Place, name: &str, value: &str) -> Result<Edit, Refusal> {
+fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
     let refuse = |reason: &str| {
         Refusal::new(
             &place.file,
@@ -136,7 +125,7 @@ fn write(place: &Place, name: &str, value: &str) -> Result<Edit, Refusal> {
     Ok(Edit::new(&place.file, place.range.clone(), text))
 }
 
-fn follow(file: &Path, files: &dyn Files) -> Result<Outcome, Refusal> {
+fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     // wp-load.php has defined ABSPATH, its own directory, before it includes wp-config.php.
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
@@ -157,11 +146,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome, Refusal> {
 }
 
 /// `DB_HOST` with every place that says it.
-fn database(
-    file: &Path,
-    files: &dyn Files,
-    outcome: &Outcome,
-) -> Result<Option<(Setting, Vec<Place>)>, Refusal> {
+fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
     let host = String::from_utf8(known.text.clone()).ok();
     let understood = host.as_deref().ok_or("it is no text").and_then(host::understand);
@@ -172,17 +157,11 @@ fn database(
         understood.map_err(|reason| refusal(format!("DB_HOST is not understood as a server: {reason}")))?;
     drop_in(file, files, outcome).map_err(refusal)?;
     let setting = Setting {
-        name: "DB_HOST".into(),
-        role: Role::Connects,
-        protocol: Protocol::Mysql,
-        endpoint,
-        spelled: String::from_utf8_lossy(&text).into_owned(),
-        file: place.file.clone(),
-        line: place.line,
         user: literal(outcome, "DB_USER"),
         password: literal(outcome, "DB_PASSWORD").map(Secret::new),
         database: literal(outcome, "DB_NAME"),
-        backlog: None,
+        ..Setting::connects("DB_HOST", Protocol::Mysql, String::from_utf8_lossy(&text).into_owned(), endpoint)
+            .at(&place.file, place.line)
     };
     Ok(Some((setting, places)))
 }
@@ -214,7 +193,7 @@ struct Known {
 }
 
 /// A constant; none where the file does not define it.
-fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>, Refusal> {
+fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
     let elsewhere = || outcome.state.anything.clone().map(|trouble| refuse(file, &trouble, name));
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "it ends before WordPress is loaded");

@@ -9,8 +9,9 @@ use super::{Known, constant, literal, write};
 use crate::edit::Edit;
 use crate::goal::Goal;
 use crate::languages::php::{Outcome, Place};
-use crate::refusal::Refusal;
-use crate::setting::{Role, Setting};
+use crate::lines::around;
+use crate::refusal::{Refusal, Result};
+use crate::setting::Setting;
 
 /// The setting.
 pub(super) const NAME: &str = "WP_REDIS_HOST";
@@ -49,23 +50,16 @@ impl Found {
                 .map_or_else(|| "127.0.0.1".into(), |host| String::from_utf8_lossy(&host.text).into_owned()),
         };
         Setting {
-            name: NAME.into(),
-            role: Role::Connects,
-            protocol: Protocol::Redis,
-            endpoint: self.endpoint.clone(),
-            spelled,
-            file: place.map(|place| place.file.clone()).unwrap_or_default(),
-            line: place.map_or(0, |place| place.line),
-            user: None,
             password: literal(outcome, "WP_REDIS_PASSWORD").map(Secret::new),
             database: literal(outcome, "WP_REDIS_DATABASE"),
-            backlog: None,
+            ..Setting::connects(NAME, Protocol::Redis, spelled, self.endpoint.clone())
+                .at(place.map_or(Path::new(""), |place| &place.file), place.map_or(0, |place| place.line))
         }
     }
 }
 
 /// The plugin's constants; none where the file has none of them.
-pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>, Refusal> {
+pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     let defined = |name: &str| outcome.state.constants.contains_key(name.as_bytes());
     let names = ["WP_REDIS_SCHEME", "WP_REDIS_HOST", "WP_REDIS_PORT", "WP_REDIS_PATH"];
     if !names.iter().any(|name| defined(name)) {
@@ -109,7 +103,7 @@ pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>, Refu
 }
 
 /// The constants with another server in them.
-pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>, Refusal> {
+pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<Edit>> {
     if found.endpoint == goal.endpoint {
         return Ok(Vec::new());
     }
@@ -170,15 +164,12 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
         .parent()
         .is_some_and(|parent| matches!(parent.kind(), "program" | "compound_statement" | "colon_block"));
     let text = source.of(node);
-    let start =
-        source.text[..node.start_byte()].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let indentation = source.slice(start..node.start_byte());
+    let indentation = source.slice(around(&source.text, node.start_byte()).start..node.start_byte());
     let plain = text.ends_with(b";") && text.len() > 7 && text[..6].eq_ignore_ascii_case(b"define");
     if !block || !plain || !indentation.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
         return Err(alone);
     }
-    let rest = &source.text[node.end_byte()..];
-    let end = node.end_byte() + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    let end = around(&source.text, node.end_byte()).end;
     // A comment behind the statement belongs to it; anything else does not stand there alone.
     let behind = source.slice(node.end_byte()..end).trim_ascii();
     let comment = behind.starts_with(b"//") || behind.starts_with(b"#");

@@ -5,6 +5,7 @@ use std::ops::Range;
 use tree_sitter::Node;
 
 use super::source::Source;
+use crate::lines::around;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +52,13 @@ pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range
 /// The spaces and tabs before the closing name of a heredoc, which PHP takes off each line.
 pub(crate) fn indentation(source: &Source, node: Node<'_>) -> Vec<u8> {
     let Some(tag) = node.child_by_field_name("end_tag") else { return Vec::new() };
-    let before = source.slice(0..tag.end_byte());
-    let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    before[line..].iter().copied().take_while(|byte| matches!(byte, b' ' | b'\t')).collect()
+    let line = around(&source.text, tag.end_byte()).start;
+    source
+        .slice(line..tag.end_byte())
+        .iter()
+        .copied()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'))
+        .collect()
 }
 
 /// What the bytes of a literal say; none where PHP would not accept them.
