@@ -43,32 +43,39 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// The check that an editor asks for, and with whose permissions it runs; none where its program is not installed.
+/// The check that an editor asks for, and with whose permissions it runs.
 ///
 /// # Errors
 /// Why it is not run, in one sentence.
-pub(crate) fn planned(check: Check) -> Option<Result<Planned, String>> {
-    let Check { program, arguments, reads, unknown } = check;
-    let name = name_of(&program)?;
-    let words = [name].into_iter().chain(arguments).collect();
-    Some(Candidate { program, words, reads, unknown }.plan())
+pub(crate) fn planned(check: Check) -> Result<Planned, String> {
+    planned_with(check, PATH)
 }
 
-/// What to start. Of nginx and PHP-FPM, which have several names, one that is installed.
-fn name_of(program: &Program) -> Option<String> {
+/// The same, with the programs of these directories.
+fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
+    let Check { program, arguments, reads, unknown } = check;
+    let words = [name_of(&program, directories)].into_iter().chain(arguments).collect();
+    Candidate { program, words, reads, unknown }.plan()
+}
+
+/// What to start. Of nginx and PHP-FPM, which have several names, one that is installed, where one is.
+fn name_of(program: &Program, directories: &str) -> String {
     let is_fpm = |name: &str| {
         let version = name.strip_prefix("php-fpm");
         version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
     };
-    match program {
-        Program::Nginx => find(|name| ["nginx", "openresty", "angie"].contains(&name)),
-        Program::PhpFpm { preferred } => {
-            let preferred = preferred.as_deref().and_then(|own| find(|name| name == own));
-            preferred.or_else(|| find(is_fpm))
+    let (installed, usual) = match program {
+        Program::Nginx => {
+            (find(directories, |name| ["nginx", "openresty", "angie"].contains(&name)), "nginx")
         }
-        Program::Php => Some("php".to_owned()),
-        Program::Compose => Some("docker".to_owned()),
-    }
+        Program::PhpFpm { preferred } => {
+            let own = preferred.as_deref().and_then(|own| find(directories, |name| name == own));
+            (own.or_else(|| find(directories, is_fpm)), preferred.as_deref().unwrap_or("php-fpm"))
+        }
+        Program::Php => (None, "php"),
+        Program::Compose => (None, "docker"),
+    };
+    installed.unwrap_or_else(|| usual.to_owned())
 }
 
 impl Candidate {
@@ -181,10 +188,10 @@ fn could_not_look(program: &Program, output: &str) -> bool {
     }
 }
 
-/// The first program whose name is accepted, in the directories of the system, not in those of whoever runs this; of several
+/// The first program whose name is accepted, in these directories, not in those of whoever runs this; of several
 /// in a directory, the last by name (the highest version).
-fn find(accepts: impl Fn(&str) -> bool) -> Option<String> {
-    PATH.split(':').find_map(|directory| {
+fn find(directories: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
+    directories.split(':').find_map(|directory| {
         let entries = fs::read_dir(directory).ok()?.flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let name = names.filter(|name| accepts(name)).max()?;
@@ -257,6 +264,19 @@ mod tests {
         };
         assert!(missing.plan().unwrap_err().contains("no such program"));
     }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_named_in_the_note() {
+        let note = |program| {
+            let check = Check { program, arguments: vec!["-t".into()], reads: Vec::new(), unknown: None };
+            planned_with(check, "/nowhere").unwrap_err()
+        };
+        let note = note(Program::PhpFpm { preferred: Some("php-fpm0.0".into()) });
+        assert!(note.starts_with("`php-fpm0.0 -t` is not run: there is no such program"), "{note}");
+        assert_eq!(name_of(&Program::PhpFpm { preferred: None }, "/nowhere"), "php-fpm");
+        assert_eq!(name_of(&Program::Nginx, "/nowhere"), "nginx");
+    }
+
     #[test]
     fn what_a_users_compose_file_names_is_read_as_that_user() {
         use std::os::unix::fs::{PermissionsExt, chown};

@@ -64,7 +64,7 @@ pub(crate) struct PlannedStage {
 impl PlannedStage {
     /// Adds the check of a configuration that changes in it, or a note why it is not run.
     pub(crate) fn check(&mut self, config: &ConfigFile, notes: &mut Vec<String>) {
-        match config.editor.check(&config.file, &config.files()).and_then(planned) {
+        match config.editor.check(&config.file, &config.files()).map(planned) {
             Some(Ok(check)) => self.checks.push(check),
             Some(Err(note)) if !notes.contains(&note) => notes.push(note),
             _ => {}
