@@ -1,11 +1,12 @@
 //! Files as an editor sees them: those of some source, or these with some of them as they would be.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where an editor reads. Files can include each other without an end, and a name can be that of a device: whoever
-/// implements this bounds how much is read, and of which kind of file.
+/// Where an editor reads. A name can be that of a device: whoever implements this bounds how much is read of a file, and of
+/// which kind. How many files a configuration includes is bounded by the editors.
 pub trait Files {
     /// The bytes of a file; symbolic links are followed.
     ///
@@ -69,6 +70,44 @@ impl Files for Overlay<'_> {
 
     fn exists(&self, path: &Path) -> bool {
         self.changed.contains_key(path) || self.below.exists(path)
+    }
+}
+
+/// The most files that one configuration is read from, each counted as often as it is included.
+pub(crate) const MOST_FILES: usize = 4096;
+
+/// Files of which so many can be read: those that include each other have an end then, however they do it.
+pub(crate) struct Bounded<'a> {
+    below: &'a dyn Files,
+    left: Cell<usize>,
+}
+
+impl<'a> Bounded<'a> {
+    pub(crate) fn new(below: &'a dyn Files) -> Self {
+        Bounded { below, left: Cell::new(MOST_FILES) }
+    }
+}
+
+impl Files for Bounded<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+            let text = format!("the files include each other more than {MOST_FILES} times");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        })?;
+        self.left.set(left);
+        self.below.read(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.below.list(directory)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.below.real(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.below.exists(path)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What editors of line-oriented configurations share: the lines of a text with their places, new lines in the file's
 //! own manner, and the checks of what may be written. It knows no format.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -90,7 +91,10 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
 /// A file's bytes, or the refusal that says why it cannot be read.
 pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     files.read(file).map_err(|error| {
-        let by_hand = format!("make {} readable, and try again", file.display());
+        let by_hand = match error.kind() {
+            io::ErrorKind::QuotaExceeded => "remove includes, and try again".to_owned(),
+            _ => format!("make {} readable, and try again", file.display()),
+        };
         Refusal::new(file, 0, format!("it cannot be read: {error}"), by_hand)
     })
 }

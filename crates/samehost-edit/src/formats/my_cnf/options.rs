@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::Files;
+use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{Refusal, Result};
 
@@ -45,7 +45,7 @@ impl Options {
     /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Options> {
         let mut options = Options::default();
-        options.collect(file, files, 0)?;
+        options.collect(file, &Bounded::new(files), 0)?;
         Ok(options)
     }
 

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::lexer::{self, End, Statement, Word};
-use crate::files::Files;
+use crate::files::{Files, MOST_FILES};
 use crate::glob::{glob, is_pattern};
 use crate::refusal::{Refusal, Result};
 
 /// How deep includes may be, and how many there may be in all: enough for every real configuration.
 const DEEPEST: usize = 16;
-const MOST: usize = 4096;
 /// How many directives there may be in all: a file that is included again has them again.
 const MOST_NODES: usize = 1_000_000;
 
@@ -258,7 +257,7 @@ impl Reader<'_> {
         };
         for path in paths {
             self.included += 1;
-            if depth >= DEEPEST || self.included > MOST || self.tree.nodes.len() > MOST_NODES {
+            if depth >= DEEPEST || self.included > MOST_FILES || self.tree.nodes.len() > MOST_NODES {
                 let reason = "the files include each other without an end";
                 return Err(self.tree.refusal(node, reason, "remove the include that goes round"));
             }

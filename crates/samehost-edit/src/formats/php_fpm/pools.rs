@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::ini::{self, Entry, Line};
-use crate::files::Files;
+use crate::files::{Bounded, Files};
 use crate::glob::{glob, matches};
 use crate::refusal::{Refusal, Result};
 
@@ -65,6 +65,7 @@ impl Pools {
 
     fn read_alone(file: &Path, files: &dyn Files) -> Result<Pools> {
         let pools = Pools { sources: Vec::new(), pools: Vec::new(), patterns: Vec::new() };
+        let files = &Bounded::new(files);
         let mut reader = Reader { files, main: file, pools, current: None };
         reader.file(file, 0)?;
         Ok(reader.pools)

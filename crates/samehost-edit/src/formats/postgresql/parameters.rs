@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::Files;
+use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{Refusal, Result};
 
@@ -31,7 +31,7 @@ impl Parameters {
     /// Reads a file and what it includes.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Parameters> {
         let mut parameters = Parameters::default();
-        parameters.collect(file, files, 0)?;
+        parameters.collect(file, &Bounded::new(files), 0)?;
         Ok(parameters)
     }
 

@@ -13,7 +13,7 @@ use samehost_services::Kind;
 use self::words::{Word, words};
 use crate::edit::Edit;
 use crate::editor::Editor;
-use crate::files::Files;
+use crate::files::{Bounded, Files};
 use crate::glob::glob;
 use crate::goal::Goal;
 use crate::lines::{self, Line, is_loopback, lines, listening_host, utf8};
@@ -221,7 +221,7 @@ fn port(value: &[u8]) -> Option<u16> {
 /// Reads a configuration, its includes where they stand.
 fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     let mut configuration = Configuration::default();
-    collect(file, files, 0, &mut configuration)?;
+    collect(file, &Bounded::new(files), 0, &mut configuration)?;
     Ok(configuration)
 }
 
