@@ -1,9 +1,11 @@
 //! What the tests of several crates share. No part of the program depends on it.
 
 mod bend;
+mod command;
 mod destinations;
 mod report;
 
 pub use bend::{bent, random};
+pub use command::{Ended, TINY, UNTIMED, free_port, must, wait_for};
 pub use destinations::{DESTINATIONS, NO_DESTINATIONS};
 pub use report::idle_or_failing;

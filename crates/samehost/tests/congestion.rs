@@ -122,8 +122,8 @@ fn a_command_has_one_and_what_its_program_uses_is_not_read() {
     needs_root();
     let name = &two()[0];
     let arms = ["--arm", "one=true", "--arm", "two=true", "--congestion", name];
-    let untimed = caches::untimed();
-    let output = Here::new().bench(&[&["command"], &arms[..], &untimed].concat()).output().unwrap();
+    let untimed = caches::UNTIMED;
+    let output = Here::new().bench(&[&["command"], &arms[..], untimed].concat()).output().unwrap();
     let report = parsed(&output);
     assert_eq!(report["workload"]["parameters"]["congestion"], name.as_str());
     assert!(report["trials"].as_array().unwrap().iter().all(|trial| trial["connection"].is_null()));

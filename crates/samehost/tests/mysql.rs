@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, parsed, said, untimed};
+use caches::{Here, TINY, UNTIMED, parsed, said};
 use serde_json::Value;
 use server::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 
@@ -64,7 +64,7 @@ fn every_statement_and_protocol_over_every_transport_of_one_process() {
 #[test]
 fn a_dump_is_a_whole_operation_of_as_many_rows() {
     let here = Here::new();
-    let output = here.bench(&[ALL, &["--statement", "dump"], &untimed()].concat()).output().unwrap();
+    let output = here.bench(&[ALL, &["--statement", "dump"], UNTIMED].concat()).output().unwrap();
     let report = parsed(&output);
     here.assert_nothing_left();
     assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
@@ -166,7 +166,7 @@ fn where_nothing_may_be_written_nothing_is() {
     }
     let here = Here::new();
     let dump = ["mysql", "--tcp", &url, "--read-only", "yes", "--statement", "dump"];
-    let report = parsed(&here.bench(&[&dump[..], &untimed()].concat()).output().unwrap());
+    let report = parsed(&here.bench(&[&dump[..], UNTIMED].concat()).output().unwrap());
     assert_eq!(report["trials"][0]["operations"], 501);
     assert!(writes().contains("Com_create_table"));
     assert!(server.sql("SHOW GLOBAL STATUS LIKE 'Com_create_table'").ends_with('1'), "the test's own alone");

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, parsed, said, untimed};
+use caches::{Here, TINY, UNTIMED, parsed, said};
 use serde_json::Value;
 use server::{Cluster, SECRET, is_root, own_name};
 
@@ -70,7 +70,7 @@ fn every_statement_and_protocol_over_every_transport_of_one_process() {
 #[test]
 fn a_copy_is_a_whole_operation_of_as_many_rows() {
     let here = Here::new();
-    let arguments = [ALL, &["--statement", "copy"], &untimed()].concat();
+    let arguments = [ALL, &["--statement", "copy"], UNTIMED].concat();
     let report = parsed(&here.bench(&arguments).output().unwrap());
     here.assert_nothing_left();
     assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
@@ -84,9 +84,9 @@ fn a_copy_is_a_whole_operation_of_as_many_rows() {
 fn a_connection_for_each_query_costs_the_server_what_its_children_used() {
     for protocol in ["extended", "simple"] {
         let more = ["--connect", "per-query", "--protocol", protocol, "--trial-time", "300ms"];
-        let tiny: Vec<&str> = untimed();
+        let tiny = UNTIMED;
         let here = Here::new();
-        let report = parsed(&here.bench(&[ALL, &more, &tiny].concat()).output().unwrap());
+        let report = parsed(&here.bench(&[ALL, &more, tiny].concat()).output().unwrap());
         assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
         for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
             let cost = trial["server_cpu_us_per_op"].as_f64().unwrap();

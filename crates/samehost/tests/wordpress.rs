@@ -16,29 +16,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use caches::{Here, kill, parsed, said};
+use caches::{Here, UNTIMED, kill, parsed, said};
 use mariadb::{MariaDb, SECRET};
 use serde_json::Value;
 
-/// As little as can be measured, with some pages in each trial.
-const TINY: &[&str] = &[
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "2",
-    "--max-blocks",
-    "2",
-    "--trial-time",
-    "500ms",
-    "--budget",
-    "60s",
-    "--quiet",
-    "--json",
-    "-",
-];
-
 fn bench(here: &Here, arguments: &[&str]) -> Output {
-    here.bench(&[&["wordpress"], arguments, TINY].concat()).output().unwrap()
+    here.bench(&[&["wordpress", "--trial-time", "500ms"], arguments, UNTIMED].concat()).output().unwrap()
 }
 
 /// Checks what every report of pages must have; `fpm` are the transports of PHP-FPM.

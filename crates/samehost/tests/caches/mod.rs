@@ -1,6 +1,11 @@
 //! What the tests of the cache servers share: the built binary with a runtime directory of its own, its report,
 //! and whether anything of it is left.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part, and a test may panic")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "each test file uses its own part, and a test may panic"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,25 +13,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub use samehost_testing::{TINY, UNTIMED};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// As little as can be measured.
-pub const TINY: &[&str] = &[
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "2",
-    "--max-blocks",
-    "2",
-    "--trial-time",
-    "50ms",
-    "--budget",
-    "60s",
-    "--quiet",
-    "--json",
-    "-",
-];
 
 /// The binary in surroundings of its own: private servers live in `runtime`, which must be empty at the end.
 pub struct Here {
@@ -164,12 +153,6 @@ impl Here {
 /// What a program said, for messages.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// [`TINY`] without a length of trials, which a whole operation has not.
-pub fn untimed() -> Vec<&'static str> {
-    let at = TINY.iter().position(|word| *word == "--trial-time").unwrap();
-    [&TINY[..at], &TINY[at + 2..]].concat()
 }
 
 /// The report on standard output of a measurement that must have succeeded.

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use samehost_testing::free_port;
+
 use crate::scan::{Held, connection_of, host_port, is_root, scan};
 use crate::support::{Home, SAMEHOST, Server, not_tested, wait_for};
 
@@ -173,10 +175,6 @@ fn blockers_5_and_6_an_unusual_path_and_the_account() {
     assert_told(&told, "localhost", &["not where client libraries look", socket.to_str().unwrap(), "Go"]);
     assert_told(&told, "accounts", &["'user'@'127.0.0.1'", "'user'@'localhost'"]);
     fs::remove_file(program).unwrap();
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use samehost_testing::free_port;
+
 use crate::scan::{Held, is_root};
 use crate::support::{Home, not_tested, wait_for};
 
@@ -107,10 +109,6 @@ pub(crate) struct Servers {
 pub(crate) struct Place {
     pub(crate) socket: PathBuf,
     pub(crate) port: u16,
-}
-
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Servers {

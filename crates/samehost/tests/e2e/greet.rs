@@ -7,9 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::clients::free_port;
 use crate::scan::{Held, is_root};
 use crate::support::{Home, not_tested, wait_for};
+use samehost_testing::free_port;
 
 /// A copy of a program under a name that nobody knows.
 fn disguised(home: &Home, program: &str) -> PathBuf {

@@ -10,7 +10,9 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::clients::{Place, Servers, free_port};
+use samehost_testing::free_port;
+
+use crate::clients::{Place, Servers};
 use crate::scan::{Held, assert_same, is_root, scan, ss_text};
 use crate::support::{Home, not_tested, wait_for};
 

@@ -4,10 +4,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use samehost_testing::{Ended, wait_for};
 use serde_json::Value;
 
 /// Options of a measurement that is over soon and proves nothing but that it works.
@@ -32,13 +33,6 @@ pub(crate) const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 /// A test's own directories.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
-}
-
-/// How a command ended and what it said.
-pub(crate) struct Ended {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl Home {
@@ -146,16 +140,6 @@ fn read_line(lines: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
-impl Ended {
-    pub(crate) fn of(output: &Output) -> Self {
-        Ended {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
 /// A server that ends with the test.
 pub(crate) struct Server {
     child: Child,
@@ -183,18 +167,6 @@ impl Drop for Server {
 
 pub(crate) fn send(pid: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
-}
-
-/// Waits until something holds; polls, for there is nothing to wait on.
-pub(crate) fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = holds() {
-            return found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Says on the real standard error, which a passing test's output is not, that something could not be tested here.

@@ -8,29 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use samehost_testing::TINY;
+
 use crate::mariadb::{MariaDb, SECRET_IN_URL};
 use crate::postgres::{Cluster, SECRET as PASSWORD};
 use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// A measurement that goes on until it is ended.
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];
-/// As little as can be measured.
-const TINY: &[&str] = &[
-    "--repeats",
-    "0",
-    "--min-blocks",
-    "2",
-    "--max-blocks",
-    "2",
-    "--trial-time",
-    "50ms",
-    "--budget",
-    "60s",
-    "--quiet",
-    "--json",
-    "-",
-];
-
 /// Mallory's request to a PHP-FPM: his own script, by FastCGI; prints what that prints, or why there is no connection.
 const ATTACK: &str = r#"<?php
 [, $port, $script] = $argv;

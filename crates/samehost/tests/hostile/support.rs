@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+pub(crate) use samehost_testing::{Ended, free_port, wait_for};
 
 /// An ordinary user who owns nothing here: a number without an account.
 pub(crate) const MALLORY: u32 = 54_321;
@@ -17,28 +18,6 @@ pub(crate) const MALLORY: u32 = 54_321;
 pub(crate) const ALICE: u32 = 54_322;
 /// How long anything here may take before it counts as hanging.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-/// How a command ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Ended {
-    pub(crate) fn of(output: &Output) -> Self {
-        Ended {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    pub(crate) fn both(&self) -> String {
-        format!("{}{}", self.stdout, self.stderr)
-    }
-}
 
 /// A directory that everyone may pass, with a state directory of root's, and processes that end with it.
 pub(crate) struct Machine {
@@ -173,23 +152,6 @@ pub(crate) fn bounded(mut command: Command) -> Ended {
         std::thread::sleep(Duration::from_millis(5));
     };
     Ended::of(&Output { status, stdout: reading.join().unwrap(), stderr: reading_errors.join().unwrap() })
-}
-
-/// Waits until something is there.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A port that nobody listens at now.
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether a path is there.

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use samehost_testing::{Ended, free_port, must, wait_for};
 
 /// Everything of a file that a switch has to leave, or to bring back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,27 +21,6 @@ pub(crate) struct Facts {
     pub(crate) owner: (u32, u32),
     pub(crate) attributes: BTreeMap<String, Vec<u8>>,
     pub(crate) modified: (i64, i64),
-}
-
-/// How a command ended.
-pub(crate) struct Ended {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Ended {
-    pub(crate) fn of(output: &Output) -> Self {
-        Ended {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    pub(crate) fn both(&self) -> String {
-        format!("{}{}", self.stdout, self.stderr)
-    }
 }
 
 /// A directory with servers. Root makes it below /srv: other users may pass, and a disk keeps extended attributes.
@@ -225,11 +205,6 @@ pub(crate) fn is_root(test: &str) -> bool {
     is_root
 }
 
-/// A port that nobody listens at.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn php_fpm() -> String {
     let mut found: Vec<PathBuf> =
         fs::read_dir("/usr/sbin").unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -249,24 +224,4 @@ pub(crate) fn page(port: u16, target: &str) -> Option<(u16, String)> {
     let status = text.split(' ').nth(1)?.parse().ok()?;
     let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
     Some((status, body))
-}
-
-/// Waits until something holds; polls, for there is nothing to wait on.
-pub(crate) fn wait_for<T>(what: &str, mut holds: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = holds() {
-            return found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Runs a command that must succeed.
-pub(crate) fn must(program: &str, arguments: &[&str]) -> String {
-    let output =
-        Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
