@@ -8,7 +8,8 @@ use samehost_model::{Endpoint, Transport};
 
 use super::script;
 use crate::error::BenchError;
-use crate::private_servers::{Account, Nginx, NginxSpec};
+use crate::private_servers::nginx::{self, NginxSpec};
+use crate::private_servers::{Account, PrivateServer};
 use crate::workloads::http::{RequestParts, fetch};
 
 /// Path that nginx answers itself.
@@ -33,7 +34,7 @@ pub(super) struct FrontSpec<'a> {
 /// A private nginx in front.
 #[derive(Debug)]
 pub(super) struct Front {
-    nginx: Nginx,
+    nginx: PrivateServer,
     endpoint: Endpoint,
 }
 
@@ -56,16 +57,22 @@ impl Front {
             // nginx's own backlog must not be the limit; the kernel lowers it to net.core.somaxconn.
             format!("{}  server {{\n    listen {listen} backlog=65535;\n{}  }}\n", locations.0, locations.1)
         };
-        let spec =
-            NginxSpec { connections: spec.connections, workers: 1, account: spec.account, http: &http };
-        let nginx = Nginx::start(program, &spec, |directory, port| {
-            let endpoint = endpoint(directory, port);
-            match fetch(&endpoint, &request(READY))?.0.status {
+        let front = |directory: &Path, port| Some(endpoint(directory, port));
+        let spec = NginxSpec {
+            connections: spec.connections,
+            workers: 1,
+            account: spec.account,
+            http: &http,
+            front: &front,
+        };
+        let nginx = nginx::start(program, &spec, |nginx| {
+            nginx.endpoints().try_for_each(|endpoint| match fetch(endpoint, &request(READY))?.0.status {
                 204 => Ok(()),
-                _ => Err(BenchError::lost(&endpoint, "another server answers there")),
-            }
+                _ => Err(BenchError::lost(endpoint, "another server answers there")),
+            })
         })?;
-        let endpoint = endpoint(nginx.directory(), nginx.port());
+        let endpoint =
+            nginx.endpoints().next().cloned().ok_or_else(|| nginx.failure("it has no listener"))?;
         Ok(Front { nginx, endpoint })
     }
 

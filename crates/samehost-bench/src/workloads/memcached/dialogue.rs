@@ -2,10 +2,10 @@
 
 use samehost_login::Link;
 use samehost_login::memcached::{self, line, listing};
-use samehost_model::Endpoint;
 
 use super::session::Exchange;
 use crate::error::BenchError;
+use crate::private_servers::PrivateServer;
 use crate::workloads::connecting::link_to;
 
 /// Asks for the server's version.
@@ -37,14 +37,15 @@ pub(super) fn view(link: &mut Link) -> Result<Option<String>, BenchError> {
     Ok(memcached::seen(link)?.map(|seen| format!("the server says {seen}")))
 }
 
-/// Checks that the server at this endpoint is the process that we started.
-pub(super) fn is_ours(endpoint: &Endpoint, pid: u32) -> Result<(), BenchError> {
-    let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
-    if stats.lines().any(|line| line == format!("STAT pid {pid}")) {
-        Ok(())
-    } else {
-        Err(BenchError::lost(endpoint, "another server answers there"))
+/// Checks that what answers at each endpoint is the process that we started.
+pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
+    for endpoint in server.endpoints() {
+        let stats = link_to(endpoint)?.ask(b"stats\r\n", listing)?;
+        if !stats.lines().any(|line| line == format!("STAT pid {}", server.pid())) {
+            return Err(BenchError::lost(endpoint, "another server answers there"));
+        }
     }
+    Ok(())
 }
 
 fn refused(link: &Link, what: &str, answer: String) -> BenchError {

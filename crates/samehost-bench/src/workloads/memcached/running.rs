@@ -13,7 +13,7 @@ use super::{dialogue, endpoint, protocol};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{MemcachedServer, random_hex};
+use crate::private_servers::{PrivateServer, memcached, random_hex};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::connecting::link_to;
@@ -22,7 +22,7 @@ use crate::workloads::foreign::foreign_pids;
 /// The running processes.
 pub(super) struct RunningMemcached {
     parameters: Parameters,
-    private: BTreeMap<Transport, MemcachedServer>,
+    private: BTreeMap<Transport, PrivateServer>,
     given: BTreeMap<Transport, Endpoint>,
     version: String,
     foreign_pids: Vec<u32>,
@@ -54,12 +54,13 @@ impl RunningMemcached {
         for transport in &start.transports {
             if !running.given.contains_key(transport) {
                 let most = start.most_connections;
-                let server = MemcachedServer::start(&start.program, *transport, most, dialogue::is_ours)?;
+                let server = memcached::start(&start.program, *transport, most, dialogue::is_ours)?;
                 running.private.insert(*transport, server);
             }
         }
-        let mut first = running.given.values().chain(running.private.values().map(MemcachedServer::endpoint));
-        if let Some(first) = first.next().cloned() {
+        let private = running.private.values().flat_map(PrivateServer::endpoints);
+        let first = running.given.values().chain(private).next().cloned();
+        if let Some(first) = first {
             running.version = dialogue::version(&mut link_to(&first)?)?;
         }
         Ok(running)
@@ -86,7 +87,7 @@ impl Instance for RunningMemcached {
         let pids = match self.current {
             Some(current) => self.private.get(&current).map(|private| vec![private.pid()]),
             None if self.private.is_empty() => None,
-            None => Some(self.private.values().map(MemcachedServer::pid).collect()),
+            None => Some(self.private.values().map(PrivateServer::pid).collect()),
         };
         ServerInfo {
             kind: if self.given.is_empty() {
@@ -123,13 +124,13 @@ impl Instance for RunningMemcached {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let private = self.private.get(&transport).map(MemcachedServer::endpoint);
+        let private = self.private.get(&transport).and_then(|server| server.endpoint(transport));
         self.given.get(&transport).or(private).cloned()
     }
 
     fn stderr_tail(&self) -> String {
         let current = self.current.and_then(|current| self.private.get(&current));
-        current.map(MemcachedServer::stderr_tail).unwrap_or_default()
+        current.map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

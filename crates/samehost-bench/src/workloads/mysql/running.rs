@@ -22,7 +22,8 @@ use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{MARIADB_USER, MariaDbOptions, MariaDbServer};
+use crate::private_servers::mariadb::{self, MariaDbOptions};
+use crate::private_servers::{MARIADB_USER, PrivateServer};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
@@ -30,8 +31,8 @@ use crate::workloads::foreign::{foreign_pids, needs_private};
 pub(super) struct RunningMySql {
     // Dropped first, so that our tables are dropped while the server is still running.
     tables: Vec<Tables>,
-    /// The private server; `None` if all were given.
-    server: Option<MariaDbServer>,
+    /// The private server; none where all were given.
+    server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     kind: String,
@@ -103,7 +104,7 @@ impl RunningMySql {
 fn private(
     start: &StartOptions,
     addresses: &mut BTreeMap<Transport, Address>,
-) -> Result<MariaDbServer, BenchError> {
+) -> Result<PrivateServer, BenchError> {
     let options = MariaDbOptions {
         connections: start.most_connections,
         thread_handling: start.parameters["thread-handling"].clone(),
@@ -115,12 +116,14 @@ fn private(
         database: None,
         unlogged: false,
     };
-    let server = MariaDbServer::start(&start.program, &options, |endpoint, password| {
-        Dialogue::begin(&address(endpoint.clone(), password))?.quit()
+    let server = mariadb::start(&start.program, &options, |server| {
+        server
+            .plain_endpoints()
+            .try_for_each(|endpoint| Dialogue::begin(&address(endpoint.clone(), server.password()))?.quit())
     })?;
     for transport in &start.transports {
         if let Some(endpoint) = server.endpoint(*transport) {
-            addresses.insert(*transport, address(endpoint, server.password()));
+            addresses.insert(*transport, address(endpoint.clone(), server.password()));
         }
     }
     Ok(server)
@@ -219,7 +222,7 @@ impl Instance for RunningMySql {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(MariaDbServer::stderr_tail).unwrap_or_default()
+        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

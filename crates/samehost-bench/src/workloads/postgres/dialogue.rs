@@ -14,7 +14,8 @@ use super::address::Address;
 use super::messages::{Refusal, bytes, first, parse, parse_statement, query};
 use crate::engine::session::{Bad, Progress, Session};
 use crate::error::BenchError;
-use crate::private_servers::POSTGRES_ROLE;
+use crate::private_servers::postgres::DATA;
+use crate::private_servers::{POSTGRES_ROLE, PrivateServer};
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
@@ -235,15 +236,17 @@ fn host(addresses: &str) -> Option<&'static str> {
     })
 }
 
-/// Checks that the server at this endpoint is the private one with its data in this directory.
-pub(super) fn is_ours(endpoint: &Endpoint, password: &str, data: &Path) -> Result<(), BenchError> {
-    let mut dialogue = Dialogue::begin(&private(endpoint, password), true)?;
-    let found = dialogue.value("its data directory", "SHOW data_directory")?;
-    if Path::new(&found) == data {
-        Ok(())
-    } else {
-        Err(BenchError::lost(endpoint, "another server answers there"))
+/// Checks that what answers at each endpoint has its data in the directory of the server that we started.
+pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
+    let data = server.directory().join(DATA);
+    for endpoint in server.plain_endpoints() {
+        let mut dialogue = Dialogue::begin(&private(endpoint, server.password()), true)?;
+        let found = dialogue.value("its data directory", "SHOW data_directory")?;
+        if Path::new(&found) != data {
+            return Err(BenchError::lost(endpoint, "another server answers there"));
+        }
     }
+    Ok(())
 }
 
 /// Address of the private server.

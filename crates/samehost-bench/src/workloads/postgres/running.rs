@@ -21,7 +21,7 @@ use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{PostgresServer, random_hex};
+use crate::private_servers::{PrivateServer, postgres, random_hex};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
@@ -32,8 +32,8 @@ const BEFOREHAND: u32 = 6;
 
 /// A running PostgreSQL.
 pub(super) struct RunningPostgres {
-    /// The private server; `None` if all were given.
-    server: Option<PostgresServer>,
+    /// The private server; none where all were given.
+    server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     read_only: bool,
@@ -59,11 +59,9 @@ impl RunningPostgres {
         let missing = needs_private(start)?;
         let read_only = !missing && is_read_only(&start.parameters);
         let server = if missing {
-            let server = PostgresServer::start(&start.program, start.most_connections, is_ours)?;
-            for transport in [Transport::Tcp, Transport::Unix, Transport::TcpTls] {
-                if let Some(endpoint) = server.endpoint(transport) {
-                    addresses.insert(transport, private(endpoint, server.password()));
-                }
+            let server = postgres::start(&start.program, start.most_connections, is_ours)?;
+            for endpoint in server.endpoints() {
+                addresses.insert(endpoint.transport(), private(endpoint, server.password()));
             }
             Some(server)
         } else {
@@ -250,7 +248,7 @@ impl Instance for RunningPostgres {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(PostgresServer::stderr_tail).unwrap_or_default()
+        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

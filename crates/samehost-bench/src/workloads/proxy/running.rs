@@ -10,7 +10,8 @@ use super::kind;
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
-use crate::private_servers::{Account, Backend, BackendKind, Nginx, NginxSpec};
+use crate::private_servers::nginx::{self, NginxSpec};
+use crate::private_servers::{Account, BackendKind, PrivateServer};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
 
@@ -22,15 +23,15 @@ const REQUEST: usize = 75;
 /// nginx and its backends.
 pub(super) struct RunningProxy {
     kind: &'static BackendKind,
-    nginx: Nginx,
+    nginx: PrivateServer,
     front: Endpoint,
     /// Processes by the transport they serve; those that listen on both are under the first.
-    backends: BTreeMap<Transport, Vec<Backend>>,
+    backends: BTreeMap<Transport, Vec<PrivateServer>>,
     conditions: Vec<Condition>,
     parameters: Parameters,
     /// Condition of the current trial.
     current: Option<Condition>,
-    /// Backend that nginx reports.
+    /// PrivateServer that nginx reports.
     asked: String,
 }
 
@@ -55,13 +56,22 @@ impl RunningProxy {
             });
             lines.collect::<String>()
         };
+        let in_front = |directory: &std::path::Path, port| Some(front(&front_transport, directory, port).1);
         let workers = parameters["workers"].parse().unwrap_or(1);
-        let spec = NginxSpec { connections: start.most_connections, workers, account, http: &lines };
-        let nginx = Nginx::start(&start.program, &spec, |directory, port| {
-            let (_, endpoint) = front(&front_transport, directory, port);
-            (0..conditions.len()).try_for_each(|number| ask(&endpoint, &Condition::host(number)))
+        let spec = NginxSpec {
+            connections: start.most_connections,
+            workers,
+            account,
+            http: &lines,
+            front: &in_front,
+        };
+        let nginx = nginx::start(&start.program, &spec, |nginx| {
+            let numbers = 0..conditions.len();
+            nginx.endpoints().try_for_each(|front| {
+                numbers.clone().try_for_each(|number| ask(front, &Condition::host(number)))
+            })
         })?;
-        let (_, front) = front(&front_transport, nginx.directory(), nginx.port());
+        let front = nginx.endpoints().next().cloned().ok_or_else(|| nginx.failure("it has no listener"))?;
         Ok(RunningProxy {
             kind,
             nginx,
@@ -80,7 +90,7 @@ impl RunningProxy {
             Some(condition) => {
                 processes(&self.backends, condition).iter().map(|backend| backend.pid()).collect()
             }
-            None => self.backends.values().flatten().map(Backend::pid).collect(),
+            None => self.backends.values().flatten().map(PrivateServer::pid).collect(),
         }
     }
 }
@@ -91,7 +101,7 @@ fn start_backends(
     account: Option<Account>,
     start: &StartOptions,
     most: u32,
-) -> Result<BTreeMap<Transport, Vec<Backend>>, BenchError> {
+) -> Result<BTreeMap<Transport, Vec<PrivateServer>>, BenchError> {
     let mut transports = start.transports.clone();
     transports.sort_unstable();
     transports.dedup();
@@ -106,17 +116,17 @@ fn start_backends(
             for set in &sets {
                 let start_one = || {
                     let serves = |endpoint: &Endpoint| ask(endpoint, "localhost");
-                    let backend = Backend::start(kind, account, &start.program, set, serves)?;
-                    let endpoints = set.iter().filter_map(|transport| backend.endpoint(*transport));
-                    for endpoint in endpoints.cycle().take(WARM_UP as usize) {
-                        serves(endpoint)?;
-                    }
+                    let backend = kind.start(account, &start.program, set, |backend| {
+                        backend.endpoints().try_for_each(serves)
+                    })?;
+                    let endpoints: Vec<&Endpoint> = backend.endpoints().collect();
+                    endpoints.iter().cycle().take(WARM_UP as usize).try_for_each(|one| serves(one))?;
                     Ok(backend)
                 };
                 threads.push((set, scope.spawn(start_one)));
             }
         }
-        let mut backends: BTreeMap<Transport, Vec<Backend>> = BTreeMap::new();
+        let mut backends: BTreeMap<Transport, Vec<PrivateServer>> = BTreeMap::new();
         for (set, thread) in threads {
             let panicked =
                 |_| Err(BenchError::io("starting a backend", std::io::Error::other("its thread panicked")));
@@ -147,14 +157,20 @@ fn bare(listen: &str) -> &str {
     listen.split(' ').next().unwrap_or_default()
 }
 
-fn processes<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condition) -> Vec<&'a Backend> {
+fn processes<'a>(
+    backends: &'a BTreeMap<Transport, Vec<PrivateServer>>,
+    condition: &Condition,
+) -> Vec<&'a PrivateServer> {
     let set =
         backends.values().filter(|set| set.iter().any(|one| one.endpoint(condition.transport).is_some()));
     set.flatten().take(condition.backends as usize).collect()
 }
 
 /// Endpoints of a condition's backends.
-fn behind<'a>(backends: &'a BTreeMap<Transport, Vec<Backend>>, condition: &Condition) -> Vec<&'a Endpoint> {
+fn behind<'a>(
+    backends: &'a BTreeMap<Transport, Vec<PrivateServer>>,
+    condition: &Condition,
+) -> Vec<&'a Endpoint> {
     let processes = processes(backends, condition).into_iter();
     processes.filter_map(|backend| backend.endpoint(condition.transport)).collect()
 }
@@ -224,7 +240,7 @@ impl Instance for RunningProxy {
     }
 
     fn stderr_tail(&self) -> String {
-        let backends = self.backends.values().flatten().map(Backend::stderr_tail);
+        let backends = self.backends.values().flatten().map(PrivateServer::stderr_tail);
         let all: Vec<String> = std::iter::once(self.nginx.stderr_tail()).chain(backends).collect();
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }

@@ -8,6 +8,7 @@ use samehost_login::url::{ServerUrl, escape, login};
 use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
+use crate::private_servers::PrivateServer;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 
@@ -39,8 +40,13 @@ impl Address {
         Address { endpoint, user: None, password: None, database: 0 }
     }
 
-    /// Parses what the command line gave for a transport. A password that is missing in the URL comes from
-    /// REDISCLI_AUTH, as in redis-cli.
+    /// Address of a private server.
+    pub(super) fn private(endpoint: &Endpoint, server: &PrivateServer) -> Self {
+        Address { password: Some(server.password().to_owned()), ..Address::open(endpoint.clone()) }
+    }
+
+    /// What the command line gave for a transport. A password that the URL lacks comes from REDISCLI_AUTH, as it
+    /// does for redis-cli.
     pub(super) fn given(
         transport: Transport,
         text: &str,

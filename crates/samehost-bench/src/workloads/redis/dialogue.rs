@@ -8,6 +8,7 @@ use samehost_transport::Stream;
 
 use super::address::Address;
 use crate::error::BenchError;
+use crate::private_servers::PrivateServer;
 use crate::workloads::connecting::REPLY_TIMEOUT;
 use crate::workloads::expected::{expected, expected_again};
 
@@ -92,13 +93,13 @@ pub(super) fn other_half(known: &Address) -> Result<Address, BenchError> {
     Ok(Address { endpoint: endpoint.parse()?, ..known.clone() })
 }
 
-/// Checks that the server at this endpoint is the process that we started.
-pub(super) fn is_ours(endpoint: &Endpoint, password: &str, pid: u32) -> Result<(), BenchError> {
-    let address = Address { password: Some(password.to_owned()), ..Address::open(endpoint.clone()) };
-    let identity = Dialogue::begin(&address)?.identity()?;
-    if identity.pid.is_none_or(|known| known == pid) {
-        Ok(())
-    } else {
-        Err(BenchError::lost(endpoint, "another server answers there"))
+/// Checks that what answers at each endpoint is the process that we started.
+pub(super) fn is_ours(server: &PrivateServer) -> Result<(), BenchError> {
+    for endpoint in server.endpoints() {
+        let identity = Dialogue::begin(&Address::private(endpoint, server))?.identity()?;
+        if identity.pid.is_some_and(|known| known != server.pid()) {
+            return Err(BenchError::lost(endpoint, "another server answers there"));
+        }
     }
+    Ok(())
 }

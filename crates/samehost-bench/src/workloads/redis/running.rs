@@ -17,15 +17,15 @@ use super::{given, pipeline};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{RedisServer, random_hex};
+use crate::private_servers::{PrivateServer, random_hex, redis};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running Redis.
 pub(super) struct RunningRedis {
-    /// The private server; `None` if all were given.
-    server: Option<RedisServer>,
+    /// The private server; none where all were given.
+    server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
     parameters: Parameters,
     identity: Identity,
@@ -53,18 +53,11 @@ impl RunningRedis {
             addresses.insert(*transport, given(*transport, text)?);
         }
         let missing = needs_private(start)?;
-        let server = if missing {
-            Some(RedisServer::start(&start.program, start.most_connections, is_ours)?)
-        } else {
-            None
-        };
+        let server =
+            if missing { Some(redis::start(&start.program, start.most_connections, is_ours)?) } else { None };
         if let Some(server) = &server {
-            for transport in [Transport::Tcp, Transport::Unix] {
-                if let Some(endpoint) = server.endpoint(transport) {
-                    let open = Address::open(endpoint.clone());
-                    addresses
-                        .insert(transport, Address { password: Some(server.password().to_owned()), ..open });
-                }
+            for endpoint in server.endpoints() {
+                addresses.insert(endpoint.transport(), Address::private(endpoint, server));
             }
         }
         let mut identities = Vec::new();
@@ -200,7 +193,7 @@ impl Instance for RunningRedis {
     }
 
     fn stderr_tail(&self) -> String {
-        self.server.as_ref().map(RedisServer::stderr_tail).unwrap_or_default()
+        self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
     fn witness(&mut self, trial: &mut Trial) {

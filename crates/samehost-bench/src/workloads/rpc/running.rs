@@ -12,7 +12,8 @@ use crate::engine::Job;
 use crate::engine::client::ClientJob;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
-use crate::private_servers::{BuiltIn, BuiltInSpec, GoCodec, GoServer};
+use crate::private_servers::go::{self, GoCodec, GoProgram};
+use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::prove;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
@@ -95,7 +96,8 @@ impl Instance for Grpc {
 
 /// A running private Go server.
 pub(super) struct Go {
-    server: GoServer,
+    server: PrivateServer,
+    program: Arc<GoProgram>,
     codec: GoCodec,
     reply_size: u32,
 }
@@ -104,14 +106,15 @@ impl Go {
     pub(super) fn start(start: &StartOptions, protocol: Protocol) -> Result<Self, BenchError> {
         let codec = if protocol == Protocol::GoJson { GoCodec::Json } else { GoCodec::Gob };
         let reply_size = reply_size(&start.parameters)?;
-        Ok(Go { server: GoServer::start(&start.program)?, codec, reply_size })
+        let (server, program) = go::start(&start.program, codec)?;
+        Ok(Go { server, program, codec, reply_size })
     }
 
     /// The Go client's job.
     fn client(&self, arm: &Arm, endpoint: &Endpoint) -> ClientJob {
         let text = endpoint.to_string();
         let (network, address) = text.split_once(':').unwrap_or(("tcp", &text));
-        let mut command = self.server.client();
+        let mut command = self.program.client();
         for (flag, value) in [
             ("-network", network.to_owned()),
             ("-address", address.to_owned()),
@@ -129,7 +132,7 @@ impl Instance for Go {
     fn server(&self) -> ServerInfo {
         ServerInfo {
             kind: "Go's net/rpc, a small server of ours".into(),
-            version: self.server.version().to_owned(),
+            version: self.program.version().to_owned(),
             managed: true,
             pids: vec![self.server.pid()],
         }
@@ -149,7 +152,7 @@ impl Instance for Go {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        self.server.endpoint(self.codec, transport).cloned()
+        self.server.endpoint(transport).cloned()
     }
 
     fn stderr_tail(&self) -> String {

@@ -11,7 +11,7 @@ use super::site::{Database, Site, private};
 use super::web::Web;
 use crate::engine::Job;
 use crate::error::BenchError;
-use crate::private_servers::{MARIADB, MariaDbServer, NGINX, PhpFpm};
+use crate::private_servers::{MARIADB, NGINX, PhpFpm, PrivateServer};
 use crate::workload::{Instance, Parameters, StartOptions};
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
@@ -23,8 +23,8 @@ const MARK: &[u8] = b"Post 24";
 pub(super) struct RunningWordPress {
     // Dropped in this order: the servers in front first.
     web: Web,
-    /// Database of a private site.
-    server: Option<MariaDbServer>,
+    /// The database of a private site.
+    server: Option<PrivateServer>,
     site: Site,
     parameters: Parameters,
     log: PageLog,

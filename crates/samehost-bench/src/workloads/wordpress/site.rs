@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use samehost_model::{Endpoint, Transport};
 
 use crate::error::BenchError;
-use crate::private_servers::{Account, MARIADB_USER, MariaDbOptions, MariaDbServer};
+use crate::private_servers::mariadb::{self, MariaDbOptions};
+use crate::private_servers::{Account, MARIADB_USER, PrivateServer};
 use crate::workload::StartOptions;
 use crate::workloads::mysql::ensure_database;
 
@@ -67,8 +68,8 @@ pub(super) struct Site {
     pub(super) scripts: Vec<(String, String)>,
 }
 
-/// A private site before installation: its database, and its scripts.
-pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, MariaDbServer), BenchError> {
+/// A private site, before it is installed: its database, and its scripts.
+pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, PrivateServer), BenchError> {
     require_wordpress(Path::new(WORDPRESS))?;
     // A page has one connection, a probe two.
     let options = MariaDbOptions {
@@ -77,10 +78,13 @@ pub(super) fn private(start: &StartOptions, most_pages: u32) -> Result<(Site, Ma
     };
     // The account of PHP, which must reach its socket.
     let account = Account::made()?;
-    let server = MariaDbServer::start_as(account, &start.program, &options, |endpoint, password| {
-        ensure_database(endpoint, MARIADB_USER, password, DATABASE)
+    let server = mariadb::start_as(account, &start.program, &options, |server| {
+        server
+            .plain_endpoints()
+            .try_for_each(|endpoint| ensure_database(endpoint, MARIADB_USER, server.password(), DATABASE))
     })?;
-    let at = |transport| server.endpoint(transport).map(|endpoint| (transport, Database::at(endpoint)));
+    let at =
+        |transport| server.endpoint(transport).map(|endpoint| (transport, Database::at(endpoint.clone())));
     let databases: BTreeMap<Transport, Database> =
         [Transport::Tcp, Transport::Unix].into_iter().filter_map(at).collect();
     let socket = match databases.get(&Transport::Unix).map(|database| &database.endpoint) {

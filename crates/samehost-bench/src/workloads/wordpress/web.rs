@@ -8,7 +8,8 @@ use samehost_model::{Endpoint, Transport};
 
 use super::site::{PREPEND, Site};
 use crate::error::BenchError;
-use crate::private_servers::{Nginx, NginxSpec, PhpFpm, PhpFpmSpec, Pool};
+use crate::private_servers::nginx::{self, NginxSpec};
+use crate::private_servers::{PhpFpm, PhpFpmSpec, Pool, PrivateServer};
 use crate::workload::StartOptions;
 use crate::workloads::http::{RequestParts, fetch, refusal};
 
@@ -24,8 +25,8 @@ const MOMENT: Duration = Duration::from_millis(500);
 
 /// Running web servers.
 pub(super) struct Web {
-    // Dropped first: it is in front.
-    nginx: Nginx,
+    // Dropped first: it stands in front.
+    nginx: PrivateServer,
     fpm: PhpFpm,
 }
 
@@ -56,8 +57,14 @@ impl Web {
         let php = Php::of(&fpm);
         let start_nginx = || {
             let http = |directory: &Path, _: u16| configuration(directory, site, &php);
-            let spec = NginxSpec { connections: pages, workers: 1, account: site.account, http: &http };
-            Nginx::start(&start.program, &spec, |directory, _| ours(directory, "/ready").map(|_| ()))
+            let spec = NginxSpec {
+                connections: pages,
+                workers: 1,
+                account: site.account,
+                http: &http,
+                front: &|_, _| None,
+            };
+            nginx::start(&start.program, &spec, |nginx| ours(nginx.directory(), "/ready").map(|_| ()))
         };
         // nginx's own sockets can be reached from every namespace; it must run where PHP-FPM's ports are.
         let nginx = match &start.behind {

@@ -1,0 +1,160 @@
+//! A running private server of any kind: its endpoints, its password, its process. It ends when dropped.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use samehost_model::{Endpoint, Transport};
+
+use super::{PrivateDirectory, SupervisedProcess, Supervision};
+use crate::error::BenchError;
+
+/// How long a server may take before it answers.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time between two questions whether it answers.
+const POLL_INTERVAL: Duration = Duration::from_millis(4);
+
+/// A running private server.
+pub struct PrivateServer {
+    // Dropped in this order: what the server leaves behind is removed after its end.
+    process: SupervisedProcess,
+    _leftovers: Option<Box<dyn Any + Send>>,
+    endpoints: BTreeMap<Transport, Endpoint>,
+    password: String,
+    /// Sent before SIGTERM.
+    end_signal: Option<Signal>,
+}
+
+impl fmt::Debug for PrivateServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateServer").field("pid", &self.pid()).field("endpoints", &self.endpoints).finish()
+    }
+}
+
+impl PrivateServer {
+    /// Starts a server that listens on `endpoints`.
+    pub(super) fn start(
+        supervision: &Supervision,
+        directory: PrivateDirectory,
+        endpoints: impl IntoIterator<Item = Endpoint>,
+    ) -> Result<Self, BenchError> {
+        Ok(PrivateServer {
+            process: SupervisedProcess::start(supervision, directory)?,
+            _leftovers: None,
+            endpoints: endpoints.into_iter().map(|endpoint| (endpoint.transport(), endpoint)).collect(),
+            password: String::new(),
+            end_signal: None,
+        })
+    }
+
+    /// Sets the password.
+    pub(super) fn with_password(mut self, password: &str) -> Self {
+        password.clone_into(&mut self.password);
+        self
+    }
+
+    /// Sets a signal that ends the server at once although clients are connected.
+    pub(super) fn ended_by(mut self, signal: Signal) -> Self {
+        self.end_signal = Some(signal);
+        self
+    }
+
+    /// Waits until `answers` succeeds.
+    ///
+    /// # Errors
+    /// When the server ends first or takes too long; with the end of its stderr.
+    pub(super) fn ready(
+        mut self,
+        answers: impl Fn(&Self) -> Result<(), BenchError>,
+    ) -> Result<Self, BenchError> {
+        let begun = Instant::now();
+        loop {
+            let Err(error) = answers(&self) else { return Ok(self) };
+            if self.has_ended() {
+                return Err(self.process.failure("it ended at once"));
+            }
+            if begun.elapsed() > READY_TIMEOUT {
+                let seconds = READY_TIMEOUT.as_secs();
+                return Err(self.process.failure(format!("no answer in {seconds} s: {error}")));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Keeps something that is dropped after the server's end.
+    pub(super) fn leaving(mut self, leftovers: impl Any + Send) -> Self {
+        self._leftovers = Some(Box::new(leftovers));
+        self
+    }
+
+    /// Adds an endpoint that the server reported.
+    pub(super) fn listens_on(&mut self, endpoint: Endpoint) {
+        self.endpoints.insert(endpoint.transport(), endpoint);
+    }
+
+    /// The next line that the server prints on stdout.
+    pub(super) fn line(&mut self, timeout: Duration) -> Result<String, BenchError> {
+        self.process.line(timeout)
+    }
+
+    /// The error that the server did not start, with the end of its stderr.
+    pub(crate) fn failure(&self, reason: impl Into<String>) -> BenchError {
+        self.process.failure(reason)
+    }
+
+    #[must_use]
+    pub fn endpoint(&self, transport: Transport) -> Option<&Endpoint> {
+        self.endpoints.get(&transport)
+    }
+
+    /// All endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.values()
+    }
+
+    /// Endpoints without TLS; TLS is on the same port.
+    pub fn plain_endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints().filter(|endpoint| !endpoint.transport().is_tls())
+    }
+
+    #[must_use]
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The server's first process; others are its children.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Directory of its sockets and data.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.process.directory()
+    }
+
+    /// The end of its stderr.
+    #[must_use]
+    pub fn stderr_tail(&self) -> String {
+        self.process.stderr_tail()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.has_ended()
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        if let Some(signal) = self.end_signal
+            && !self.has_ended()
+            && let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
