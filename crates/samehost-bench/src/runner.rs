@@ -170,8 +170,8 @@ impl<'a> TrialRunner<'a> {
         let mut trial = result.map_err(|error| self.with_last_words(error))?;
         if !is_floor {
             let running = self.running.of_mut(arm);
-            running.witness(&mut trial);
-            running.after(&mut trial);
+            running.add_observations(&mut trial);
+            running.finish_trial(&mut trial);
         }
         Ok(trial)
     }

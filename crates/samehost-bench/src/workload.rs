@@ -110,6 +110,28 @@ impl Wanted<'_> {
     }
 }
 
+/// The part of a workload in the checkup.
+#[derive(Clone, Copy, Debug)]
+pub enum CheckupEntry {
+    /// It measures a kind of server, which the checkup finds where it is installed or running.
+    Server {
+        kind: &'static ServerKind,
+        /// Parameters that differ from the defaults, because the checkup has a few seconds for a server.
+        parameters: &'static [(&'static str, &'static str)],
+        /// Workload that measures such a server that is already running.
+        running: &'static str,
+    },
+    /// It takes longer than the checkup has: returns what the checkup reports instead.
+    Hints(fn() -> Vec<String>),
+}
+
+impl CheckupEntry {
+    /// The entry of a workload that measures `kind` with default parameters.
+    pub(crate) const fn server(kind: &'static ServerKind, workload: &'static str) -> Self {
+        CheckupEntry::Server { kind, parameters: &[], running: workload }
+    }
+}
+
 /// What is exchanged between client and server.
 pub trait Workload: Sync {
     /// Name on the command line and in JSON.
@@ -143,30 +165,14 @@ pub trait Workload: Sync {
         Ok(())
     }
 
-    /// Kind of server that it measures, by which the checkup finds those that are installed or running;
-    /// `None` for a built-in server. Returning a kind is all it takes to be part of the checkup.
-    fn server_kind(&self) -> Option<&'static ServerKind> {
+    /// Its part in the checkup; `None` if it has none.
+    fn checkup(&self) -> Option<CheckupEntry> {
         None
     }
 
     /// Whether `--size` has a meaning for servers that are already running.
     fn foreign_sizes(&self) -> bool {
         true
-    }
-
-    /// Parameters that the checkup sets differently from the defaults: it has a few seconds per server.
-    fn checkup_parameters(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
-    /// Hints that the checkup gives instead if a few seconds are too short for this workload.
-    fn checkup_hints(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Name of the workload that measures an already running server of this kind.
-    fn running_workload(&self) -> &'static str {
-        self.name()
     }
 
     /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
@@ -274,11 +280,22 @@ pub trait Instance {
         String::new()
     }
 
-    /// Adds what the server reports about the last job's connections, open or closed.
-    fn witness(&mut self, _sample: &mut Trial) {}
+    /// What the server reports about the connections of the last job, which are open, or were.
+    fn server_view(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Adds what is known about the connections of the last job, which are open, or were.
+    fn add_observations(&mut self, trial: &mut Trial) {
+        let view = self.server_view();
+        if let (Some(observed), Some(view)) = (&mut trial.transport_observed, view) {
+            observed.push_str("; ");
+            observed.push_str(&view);
+        }
+    }
 
     /// Called when the connections of a trial, or of all arms of a round, are closed.
-    fn after(&mut self, _sample: &mut Trial) {}
+    fn finish_trial(&mut self, _trial: &mut Trial) {}
 }
 
 /// What is to be measured on servers that are already running.

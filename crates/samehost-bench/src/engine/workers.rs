@@ -295,26 +295,38 @@ pub fn callers(
     Ok(trial)
 }
 
-/// Runs a bulk transfer.
+/// Makes a whole trial in one thread on the client's CPUs. Fails as hung after `timeout`.
+fn in_one_thread(
+    load: &Load,
+    surroundings: &Surroundings,
+    endpoint: String,
+    timeout: Duration,
+    make: impl FnOnce(&Surroundings) -> Result<Trial, BenchError> + Send + 'static,
+) -> Result<Trial, BenchError> {
+    let (cpus, around) = (load.cpus.clone(), surroundings.clone());
+    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
+        cpus.place_client();
+        make(&around)
+    })])?;
+    pool.wait(now().saturating_add(nanos(timeout)), surroundings)?;
+    pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: timeout.as_secs_f64() })
+}
+
+/// Drives a stream.
 pub fn bulk(mut writer: Writer, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
     let (seen, endpoint) = (Seen::of(writer.stream()), writer.endpoint().to_owned());
-    let (cpus, length, around) = (load.cpus.clone(), nanos(load.length), surroundings.clone());
-    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
-        cpus.place_client();
+    let length = nanos(load.length);
+    // Warm-up and rounding make a round longer than `length`; if it takes much longer, nobody reads.
+    let timeout = load.length * 10 + surroundings.patience;
+    let mut trial = in_one_thread(load, surroundings, endpoint, timeout, move |around| {
         writer.warm_up(length)?;
-        let meters = Meters::begin(&around);
+        let meters = Meters::begin(around);
         let before = ThreadUse::current();
         let tally = writer.write(length)?;
         let usage = ThreadUse::current() - before;
-        Ok(trial::of_bulk(&tally, usage, meters.end(&around)))
-    })])?;
-    // Warm-up and rounding make a round longer than asked for; much longer means that the stream is not read.
-    let patience = nanos(load.length) * 10 + nanos(surroundings.patience);
-    pool.wait(now() + patience, surroundings)?;
-    let Some(mut trial) = pool.done.pop() else {
-        return Err(BenchError::Hung { endpoint, seconds: patience as f64 / 1e9 });
-    };
+        Ok(trial::of_bulk(&tally, usage, meters.end(around)))
+    })?;
     seen.tell(&mut trial);
     Ok(trial)
 }
@@ -327,34 +339,26 @@ pub fn whole(
 ) -> Result<Trial, BenchError> {
     let (stream, session) = connector.connect()?;
     load.place(surroundings);
-    let seen = Seen::of(&stream);
-    let (cpus, around, endpoint) = (load.cpus.clone(), surroundings.clone(), connector.endpoint());
-    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
-        cpus.place_client();
-        let meters = Meters::begin(&around);
+    let (seen, endpoint) = (Seen::of(&stream), connector.endpoint());
+    let name = endpoint.clone();
+    let mut trial = in_one_thread(load, surroundings, name, Duration::MAX, move |around| {
+        let meters = Meters::begin(around);
         let tally = whole::drive(stream, session, &endpoint)?;
-        Ok(trial::of_whole(&tally, meters.end(&around)))
-    })])?;
-    pool.wait(Nanos::MAX, surroundings)?;
-    let gone = || BenchError::io("a client thread", std::io::Error::other("it ended without a sample"));
-    let mut trial = pool.done.pop().ok_or_else(gone)?;
+        Ok(trial::of_whole(&tally, meters.end(around)))
+    })?;
     seen.tell(&mut trial);
     Ok(trial)
 }
 
+/// Opens a burst of connections.
 pub fn burst(job: burst::BurstJob, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     load.place(surroundings);
-    let (cpus, around, connects) = (load.cpus.clone(), surroundings.clone(), job.connects);
-    let patience = job.patience + surroundings.patience;
-    let endpoint = job.endpoint.to_string();
-    let mut pool: WorkerPool<Trial> = WorkerPool::spawn(vec![Box::new(move || {
-        cpus.place_client();
-        let meters = Meters::begin(&around);
+    let (endpoint, timeout) = (job.endpoint.to_string(), job.patience + surroundings.patience);
+    in_one_thread(load, surroundings, endpoint, timeout, move |around| {
+        let meters = Meters::begin(around);
         let tally = burst::drive(&job)?;
-        Ok(trial::of_burst(&tally, connects, meters.end(&around)))
-    })])?;
-    pool.wait(now() + nanos(patience), surroundings)?;
-    pool.done.pop().ok_or(BenchError::Hung { endpoint, seconds: patience.as_secs_f64() })
+        Ok(trial::of_burst(&tally, job.connects, meters.end(around)))
+    })
 }
 
 /// Runs a command.

@@ -40,7 +40,7 @@ impl TrialRunner<'_> {
                 ))),
             };
             let mut known = opened.map_err(|error| self.with_last_words(error))?;
-            self.running.of_mut(slot.arm).witness(&mut known);
+            self.running.of_mut(slot.arm).add_observations(&mut known);
             evidence.push(known);
         }
         self.trials += 1;
@@ -62,7 +62,7 @@ impl TrialRunner<'_> {
                 proxy_most_cpus: known.proxy_most_cpus,
                 ..measured
             };
-            self.running.of_mut(slot.arm).after(&mut trial);
+            self.running.of_mut(slot.arm).finish_trial(&mut trial);
             trial
         };
         Ok(measured.into_iter().zip(evidence).zip(slots).map(together).collect())

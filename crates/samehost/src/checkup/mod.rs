@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use samehost_bench::machine::Awake;
+use samehost_bench::workload::CheckupEntry;
 use samehost_model::Report;
 use samehost_model::scan::Scan;
 use samehost_report::{Finding, FindingKind};
@@ -86,7 +87,10 @@ pub fn run(
         let names = without_time.join(" and ");
         notes.push(format!("No time was left for {names}; a longer --budget has some."));
     }
-    notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| workload.checkup_hints()));
+    notes.extend(samehost_bench::workloads::WORKLOADS.iter().flat_map(|workload| match workload.checkup() {
+        Some(CheckupEntry::Hints(hints)) => hints(),
+        _ => Vec::new(),
+    }));
     notes.extend(failed);
     // Last, because the comparison of transports is more important.
     let cured = cure_part.filter(|_| !bench.is_interrupted()).and_then(|part| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
-use samehost_bench::workload::{Parameters, Workload, defaults};
+use samehost_bench::workload::{CheckupEntry, Parameters, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
@@ -133,7 +133,11 @@ fn server(workload: &'static dyn Workload) -> Part {
         metric,
         connections: Some(connections),
     };
-    let parameters = workload.checkup_parameters().iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let parameters = match workload.checkup() {
+        Some(CheckupEntry::Server { parameters, .. }) => parameters,
+        _ => &[],
+    };
+    let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let part = Part { parameters: parameters.collect(), ..Part::new(workload.name()) };
     Part {
         connections: vec![1, MANY],
@@ -149,9 +153,11 @@ fn server(workload: &'static dyn Workload) -> Part {
 
 /// All parts: the built-in ones, and one for each installed server.
 pub fn parts() -> Vec<Part> {
-    let installed =
-        |workload: &&&dyn Workload| workload.server_kind().is_some_and(|kind| (kind.find)().is_ok());
-    with_servers(WORKLOADS.iter().copied().filter(|workload| installed(&workload)))
+    let is_installed = |workload: &&dyn Workload| match workload.checkup() {
+        Some(CheckupEntry::Server { kind, .. }) => (kind.find)().is_ok(),
+        _ => false,
+    };
+    with_servers(WORKLOADS.iter().copied().filter(is_installed))
 }
 
 /// Built-in parts and those of these servers; servers that start slowly come last.
@@ -182,9 +188,9 @@ pub struct Neighbour {
 pub fn neighbours() -> Vec<Neighbour> {
     let mut found = Vec::new();
     for workload in WORKLOADS {
-        let Some(kind) = workload.server_kind() else { continue };
+        let Some(CheckupEntry::Server { kind, running, .. }) = workload.checkup() else { continue };
         for server in running_servers(|name| kind.is_process(name)) {
-            let (about, line) = introduce(workload.running_workload(), kind.login, &server);
+            let (about, line) = introduce(running, kind.login, &server);
             found.push(Neighbour { workload: workload.name(), server, about, line });
         }
     }

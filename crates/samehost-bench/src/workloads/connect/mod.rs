@@ -223,7 +223,7 @@ impl Instance for RunningConnect {
         self.server.stderr_tail()
     }
 
-    fn after(&mut self, trial: &mut Trial) {
+    fn finish_trial(&mut self, trial: &mut Trial) {
         let now = self.port.map_or(0, time_waits);
         let left = now.saturating_sub(self.time_waits_before);
         trial.measurements.insert("time_waits_left".into(), left as f64);

@@ -16,10 +16,10 @@ use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
-use crate::private_servers::{PHP_FPM, ServerKind};
+use crate::private_servers::PHP_FPM;
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Wanted,
-    Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Wanted, Workload,
 };
 use crate::workloads::foreign::crowding;
 use crate::workloads::requests::request_metrics;
@@ -241,8 +241,8 @@ impl Workload for FastCgi {
         ))
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&PHP_FPM)
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&PHP_FPM, self.name()))
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -356,14 +356,14 @@ impl Instance for RunningFastCgi {
         }
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
+    fn add_observations(&mut self, trial: &mut Trial) {
         let (Some(_), Some(asked)) = (&self.front, &self.asked) else { return };
         let seen = trial.transport_observed.take().unwrap_or_default();
         trial.connection = None;
         trial.transport_observed = Some(format!("nginx passes on to {asked}; in front of it: {seen}"));
     }
 
-    fn after(&mut self, trial: &mut Trial) {
+    fn finish_trial(&mut self, trial: &mut Trial) {
         if let (Some(front), true) = (&self.front, trial.errors.contains_key("HTTP 502")) {
             trial.warnings.extend(explain(&front.stderr_tail()));
         }

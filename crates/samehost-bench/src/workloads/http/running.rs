@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::Tuning;
 
 use super::address::Address;
@@ -173,10 +173,7 @@ impl Instance for RunningHttp {
         self.server.as_ref().map(BuiltIn::stderr_tail).unwrap_or_default()
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
-        if let Some(observed) = &mut trial.transport_observed {
-            observed.push_str("; ");
-            observed.push_str(&self.judged);
-        }
+    fn server_view(&mut self) -> Option<String> {
+        Some(self.judged.clone())
     }
 }

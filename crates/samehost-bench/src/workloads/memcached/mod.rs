@@ -15,9 +15,10 @@ use samehost_model::{Endpoint, MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::private_servers::{MEMCACHED, ServerKind};
+use crate::private_servers::MEMCACHED;
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Workload,
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use running::RunningMemcached;
@@ -96,8 +97,8 @@ impl Workload for Memcached {
         impact::look(look)
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&MEMCACHED)
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&MEMCACHED, self.name()))
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -133,12 +133,8 @@ impl Instance for RunningMemcached {
         current.map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
-        let view = self.connector.as_ref().and_then(|connector| connector.view.get());
-        if let (Some(observed), Some(Some(view))) = (&mut trial.transport_observed, view) {
-            observed.push_str("; ");
-            observed.push_str(view);
-        }
+    fn server_view(&mut self) -> Option<String> {
+        self.connector.as_ref()?.view.get().cloned().flatten()
     }
 }
 

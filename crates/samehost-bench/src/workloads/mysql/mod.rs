@@ -17,10 +17,11 @@ use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::private_servers::{MARIADB, ServerKind};
+use crate::private_servers::MARIADB;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Workload,
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
@@ -193,8 +194,8 @@ impl Workload for MySql {
         impact::look(look)
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&MARIADB)
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&MARIADB, self.name()))
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use samehost_login::mysql::Surroundings;
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_services::Kind;
 use samehost_transport::Stream;
 
@@ -225,13 +225,9 @@ impl Instance for RunningMySql {
         self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
+    fn server_view(&mut self) -> Option<String> {
         let connector = self.connector.take();
-        let view = self.view.take().or_else(|| connector.and_then(|connector| connector.view.get().cloned()));
-        if let (Some(observed), Some(view)) = (&mut trial.transport_observed, view) {
-            observed.push_str("; ");
-            observed.push_str(&view);
-        }
+        self.view.take().or_else(|| connector.and_then(|connector| connector.view.get().cloned()))
     }
 }
 

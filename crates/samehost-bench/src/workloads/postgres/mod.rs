@@ -18,10 +18,11 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::private_servers::{POSTGRES, ServerKind};
+use crate::private_servers::POSTGRES;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Workload,
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
@@ -194,8 +195,8 @@ impl Workload for Postgres {
         Ok(servers)
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&POSTGRES)
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&POSTGRES, self.name()))
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

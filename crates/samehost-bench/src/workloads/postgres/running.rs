@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use samehost_login::postgres::{Defaults, unsaid};
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
@@ -251,12 +251,8 @@ impl Instance for RunningPostgres {
         self.server.as_ref().map(PrivateServer::stderr_tail).unwrap_or_default()
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
-        let view = self.view.as_ref().and_then(|view| view.get());
-        if let (Some(observed), Some(Some(view))) = (&mut trial.transport_observed, view) {
-            observed.push_str("; ");
-            observed.push_str(view);
-        }
+    fn server_view(&mut self) -> Option<String> {
+        self.view.as_ref()?.get().cloned().flatten()
     }
 }
 

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
-use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX, ServerKind, backend_kind};
+use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX, backend_kind};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, CheckupEntry, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions,
+    Workload,
 };
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use condition::Condition;
@@ -123,17 +124,13 @@ impl Workload for Proxy {
         }
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&NGINX)
-    }
-
-    fn checkup_parameters(&self) -> &'static [(&'static str, &'static str)] {
-        &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")]
-    }
-
-    /// The backends of a running nginx are not ours to change: only the connection in front of it can be measured.
-    fn running_workload(&self) -> &'static str {
-        "http"
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::Server {
+            kind: &NGINX,
+            parameters: &[("backend", "built-in"), ("backends", "1"), ("http", "1.1")],
+            // The backend of a running nginx is not ours to change: only the hop in front of it can be measured.
+            running: "http",
+        })
     }
 
     /// Two processes of the same program differ by more than the transports do, so several are used. Half a

@@ -245,7 +245,7 @@ impl Instance for RunningProxy {
         all.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
-    fn witness(&mut self, trial: &mut Trial) {
+    fn add_observations(&mut self, trial: &mut Trial) {
         let Some(condition) = &self.current else { return };
         trial.proxy_most_cpus = self.parameters["workers"].parse().ok();
         // Each backend works with one thread at a time.

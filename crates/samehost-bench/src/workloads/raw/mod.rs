@@ -304,7 +304,7 @@ impl Instance for RunningRaw {
         self.with_each(|server| server.stderr_tail()).concat()
     }
 
-    fn after(&mut self, _: &mut samehost_model::Trial) {
+    fn finish_trial(&mut self, _: &mut samehost_model::Trial) {
         self.with_each(BuiltIn::end_heirs);
     }
 }

@@ -15,9 +15,10 @@ use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::private_servers::{REDIS, ServerKind};
+use crate::private_servers::REDIS;
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Workload,
 };
 use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
 use address::Address;
@@ -133,8 +134,8 @@ impl Workload for Redis {
         impact::look(look)
     }
 
-    fn server_kind(&self) -> Option<&'static ServerKind> {
-        Some(&REDIS)
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&REDIS, self.name()))
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {

@@ -20,8 +20,8 @@ use crate::impact::Impact;
 use crate::network::{Instead, Network};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Wanted,
-    Workload,
+    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
+    StartOptions, Wanted, Workload,
 };
 use crate::workloads::requests::request_metrics;
 use running::RunningWordPress;
@@ -108,20 +108,9 @@ impl Workload for WordPress {
         metrics
     }
 
-    /// Setting up a site and loading pages takes longer than the checkup has for a server.
-    fn checkup_hints(&self) -> Vec<String> {
-        site::found(std::path::Path::new("/var/www"))
-            .into_iter()
-            .map(|path| {
-                format!(
-                    "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
-                    path.display()
-                )
-            })
-            .chain(site::is_installed().then(|| {
-                "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".to_owned()
-            }))
-            .collect()
+    /// Setting up a site and loading pages takes longer than the checkup has for one server.
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::Hints(hints))
     }
 
     fn parts(&self, _: &Parameters) -> Vec<Part> {
@@ -183,4 +172,20 @@ impl Workload for WordPress {
 /// Transport between nginx and PHP-FPM if it is the same at every point.
 fn fpm_of(parameters: &Parameters) -> Option<Transport> {
     parameters.get("fpm").and_then(|name| name.parse().ok())
+}
+
+/// What the checkup reports where WordPress is installed.
+fn hints() -> Vec<String> {
+    site::found(std::path::Path::new("/var/www"))
+        .into_iter()
+        .map(|path| {
+            format!(
+                "WordPress is in {0}: samehost bench wordpress --site {0} tells what its pages would gain, and changes no file.",
+                path.display()
+            )
+        })
+        .chain(site::is_installed().then(|| {
+            "WordPress is installed: samehost bench wordpress tells in a minute what a page gains.".to_owned()
+        }))
+        .collect()
 }

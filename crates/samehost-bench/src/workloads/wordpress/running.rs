@@ -253,7 +253,7 @@ impl Instance for RunningWordPress {
         self.web.stderr_tail()
     }
 
-    fn after(&mut self, trial: &mut Trial) {
+    fn finish_trial(&mut self, trial: &mut Trial) {
         let Some(current) = self.current.take() else { return };
         // The engine saw the connection to nginx, which is the same in both arms.
         trial.transport_observed = Some(current.observed);
