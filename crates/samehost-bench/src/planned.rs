@@ -37,13 +37,13 @@ impl Planned {
         let (mut parameters, mut swept) = sweep(workload, &proposed)?;
         tuned::add(request, &mut parameters, &mut swept);
         let capabilities = workload.axes(&parameters);
+        refuse_unfit(workload, request, &capabilities)?;
         let servers = if request.servers.is_empty() {
             BTreeMap::new()
         } else {
             workload.complete(&request.servers, &request.transports)?
         };
         let request = Request { servers, parameters, ..request.clone() };
-        refuse_unfit(workload, &request, &capabilities)?;
         let transports = transports(&request, &capabilities);
         let driving = driving(workload, &request, &transports);
         let matrix = Matrix {

@@ -32,3 +32,18 @@ pub const NO_DESTINATIONS: &[&str] = &[
     "https://u:secret@h/",
     "ftp://u:secret@h",
 ];
+
+/// Checks that a reader of URLs with one of these schemes finds the endpoint that every other part of the program
+/// finds, and refuses what leads nowhere.
+pub fn assert_leads_everywhere<E: std::fmt::Debug>(
+    schemes: &[&str],
+    read: impl Fn(&str) -> Result<String, E>,
+) {
+    let is_ours = |text: &str| schemes.iter().any(|scheme| text.starts_with(scheme));
+    for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| is_ours(text)) {
+        assert_eq!(read(text).unwrap(), *expected, "{text}");
+    }
+    for text in NO_DESTINATIONS {
+        assert!(read(text).is_err(), "{text}");
+    }
+}

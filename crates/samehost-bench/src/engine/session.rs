@@ -172,3 +172,23 @@ pub(super) fn connect_all(
         Ok(all)
     })
 }
+
+/// Checks that a reply is complete at its last byte and not before, in whatever pieces it comes.
+#[cfg(test)]
+pub(crate) fn in_any_pieces(session: &mut dyn Session, reply: &[u8], pieces: &[usize]) {
+    let (mut kept, mut from) = (Vec::new(), 0);
+    for piece in pieces.iter().cycle() {
+        let to = (from + piece).min(reply.len());
+        kept.extend_from_slice(&reply[from..to]);
+        from = to;
+        match session.response(&kept).unwrap() {
+            Progress::More { consumed } => drop(kept.drain(..consumed)),
+            progress => {
+                assert_eq!(progress, Progress::Complete { consumed: kept.len() });
+                assert_eq!(from, reply.len());
+                return;
+            }
+        }
+        assert!(from < reply.len(), "not complete at the end");
+    }
+}

@@ -14,6 +14,7 @@ pub(crate) mod noop;
 mod postgres;
 mod proxy;
 mod raw;
+mod reached;
 pub(crate) mod redis;
 mod requests;
 mod rpc;

@@ -195,6 +195,7 @@ pub(super) fn whole_reply(input: &[u8]) -> Result<Option<WholeReply>, String> {
 mod tests {
     use super::super::record::tests::reply;
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use proptest::prelude::*;
     use samehost_testing::bent;
 
@@ -259,21 +260,7 @@ mod tests {
                 FastCgiSession::new(b"ask".as_slice().into(), Expected::Bytes(body.as_slice().into()));
             for _ in 0..2 {
                 session.request(&mut Vec::new());
-                let (mut kept, mut from, mut pieces) = (Vec::new(), 0, pieces.iter().copied().cycle());
-                loop {
-                    let to = (from + pieces.next().unwrap()).min(bytes.len());
-                    kept.extend_from_slice(&bytes[from..to]);
-                    from = to;
-                    match session.response(&kept).unwrap() {
-                        Progress::More { consumed } => { kept.drain(..consumed); }
-                        progress => {
-                            prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                            prop_assert_eq!(from, bytes.len());
-                            break;
-                        }
-                    }
-                    prop_assert!(from < bytes.len(), "not whole at the end");
-                }
+                in_any_pieces(&mut session, &bytes, &pieces);
             }
         }
 

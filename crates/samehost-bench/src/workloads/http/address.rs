@@ -7,6 +7,7 @@ use samehost_login::url::{ServerUrl, unescape};
 use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
+use crate::workloads::reached::require_transport;
 
 const FORMS: &str = "write http://127.0.0.1:8080/page, http+unix://%2Frun%2Fapp.sock/page or a plain endpoint (tcp:127.0.0.1:8080, unix:/run/app.sock) with --path";
 
@@ -29,15 +30,8 @@ impl Address {
     /// When it is not an address, or has another transport.
     pub(crate) fn given(transport: Transport, text: &str) -> Result<Self, BenchError> {
         let address = parse(text)?;
-        let known = address.endpoint.transport();
-        if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
-            Ok(address)
-        } else {
-            Err(BenchError::Usage(format!(
-                "--{transport} names a server reached over {known}: {}",
-                address.endpoint
-            )))
-        }
+        require_transport(transport, &address.endpoint)?;
+        Ok(address)
     }
 
     /// Parses any URL or endpoint.
@@ -95,7 +89,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+    use samehost_testing::assert_leads_everywhere;
 
     #[test]
     fn urls_and_endpoints() {
@@ -122,12 +116,7 @@ mod tests {
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
         let read = |text: &str| parse(text).map(|address| address.endpoint.to_string());
-        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("http")) {
-            assert_eq!(read(text).unwrap(), *expected, "{text}");
-        }
-        for text in NO_DESTINATIONS {
-            assert!(read(text).is_err(), "{text}");
-        }
+        assert_leads_everywhere(&["http"], read);
     }
 
     proptest! {

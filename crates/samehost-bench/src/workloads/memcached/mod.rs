@@ -20,6 +20,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
     StartOptions, Workload,
 };
+use crate::workloads::reached::require_transport;
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use running::RunningMemcached;
 use session::Protocol;
@@ -124,17 +125,13 @@ fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
             _ => return Err(wrong(format!("`{}://` is no URL of memcached", url.scheme.escape_debug()))),
         },
     };
-    let known = endpoint.transport();
-    if known == transport || (transport == Transport::Tcp && known == Transport::Tcp6) {
-        Ok(endpoint)
-    } else {
-        Err(BenchError::Usage(format!("--{transport} names a server reached over {known}: {endpoint}")))
-    }
+    require_transport(transport, &endpoint)?;
+    Ok(endpoint)
 }
 
 #[cfg(test)]
 mod tests {
-    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+    use samehost_testing::assert_leads_everywhere;
 
     use super::*;
 
@@ -154,12 +151,7 @@ mod tests {
                 .or_else(|_| endpoint(Transport::Unix, text))
                 .map(|found| found.to_string())
         };
-        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("memcached")) {
-            assert_eq!(read(text).unwrap(), *expected, "{text}");
-        }
-        for text in NO_DESTINATIONS {
-            assert!(read(text).is_err(), "{text}");
-        }
+        assert_leads_everywhere(&["memcached"], read);
     }
 
     #[test]

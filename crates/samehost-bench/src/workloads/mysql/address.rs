@@ -125,7 +125,7 @@ fn parse(text: &str) -> Result<Given, BenchError> {
 #[cfg(test)]
 mod tests {
     use samehost_login::mysql::OptionFile;
-    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+    use samehost_testing::assert_leads_everywhere;
 
     use super::*;
 
@@ -158,14 +158,7 @@ mod tests {
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
         let read = |text: &str| parse(text).map(|given| given.endpoint.to_string());
-        for (text, expected) in
-            DESTINATIONS.iter().filter(|(text, _)| text.starts_with("m") && !text.starts_with("memcached"))
-        {
-            assert_eq!(read(text).unwrap(), *expected, "{text}");
-        }
-        for text in NO_DESTINATIONS {
-            assert!(read(text).is_err(), "{text}");
-        }
+        assert_leads_everywhere(&["mysql", "mariadb"], read);
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl Session for DumpSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use proptest::prelude::*;
     use samehost_testing::bent;
 
@@ -173,22 +174,7 @@ mod tests {
         fn a_dump_in_any_pieces_is_complete_once(
             pieces in proptest::collection::vec(1_usize..300, 1..20),
         ) {
-            let all = stream(&[1, 2, 3]);
-            let (mut session, mut kept, mut from) = (session(3), Vec::new(), 0);
-            for piece in pieces.into_iter().cycle() {
-                let to = (from + piece).min(all.len());
-                kept.extend_from_slice(&all[from..to]);
-                from = to;
-                match session.response(&kept).unwrap() {
-                    Progress::More { consumed } => { kept.drain(..consumed); }
-                    progress => {
-                        prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                        prop_assert_eq!(from, all.len());
-                        break;
-                    }
-                }
-                prop_assert!(from < all.len(), "not whole at the end");
-            }
+            in_any_pieces(&mut session(3), &stream(&[1, 2, 3]), &pieces);
         }
 
         #[test]

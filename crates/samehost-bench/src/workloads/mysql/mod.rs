@@ -23,6 +23,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
     StartOptions, Workload,
 };
+use crate::workloads::reached::complete;
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
 use dialogue::Dialogue;
@@ -166,26 +167,13 @@ impl Workload for MySql {
         servers: &BTreeMap<Transport, String>,
         wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
-        let mut servers = servers.clone();
         let around = Surroundings::of_process()?;
-        let wants = |transport: Transport| {
-            if wanted.is_empty() { transport != Transport::TcpTls } else { wanted.contains(&transport) }
-        };
-        let known = servers.iter().next().map(|(transport, text)| (*transport, text.clone()));
-        let Some((known, text)) = known else { return Ok(servers) };
-        let address = Address::given(known, &text, &around)?;
-        let (tcp, unix) = (Transport::Tcp, Transport::Unix);
-        if known == tcp && wants(unix) && !servers.contains_key(&unix) {
-            servers.insert(unix, other_half(&address, "socket")?);
-        }
-        if known == unix && (wants(tcp) || wants(Transport::TcpTls)) {
-            servers.insert(tcp, other_half(&address, "port")?);
-        }
-        if let Some(tcp) = servers.get(&tcp).filter(|_| wants(Transport::TcpTls)).cloned() {
-            servers.insert(Transport::TcpTls, tcp);
-        }
-        if !wants(tcp) {
-            servers.remove(&tcp);
+        let mut servers = complete(servers, wanted, |known, text| {
+            let address = Address::given(known, text, &around)?;
+            other_half(&address, if known == Transport::Tcp { "socket" } else { "port" })
+        })?;
+        if !wanted.is_empty() && !wanted.contains(&Transport::Tcp) {
+            servers.remove(&Transport::Tcp);
         }
         Ok(servers)
     }

@@ -11,6 +11,7 @@ use samehost_model::{Endpoint, Protocol, Transport};
 use samehost_services::scheme;
 
 use crate::error::BenchError;
+use crate::workloads::reached::require_transport;
 
 const FORMS: &str = "write postgres://[USER[:PASSWORD]@]127.0.0.1:5432[/DB], postgres:///DB?host=/DIRECTORY[&port=5432][&user=USER] or a plain endpoint (tcp:127.0.0.1:5432, unix:/DIRECTORY/.s.PGSQL.5432)";
 const DEFAULT_PORT: u16 = 5432;
@@ -45,13 +46,7 @@ impl Address {
         if address.endpoint.transport() == Transport::Tcp && transport == Transport::TcpTls {
             address = address.over_tls();
         }
-        let known = address.endpoint.transport();
-        if known != transport && !(transport == Transport::Tcp && known == Transport::Tcp6) {
-            return Err(BenchError::Usage(format!(
-                "--{transport} names a server reached over {known}: {}",
-                address.endpoint
-            )));
-        }
+        require_transport(transport, &address.endpoint)?;
         if address.password.is_none() {
             let (host, port) = address.host_and_port();
             address.password =
@@ -192,7 +187,7 @@ impl Options {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+    use samehost_testing::assert_leads_everywhere;
 
     fn parsed(text: &str) -> Result<Address, BenchError> {
         parse(text, &Defaults { user: "me".into(), database: None })
@@ -232,12 +227,7 @@ mod tests {
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
         let read = |text: &str| parsed(text).map(|address| address.endpoint.to_string());
-        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("postgres")) {
-            assert_eq!(read(text).unwrap(), *expected, "{text}");
-        }
-        for text in NO_DESTINATIONS {
-            assert!(read(text).is_err(), "{text}");
-        }
+        assert_leads_everywhere(&["postgres"], read);
     }
 
     #[test]

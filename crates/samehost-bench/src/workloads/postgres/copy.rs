@@ -147,6 +147,7 @@ impl Session for CopySession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use crate::workloads::postgres::messages::message;
     use proptest::prelude::*;
     use samehost_testing::bent;
@@ -195,20 +196,7 @@ mod tests {
             let mut session = session(rows);
             let all = table(rows);
             for _ in 0..2 {
-                let (mut kept, mut from, mut next) = (Vec::new(), 0, pieces.iter().cycle());
-                loop {
-                    let to = (from + next.next().unwrap()).min(all.len());
-                    kept.extend_from_slice(&all[from..to]);
-                    from = to;
-                    match session.response(&kept).unwrap() {
-                        Progress::More { consumed } => { kept.drain(..consumed); }
-                        progress => {
-                            prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                            prop_assert_eq!(from, all.len());
-                            break;
-                        }
-                    }
-                }
+                in_any_pieces(&mut session, &all, &pieces);
                 session.request(&mut Vec::new());
             }
         }

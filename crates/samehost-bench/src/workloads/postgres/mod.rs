@@ -24,6 +24,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
     StartOptions, Workload,
 };
+use crate::workloads::reached::complete;
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
 use address::Address;
 use running::RunningPostgres;
@@ -168,31 +169,14 @@ impl Workload for Postgres {
         servers: &BTreeMap<Transport, String>,
         wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
-        let mut servers = servers.clone();
-        let wants = |transport: Transport| wanted.contains(&transport);
         let defaults = Defaults::here();
-        for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
-            // The TLS arm uses the TCP port.
-            let wants_other =
-                wanted.is_empty() || wants(other) || (other == Transport::Tcp && wants(Transport::TcpTls));
-            if let Some(text) = servers.get(&known).filter(|_| servers.len() == 1 && wants_other) {
-                let address = Address::given(known, text, &defaults)?;
-                // A server that refuses plain TCP may accept TLS.
-                let asked = if known == Transport::Tcp && wants(Transport::TcpTls) {
-                    address.over_tls()
-                } else {
-                    address
-                };
-                servers.insert(other, dialogue::other_half(&asked)?.to_url());
-                break;
-            }
-        }
-        if wants(Transport::TcpTls)
-            && let Some(text) = servers.get(&Transport::Tcp).cloned()
-        {
-            servers.insert(Transport::TcpTls, text);
-        }
-        Ok(servers)
+        complete(servers, wanted, |known, text| {
+            let address = Address::given(known, text, &defaults)?;
+            // A server that refuses plain TCP may still be asked over TLS.
+            let over_tls = known == Transport::Tcp && wanted.contains(&Transport::TcpTls);
+            let asked = if over_tls { address.over_tls() } else { address };
+            Ok(dialogue::other_half(&asked)?.to_url())
+        })
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {

@@ -112,6 +112,7 @@ impl Session for RowSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use crate::workloads::postgres::messages::message;
     use crate::workloads::postgres::statement::{Protocol, Statement};
     use proptest::prelude::*;
@@ -181,20 +182,7 @@ mod tests {
             let mut session = session(statement, if simple { Protocol::Simple } else { Protocol::Extended });
             let mut all = if aside { message(b'N', b"Mhello\0\0") } else { Vec::new() };
             all.extend(session.exchange.reply.clone());
-            let (mut kept, mut from, mut pieces) = (Vec::new(), 0, pieces.into_iter().cycle());
-            loop {
-                let to = (from + pieces.next().unwrap()).min(all.len());
-                kept.extend_from_slice(&all[from..to]);
-                from = to;
-                match session.response(&kept).unwrap() {
-                    Progress::More { consumed } => { kept.drain(..consumed); }
-                    progress => {
-                        prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                        prop_assert_eq!(from, all.len());
-                        break;
-                    }
-                }
-            }
+            in_any_pieces(&mut session, &all, &pieces);
         }
 
         #[test]

@@ -9,6 +9,7 @@ use samehost_model::{Endpoint, Protocol, Transport};
 
 use crate::error::BenchError;
 use crate::private_servers::PrivateServer;
+use crate::workloads::reached::require_transport;
 
 const FORMS: &str = "write redis://[USER:PASSWORD@]127.0.0.1:6379[/DB], redis+unix:///path[?db=DB] or a plain endpoint (tcp:127.0.0.1:6379, unix:/path)";
 
@@ -53,13 +54,7 @@ impl Address {
         from_environment: Option<String>,
     ) -> Result<Self, BenchError> {
         let mut address = parse(text)?;
-        let known = address.endpoint.transport();
-        if known != transport && !(transport == Transport::Tcp && known == Transport::Tcp6) {
-            return Err(BenchError::Usage(format!(
-                "--{transport} names a server reached over {known}: {}",
-                address.endpoint
-            )));
-        }
+        require_transport(transport, &address.endpoint)?;
         if address.password.is_none() {
             address.password = from_environment.filter(|password| !password.is_empty());
         }
@@ -115,7 +110,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use samehost_testing::{DESTINATIONS, NO_DESTINATIONS};
+    use samehost_testing::assert_leads_everywhere;
 
     fn address(endpoint: &str, user: Option<&str>, password: Option<&str>, database: u32) -> Address {
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -149,12 +144,7 @@ mod tests {
     #[test]
     fn urls_lead_where_they_lead_everywhere() {
         let read = |text: &str| parse(text).map(|address| address.endpoint.to_string());
-        for (text, expected) in DESTINATIONS.iter().filter(|(text, _)| text.starts_with("redis")) {
-            assert_eq!(read(text).unwrap(), *expected, "{text}");
-        }
-        for text in NO_DESTINATIONS {
-            assert!(read(text).is_err(), "{text}");
-        }
+        assert_leads_everywhere(&["redis"], read);
     }
 
     #[test]

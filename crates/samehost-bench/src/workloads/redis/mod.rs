@@ -20,6 +20,7 @@ use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
     StartOptions, Workload,
 };
+use crate::workloads::reached::complete;
 use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
 use address::Address;
 use running::RunningRedis;
@@ -118,16 +119,7 @@ impl Workload for Redis {
         servers: &BTreeMap<Transport, String>,
         wanted: &[Transport],
     ) -> Result<BTreeMap<Transport, String>, BenchError> {
-        let mut servers = servers.clone();
-        for (known, other) in [(Transport::Tcp, Transport::Unix), (Transport::Unix, Transport::Tcp)] {
-            let lone = servers.len() == 1 && (wanted.is_empty() || wanted.contains(&other));
-            if let Some(text) = servers.get(&known).filter(|_| lone) {
-                let address = dialogue::other_half(&given(known, text)?)?;
-                servers.insert(other, address.to_url());
-                break;
-            }
-        }
-        Ok(servers)
+        complete(servers, wanted, |known, text| Ok(dialogue::other_half(&given(known, text)?)?.to_url()))
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {

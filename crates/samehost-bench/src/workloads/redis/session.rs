@@ -171,6 +171,7 @@ fn error_kind(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use proptest::prelude::*;
     use samehost_testing::bent;
 
@@ -247,20 +248,7 @@ mod tests {
             let mut session = RedisSession::new(exchange);
             session.request(&mut Vec::new());
             let all = [head.as_bytes(), &value, b"\r\n"].concat().repeat(pipeline as usize);
-            let (mut kept, mut from, mut pieces) = (Vec::new(), 0, pieces.into_iter().cycle());
-            loop {
-                let to = (from + pieces.next().unwrap()).min(all.len());
-                kept.extend_from_slice(&all[from..to]);
-                from = to;
-                match session.response(&kept).unwrap() {
-                    Progress::More { consumed } => { kept.drain(..consumed); }
-                    progress => {
-                        prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                        prop_assert_eq!(from, all.len());
-                        break;
-                    }
-                }
-            }
+            in_any_pieces(&mut session, &all, &pieces);
         }
 
         #[test]

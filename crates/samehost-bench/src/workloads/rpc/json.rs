@@ -143,6 +143,7 @@ impl Session for JsonSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::session::in_any_pieces;
     use proptest::prelude::*;
 
     fn session(payload: &[u8]) -> JsonSession {
@@ -203,26 +204,11 @@ mod tests {
         ) {
             let payload = super::super::payload(size);
             let mut session = JsonSession::new(Asked::new(&payload, 0, &payload));
-            let mut pieces = pieces.into_iter().cycle();
             for number in 1..=calls {
                 session.request(&mut Vec::new());
                 let head = format!("{{\"id\":{number},\"result\":{{\"payload\":\"");
                 let all = [head.as_bytes(), &payload, b"\"},\"error\":null}\n"].concat();
-                let (mut kept, mut from) = (Vec::new(), 0);
-                loop {
-                    let to = (from + pieces.next().unwrap()).min(all.len());
-                    kept.extend_from_slice(&all[from..to]);
-                    from = to;
-                    match session.response(&kept).unwrap() {
-                        Progress::More { consumed } => { kept.drain(..consumed); }
-                        progress => {
-                            prop_assert_eq!(progress, Progress::Complete { consumed: kept.len() });
-                            prop_assert_eq!(from, all.len());
-                            break;
-                        }
-                    }
-                    prop_assert!(from < all.len(), "not whole at the end");
-                }
+                in_any_pieces(&mut session, &all, &pieces);
             }
         }
 
