@@ -102,7 +102,7 @@ fn what_is_missing_is_named_with_its_package() {
 fn wrong_use_is_said_before_anything_starts() {
     for (arguments, word) in [
         (&["--backends", "17"][..], "at most 16"),
-        (&["--backends", "0"], "no count"),
+        (&["--backends", "0"], "not a number"),
         (&["--http", "2"], "none of 1.0, 1.1"),
         (&["--backend", "apache"], "possible values"),
         (&["--size", "17m"], "too large"),
