@@ -178,7 +178,7 @@ fn a_go_that_cannot_build_says_why() {
 fn the_go_server_takes_over_a_stale_socket() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("rpc");
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-bench/src/fixtures/go");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-bench/src/private_servers/go");
     let mut build = Command::new("go");
     build.args(["build", "-buildvcs=false", "-o"]).arg(&program).current_dir(sources).env("CGO_ENABLED", "0");
     let built = with_cache(&mut build).output().expect("Go must be installed: cargo xtask servers");
