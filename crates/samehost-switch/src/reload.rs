@@ -11,7 +11,7 @@ use samehost_model::{Protocol, Redactor};
 use samehost_scan::{Trusted, plausible};
 use samehost_services::Kind;
 use samehost_system::identity::stat_field;
-use samehost_system::{Identity, Run, interrupt, open, start_time};
+use samehost_system::{Identity, Run, interrupt, open, peer, start_time};
 
 /// How long workers are waited for that finish what they have begun.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -246,12 +246,7 @@ fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stop
 
 /// The processes that a process started, with when they started.
 fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let pids: Vec<u32> = lists
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-        .collect();
-    pids.into_iter().map(|pid| (pid, start_time(pid))).collect()
+    peer::children(pid).into_iter().map(|pid| (pid, start_time(pid))).collect()
 }
 
 /// Waits until the signal was followed: a signal is only a request, and whoever goes on at once takes away what is still

@@ -146,9 +146,24 @@ pub fn holder_among(pids: &[u32], inode: u64) -> Option<u32> {
     walk(Some(pids))?.holders_of(inode).next()
 }
 
-/// The children of a process, if the kernel lists them.
+/// The children of all threads of a process, if the kernel lists them. Its list may leave some out while others end
+/// (proc(5)), so it is read until two readings agree, or at most `MOST_READS` times more.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {
+    const MOST_READS: u32 = 8;
+    let mut list = listed_children(pid);
+    for _ in 0..MOST_READS {
+        let again = listed_children(pid);
+        if again == list {
+            break;
+        }
+        list = again;
+    }
+    list
+}
+
+/// One reading of `/proc/PID/task/TID/children`.
+fn listed_children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| {
         let path = task.path().join("children");

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use samehost_system::peer;
+
 /// Clock ticks per second in /proc (`USER_HZ`, read from the kernel; 100 on every Linux of interest).
 pub fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
@@ -61,7 +63,7 @@ pub fn family(root: u32) -> Vec<u32> {
     let mut family = vec![root];
     let mut next = 0;
     while next < family.len() {
-        family.extend(children(family[next]));
+        family.extend(peer::children(family[next]));
         next += 1;
     }
     family
@@ -71,32 +73,6 @@ pub fn family(root: u32) -> Vec<u32> {
 pub fn command_line(pid: u32) -> Option<String> {
     let line = text(format!("/proc/{pid}/cmdline"))?;
     Some(line.trim_end_matches('\0').replace('\0', " "))
-}
-
-/// Children of all threads of a process. The kernel's list may leave some out while others end (proc(5)), so
-/// it is read until two readings agree, or at most `MOST_READS` times more.
-fn children(pid: u32) -> Vec<u32> {
-    const MOST_READS: u32 = 8;
-    let mut list = listed_children(pid);
-    for _ in 0..MOST_READS {
-        let again = listed_children(pid);
-        if again == list {
-            break;
-        }
-        list = again;
-    }
-    list
-}
-
-/// One reading of `/proc/PID/task/TID/children`.
-fn listed_children(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    tasks
-        .filter_map(|task| text(task.ok()?.path().join("children")))
-        .flat_map(|list| {
-            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
 }
 
 /// Parses a schedstat file: time on a CPU, and time ready to run but waiting, in nanoseconds.

@@ -72,25 +72,29 @@ impl Diag {
     /// All connected TCP sockets of the namespace.
     pub fn connected(&mut self, namespace: u64) -> Result<Vec<Socket>, Errno> {
         let mut found = Vec::new();
-        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
-            let Some(request) = inet::request(kind, Wanted::Connected) else { continue };
-            let listed = self.dump(&request, |payload| found.extend(inet::parse(payload, kind, namespace)));
-            match listed {
-                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
-                other => other?,
-            }
-        }
+        self.dump_tcp(Wanted::Connected, |payload, kind| {
+            found.extend(inet::parse(payload, kind, namespace));
+        })?;
         Ok(found)
     }
 
     /// Traffic of all connected TCP sockets of the namespace, and the sockets in TIME_WAIT.
     pub fn activity(&mut self) -> Result<Vec<Activity>, Errno> {
         let mut found = Vec::new();
-        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
-            let Some(request) = inet::request(kind, Wanted::Traffic) else { continue };
-            self.dump(&request, |payload| found.extend(activity(payload, kind)))?;
-        }
+        self.dump_tcp(Wanted::Traffic, |payload, kind| found.extend(activity(payload, kind)))?;
         Ok(found)
+    }
+
+    /// Dumps TCP over IPv4 and IPv6. A kernel without IPv6 has no such sockets to show.
+    fn dump_tcp(&mut self, wanted: Wanted, mut take: impl FnMut(&[u8], SocketKind)) -> Result<(), Errno> {
+        for kind in [SocketKind::Tcp, SocketKind::Tcp6] {
+            let Some(request) = inet::request(kind, wanted) else { continue };
+            match self.dump(&request, |payload| take(payload, kind)) {
+                Err(Errno::NOENT) if kind != SocketKind::Tcp => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// The connected TCP socket of the namespace with this local address and this peer, without listing
