@@ -7,7 +7,8 @@
 use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Verdict, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
-use crate::analyse::{adjust_by_metric, compare_controls, noise_floor};
+use crate::controls::{compare_controls, noise_floor};
+use crate::family::adjust_by_metric;
 use crate::index::{Index, group};
 use crate::issue::Issue;
 use crate::issues::find_issues;

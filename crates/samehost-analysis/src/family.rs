@@ -138,6 +138,23 @@ fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
     Index::of_report(report).block_seconds(&report.head.plan, point)
 }
 
+/// Holm's adjustment within each group of equal names.
+pub(crate) fn adjust_by_metric(names: &[String], p_values: &mut [Option<f64>]) {
+    let mut done: Vec<&str> = Vec::new();
+    for name in names {
+        if done.contains(&name.as_str()) {
+            continue;
+        }
+        done.push(name);
+        let family: Vec<usize> =
+            (0..names.len()).filter(|&i| names[i] == *name && p_values[i].is_some()).collect();
+        let raw: Vec<f64> = family.iter().filter_map(|&i| p_values[i]).collect();
+        for (&i, adjusted) in family.iter().zip(holm::adjust(&raw)) {
+            p_values[i] = Some(adjusted);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,9 @@
 //! Derives verdicts from estimates, and grades for comparisons without a verdict.
 
 use samehost_model::human::{change, count, format_percent, rough_time};
-use samehost_model::{Better, Code, Comparison, Grade, MetricInfo, Plan, Verdict, Warning};
+use samehost_model::{
+    Better, Code, Comparison, Grade, MetricInfo, Plan, Report, Verdict, Warning, metric_title,
+};
 use samehost_stats::{SIGNED_RANK_FROM, normal};
 
 /// Maximum number of blocks that is recommended.
@@ -190,4 +192,27 @@ pub(crate) fn warn_of_precision(comparison: &Comparison, precision: f64) -> Opti
         format_percent(precision)
     );
     Some(Warning::new(Code::Imprecise, &comparison.metric, message))
+}
+
+/// Warning that the requested precision of the first metric was missed.
+pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> Option<Warning> {
+    let metric = &report.head.workload.metrics.first()?.name;
+    let widths: Vec<f64> = comparisons
+        .iter()
+        .filter(|c| c.metric == *metric)
+        .filter_map(|c| Some(0.5 * (c.ci_high? / c.ci_low?).ln()))
+        .collect();
+    let missed = widths.iter().filter(|width| **width > report.head.plan.precision.ln_1p()).count();
+    let widest = widths.iter().copied().fold(0.0, f64::max);
+    (missed > 0).then(|| {
+        let (wanted, reached) = (format_percent(report.head.plan.precision), format_percent(widest.exp_m1()));
+        let title = metric_title(metric);
+        let message = match widths.len() {
+            1 => format!("the interval of {title} reached ±{reached}; ±{wanted} was wanted"),
+            all => format!(
+                "{missed} of {all} comparisons of {title} missed the wanted precision of ±{wanted}; the widest interval is ±{reached}"
+            ),
+        };
+        Warning::new(Code::Imprecise, metric, message)
+    })
 }

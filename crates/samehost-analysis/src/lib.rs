@@ -6,8 +6,11 @@
 mod analyse;
 mod claim;
 mod compare;
+mod comparison;
+mod controls;
 mod crossover;
 mod effects;
+mod evidence;
 mod family;
 mod histogram;
 mod index;
@@ -22,9 +25,10 @@ mod published;
 mod reasons;
 mod stopping;
 
-pub use analyse::{Analysed, analyse, compare_arms};
+pub use analyse::{Analysed, analyse};
 pub use claim::{Claim, ClaimError, Refuted, check};
 pub use compare::{Changes, CompareError, compare};
+pub use comparison::compare_arms;
 pub use crossover::{Along, Crossover, find_crossovers};
 pub use family::{judge_alone, judge_rows, seconds_to_decide};
 pub use histogram::{HistogramError, Shift, decode, encode, merge, quantiles_for_shift, summarise};

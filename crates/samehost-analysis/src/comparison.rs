@@ -1,0 +1,161 @@
+//! Compares arms: estimates, adjusted p-values, verdicts.
+
+use samehost_model::{Arm, Code, Comparison, MetricInfo, Report, Stopping, Verdict, Warning};
+use samehost_stats::{Asked, Estimate, estimate_pairs, estimate_sequential, median, starts};
+
+use crate::family::{Ps, gate, multiplicity};
+use crate::index::{Index, Pairs};
+use crate::issue::{Invalidates, Issue};
+use crate::issues::find_issues;
+use crate::judge::{Terms, judge, warn_of_few_blocks, warn_of_precision};
+
+/// Compares every candidate with its baseline in every metric.
+pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) -> Vec<Comparison> {
+    let mut tried: Vec<Tried<'_>> = Vec::new();
+    let multiplicity = |metric: &MetricInfo| multiplicity(report, index, metric);
+    for group in &index.groups {
+        for metric in &report.head.workload.metrics {
+            tried.extend(group.candidates.iter().filter_map(|candidate| {
+                Tried::of(report, index, metric, group.baseline, candidate, multiplicity(metric))
+            }));
+        }
+    }
+    adjust(report, &mut tried, issues);
+    tried.into_iter().map(|tried| tried.conclude(report, index, issues)).collect()
+}
+
+/// Compares two arms of any points like arms of one point: paired by block, and without a verdict if an issue
+/// invalidates either. P-values are not adjusted, so use it only for questions chosen before the measurement.
+#[must_use]
+pub fn compare_arms(
+    report: &Report,
+    metric: &MetricInfo,
+    baseline: &Arm,
+    candidate: &Arm,
+) -> Option<Comparison> {
+    let index = Index::of_report(report);
+    let tried = Tried::of(report, &index, metric, baseline, candidate, 1.0)?;
+    Some(tried.conclude(report, &index, &find_issues(report, &index)))
+}
+
+/// A comparison before its verdict.
+struct Tried<'a> {
+    metric: &'a MetricInfo,
+    baseline: &'a Arm,
+    candidate: &'a Arm,
+    pairs: Pairs,
+    estimate: Estimate,
+    /// P-values, later replaced by adjusted ones.
+    adjusted: Ps,
+}
+
+impl<'a> Tried<'a> {
+    /// `None` if no block has both arms.
+    fn of(
+        report: &Report,
+        index: &Index<'_>,
+        metric: &'a MetricInfo,
+        baseline: &'a Arm,
+        candidate: &'a Arm,
+        multiplicity: f64,
+    ) -> Option<Self> {
+        let pairs = index.pairs(metric, &baseline.id, &candidate.id);
+        let plan = &report.head.plan;
+        let asked = Asked { confidence: plan.confidence, limit: plan.margin.ln_1p(), multiplicity };
+        let estimate = match plan.stopping {
+            Stopping::Precision => estimate_pairs,
+            Stopping::Decision => estimate_sequential,
+        };
+        let estimate = estimate(&pairs.log_ratios(), &pairs.starts, &asked)?;
+        let adjusted = Ps { same: estimate.p, inside: estimate.p_inside };
+        Some(Tried { metric, baseline, candidate, pairs, estimate, adjusted })
+    }
+
+    /// Issues that invalidate a verdict.
+    fn invalidates(&self, issues: &[Issue]) -> Vec<Warning> {
+        let either = |issue: &&Issue| {
+            issue.invalidates(&self.baseline.id, self.metric)
+                || issue.invalidates(&self.candidate.id, self.metric)
+        };
+        issues.iter().filter(either).map(|issue| issue.warning.clone()).collect()
+    }
+
+    fn is_of_the_answer(&self, report: &Report) -> bool {
+        report.head.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
+    }
+
+    fn conclude(self, report: &Report, index: &Index<'_>, issues: &[Issue]) -> Comparison {
+        let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
+        let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
+        let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
+        warnings.extend(self.notes(issues));
+        let mut comparison = Comparison {
+            point: baseline.point.clone(),
+            metric: metric.name.clone(),
+            baseline: baseline.id.clone(),
+            candidate: candidate.id.clone(),
+            baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
+            candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
+            ratio: self.estimate.ratio,
+            ci_low: interval.map(|interval| interval.low),
+            ci_high: interval.map(|interval| interval.high),
+            confidence: report.head.plan.confidence,
+            narrow_low: narrow.map(|interval| interval.low),
+            narrow_high: narrow.map(|interval| interval.high),
+            method: self.estimate.method.name().to_owned(),
+            blocks: self.estimate.n,
+            server_starts: starts::count(&self.pairs.starts),
+            p: self.estimate.p,
+            p_margin: self.estimate.p_inside,
+            p_adjusted: self.adjusted.same,
+            p_margin_adjusted: self.adjusted.inside,
+            verdict: Verdict::Inconclusive,
+            grade: None,
+            warnings,
+        };
+        let terms = Terms::of(&report.head.plan, index.block_seconds(&report.head.plan, &baseline.point));
+        judge(&mut comparison, metric, &terms, &self.invalidates(issues));
+        if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
+            comparison.warnings.extend(warn_of_precision(&comparison, report.head.plan.precision));
+        }
+        comparison
+    }
+
+    /// Remarks about a comparison, whatever its verdict.
+    fn notes(&self, issues: &[Issue]) -> Vec<Warning> {
+        let mut notes = Vec::new();
+        let subject = &self.metric.name;
+        if self.baseline.tls != self.candidate.tls {
+            let encrypted = if self.baseline.tls { self.baseline } else { self.candidate };
+            let message =
+                format!("only {} is encrypted: the ratio includes the cost of encryption", encrypted.id);
+            notes.push(Warning::new(Code::TlsDiffers, subject, message));
+        }
+        let is_bound = |issue: &&Issue| {
+            let id = issue.arm.as_deref();
+            issue.invalidates == Invalidates::WorkRate
+                && (id == Some(&self.baseline.id) || id == Some(&self.candidate.id))
+        };
+        if self.metric.is_latency() && self.baseline.point.connections > 1 {
+            notes.extend(issues.iter().find(is_bound).map(|issue| {
+                let message = format!(
+                    "the client of {} was the limit, and in a closed loop latency is connections ÷ throughput (Little's law): this is largely the client's own queue",
+                    issue.arm.as_deref().unwrap_or_default()
+                );
+                Warning::new(Code::ClientBound, subject, message)
+            }));
+        }
+        notes
+    }
+}
+
+/// Adjusts p-values over all questions of the report, with the first metric as the primary one.
+fn adjust(report: &Report, tried: &mut [Tried<'_>], issues: &[Issue]) {
+    let questions: Vec<(bool, Ps)> =
+        tried.iter().map(|one| (one.is_of_the_answer(report), one.adjusted)).collect();
+    let open: Vec<bool> = tried.iter().map(|one| one.invalidates(issues).is_empty()).collect();
+    let adjusted = gate(&questions, 1.0 - report.head.plan.confidence, &open);
+    for (one, ps) in tried.iter_mut().zip(adjusted) {
+        one.adjusted = ps;
+    }
+}
