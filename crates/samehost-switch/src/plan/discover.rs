@@ -9,7 +9,7 @@ use samehost_edit::Files;
 use samehost_model::scan::{Process, Scan};
 use samehost_services::Kind;
 
-use super::config_file::configs;
+use super::config_file::at_path;
 use super::server_files;
 use crate::disk::{Disk, Reads};
 
@@ -33,7 +33,7 @@ pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
         }
     }
     // What cannot be read as a configuration is none.
-    found.retain(|path| configs(&path.display().to_string(), scan, None).is_ok());
+    found.retain(|path| at_path(path, None).is_ok());
     found.into_iter().collect()
 }
 

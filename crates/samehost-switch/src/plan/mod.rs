@@ -17,6 +17,7 @@ mod others;
 mod place;
 mod server_files;
 mod stages;
+mod target;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,7 @@ pub(crate) struct ParsedConfig {
 /// When it is no configuration, or not understood.
 pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
     let (mut settings, mut refused) = (Vec::new(), Vec::new());
-    for config in config_file::configs(path, &Scan::default(), None)? {
+    for config in target::configs(path, &Scan::default(), None)? {
         let files = config.files();
         let said = |refusal: Refusal| {
             let redactor = Redactor::new(&in_file(&files, &config.file));
@@ -170,7 +171,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     let reader = request.user.as_deref().and_then(User::named);
     let mut configs: Vec<ConfigFile> = Vec::new();
     for target in &request.targets {
-        for config in config_file::configs(target, scan, reader.as_ref())? {
+        for config in target::configs(target, scan, reader.as_ref())? {
             if configs.iter().all(|other| other.file != config.file) {
                 configs.push(config);
             }

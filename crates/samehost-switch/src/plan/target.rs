@@ -1,0 +1,199 @@
+//! What the user named: a directory of an application, a configuration file or a service; and the configurations that it
+//! stands for.
+
+use std::fs;
+use std::path::Path;
+
+use samehost_model::scan::{Scan, Service};
+use samehost_scan::{Trusted, described};
+use samehost_services::Kind;
+use samehost_system::User;
+
+use super::config_file::{ConfigFile, ConfigFileError, at_path, file};
+use super::{discover, server_files, shown};
+
+/// The configurations that a target stands for.
+pub(crate) fn configs(
+    target: &str,
+    scan: &Scan,
+    reader: Option<&User>,
+) -> Result<Vec<ConfigFile>, ConfigFileError> {
+    let path = Path::new(target);
+    if !path.exists() && !target.contains('/') && path.extension().is_none() {
+        return service(target, scan, reader);
+    }
+    at_path(path, reader)
+}
+
+/// The service of a name. Which of several comes first says nothing: those count that nobody else can have put there, and
+/// of them those of this network; where that leaves different ones, the operator is asked which.
+fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
+    let kind = Kind::named(name);
+    let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
+    let named = |service: &&Service| is_kind(service) || service.name.eq_ignore_ascii_case(name);
+    let mut found: Vec<&Service> = scan.services.iter().filter(named).collect();
+    let own = scan.network_namespaces.iter().find(|space| space.own).map(|space| space.inode);
+    let is_near = |service: &&Service| own.is_none_or(|own| service.network_namespace == own);
+    let is_sound = |service: &&Service| server_files::may_be(scan, service, &Trusted::default());
+    for fits in [&is_sound as &dyn Fn(&&Service) -> bool, &is_near] {
+        if found.iter().any(fits) {
+            found.retain(fits);
+        }
+    }
+    let different = different(scan, &found);
+    match different[..] {
+        [] => Err(ConfigFileError::Unknown(name.to_owned())),
+        [one] => Ok(one),
+        _ => {
+            let described: Vec<String> = different.iter().map(|service| described(scan, service)).collect();
+            let mut files: Vec<String> = different
+                .iter()
+                .filter_map(|service| server_files::of(scan, service).into_iter().find(|path| path.exists()))
+                .map(|path| shown(&path))
+                .collect();
+            files.dedup();
+            let files = if files.is_empty() { String::new() } else { format!(" ({})", files.join(", ")) };
+            Err(ConfigFileError::Several {
+                name: name.to_owned(),
+                count: described.len(),
+                found: described.join("; "),
+                files,
+            })
+        }
+    }
+}
+
+/// One of each: a service may have several processes.
+fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
+    let mut found: Vec<&Service> = Vec::new();
+    for service in services {
+        if found.iter().all(|other| !is_same(scan, other, service)) {
+            found.push(service);
+        }
+    }
+    found
+}
+
+/// Whether two are processes of one service: of one unit, with one configuration, or at one port; those of an application
+/// may have nothing in common but their directory.
+fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
+    let process = |service: &Service| scan.process(service.pid?);
+    let both = |said: &dyn Fn(&Service) -> Option<String>| said(one).is_some() && said(one) == said(other);
+    let ports = |service: &Service| -> Vec<_> {
+        let sockets = service.listeners.iter().filter_map(|at| scan.sockets.get(*at));
+        sockets.filter_map(|socket| Some((socket.network_namespace, socket.local.inet()?))).collect()
+    };
+    let directory = |service: &Service| {
+        let cwd = fs::read_link(format!("/proc/{}/cwd", service.pid?)).ok()?;
+        server_files::is_application(service).then(|| cwd.display().to_string())
+    };
+    let theirs = ports(other);
+    both(&|service| service.pid.map(|pid| pid.to_string()))
+        || both(&|service| process(service)?.unit.clone())
+        || both(&|service| Some(server_files::named_by(scan, service)?.display().to_string()))
+        || both(&directory)
+        || ports(one).iter().any(|port| theirs.contains(port))
+}
+
+fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
+    let found = meant(name, scan)?;
+    let candidates = server_files::of(scan, found);
+    let mut configs = Vec::new();
+    if let Some(path) = candidates.iter().find(|path| path.exists()) {
+        configs.push(file(path.clone(), None)?);
+    }
+    // Whoever talks to it over TCP has the address in a configuration of their own.
+    let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
+    let over_tcp = scan.connections.iter().filter(|one| one.service == at && one.kind.is_tcp());
+    let pids: Vec<u32> =
+        over_tcp.filter_map(|one| scan.sockets.get(one.client)?.pids.first().copied()).collect();
+    for path in discover::configurations(scan, &pids) {
+        for config in at_path(&path, reader)? {
+            if configs.iter().all(|other: &ConfigFile| other.file != config.file) {
+                configs.push(config);
+            }
+        }
+    }
+    if configs.is_empty() {
+        let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+        let looked =
+            if looked.is_empty() { "nothing is known of its files".into() } else { looked.join(", ") };
+        return Err(ConfigFileError::NoFile { service: found.name.clone(), looked });
+    }
+    Ok(configs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use samehost_model::scan::{Address, Queues, Socket, SocketKind, SocketState};
+
+    use super::*;
+
+    fn listener(port: u16) -> Socket {
+        Socket {
+            kind: SocketKind::Tcp,
+            state: SocketState::Listen,
+            inode: u64::from(port),
+            network_namespace: 1,
+            local: Address::Inet(SocketAddr::from(([127, 0, 0, 1], port))),
+            peer: Address::Unnamed,
+            peer_inode: None,
+            file: None,
+            queues: Queues::Listening { waiting: 0, backlog: None },
+            uid: Some(0),
+            kernel_tls: false,
+            v6only: None,
+            pids: Vec::new(),
+        }
+    }
+
+    fn redis(pid: Option<u32>, listener: usize) -> Service {
+        Service {
+            kind: Some(Kind::Redis),
+            recognised_by: None,
+            name: "Redis".into(),
+            pid,
+            processes: 1,
+            network_namespace: 1,
+            listeners: vec![listener],
+            connections: 0,
+        }
+    }
+
+    #[test]
+    fn processes_that_share_a_port_are_one_service() {
+        let of = |ports: &[u16]| {
+            let scan = Scan {
+                sockets: ports.iter().map(|port| listener(*port)).collect(),
+                services: (0..ports.len()).map(|at| redis(None, at)).collect(),
+                ..Scan::default()
+            };
+            match meant("redis", &scan) {
+                Ok(found) => found.listeners[0].to_string(),
+                Err(error) => error.to_string(),
+            }
+        };
+        assert_eq!(of(&[6379]), "0");
+        assert_eq!(of(&[6379, 6379]), "0", "SO_REUSEPORT");
+        let several = of(&[6379, 6380]);
+        assert!(several.contains("2 services") && several.contains("samehost switch FILE"), "{several}");
+        assert!(of(&[]).contains("neither a file"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let scan = Scan::default();
+        assert!(matches!(configs("nosuch", &scan, None), Err(ConfigFileError::Unknown(_))));
+        assert!(matches!(configs("/no/such.conf", &scan, None), Err(ConfigFileError::Read { .. })));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display().to_string();
+        assert!(matches!(configs(&path, &scan, None), Err(ConfigFileError::Nothing { .. })));
+        fs::write(directory.path().join("x.bin"), "x").unwrap();
+        assert!(matches!(
+            configs(&format!("{path}/x.bin"), &scan, None),
+            Err(ConfigFileError::Format { .. })
+        ));
+    }
+}
