@@ -71,7 +71,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
                 "{} names {} again ({})",
                 setting.name,
                 setting.endpoint,
-                crate::told::place(&setting.file, setting.line)
+                crate::report::place(&setting.file, setting.line)
             ),
         ),
         (None, None) => (

@@ -6,7 +6,7 @@ use samehost_model::switch::{StoredSwitch, SwitchStep};
 use samehost_model::{Redactor, Secret};
 
 use crate::plan::{ConfigFile, Replacement, shown};
-use crate::told::diff;
+use crate::report::diff;
 use samehost_transaction::{FileChange, Foreseen, Prospect, Skipped};
 
 /// What would be done with a switch that was made, for people: the changed lines without the passwords that its files

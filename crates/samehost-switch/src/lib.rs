@@ -1,7 +1,7 @@
 //! Moves connections from TCP to a Unix socket or back: the plan, the trial of each connection, and the steps of a switch.
 //! Which bytes change is for the editors to say; the files are written by `samehost-transaction`.
 
-mod carry_out;
+mod apply;
 mod check;
 mod disk;
 mod drift;
@@ -10,9 +10,9 @@ mod plan;
 mod preflight;
 mod redacted;
 mod reload;
-mod told;
+mod report;
 
-pub use carry_out::{Around, Confirm, Page, carry_out, left};
+pub use apply::{Around, Confirm, Page, apply, left};
 pub use disk::{Disk, Reads};
 pub use drift::{Held, drift};
 pub use foretold::foretold;

@@ -10,8 +10,8 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Protocol};
 use samehost_scan::{DecidedBy, decided_by};
 
-use crate::plan::{Applicant, Hop, Plan};
-use crate::told::place;
+use crate::plan::{ClientIdentity, Hop, Plan};
+use crate::report::place;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,13 +58,13 @@ fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
 }
 
 /// What logins showed, in words, and each by itself.
-pub(crate) type Tried = (String, Vec<(Applicant, View)>);
+pub(crate) type Tried = (String, Vec<(ClientIdentity, View)>);
 
 /// A login that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     /// As whom.
-    pub(crate) applicant: Applicant,
+    pub(crate) client: ClientIdentity,
     /// Over what.
     pub(crate) over: Endpoint,
     /// Why.
@@ -101,34 +101,34 @@ impl Present {
 /// Who could not log in, and why.
 pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
     let (mut told, mut views) = (Vec::new(), Vec::new());
-    for applicant in everyone(hop) {
+    for client in everyone(hop) {
         let mut present = None;
         // Servers count refusals. The present transport comes first: a password that is wrong is sent once, and one that
         // is right resets the count.
         if hop.setting.password.is_some() {
-            let result = attempt(hop, &hop.setting.endpoint, &applicant, program);
+            let result = attempt(hop, &hop.setting.endpoint, &client, program);
             let said = Present::of(&result);
             if let Err(error) = result
                 && is_about_the_password(&error)
             {
                 let over = hop.setting.endpoint.clone();
-                return Err(Box::new(Failed { applicant, over, error, present: said }));
+                return Err(Box::new(Failed { client, over, error, present: said }));
             }
             present = Some(said);
         }
-        let view = match attempt(hop, &hop.to, &applicant, program) {
+        let view = match attempt(hop, &hop.to, &client, program) {
             Ok(view) => view,
             Err(error) => {
                 // Without a password nothing is counted, and it tells the one from the other.
                 let is_refused = error.kind() == LoginErrorKind::Refused;
-                let ask = || Present::of(&attempt(hop, &hop.setting.endpoint, &applicant, program));
+                let ask = || Present::of(&attempt(hop, &hop.setting.endpoint, &client, program));
                 let present = present.unwrap_or_else(|| if is_refused { ask() } else { Present::Unknown });
-                return Err(Box::new(Failed { applicant, over: hop.to.clone(), error, present }));
+                return Err(Box::new(Failed { client, over: hop.to.clone(), error, present }));
             }
         };
         let says = if view.says.is_empty() { view.family.clone() } else { view.says.clone() };
-        told.push(format!("as {}: {says}", applicant.name));
-        views.push((applicant, view));
+        told.push(format!("as {}: {says}", client.name));
+        views.push((client, view));
     }
     Ok((told.join("; "), views))
 }
@@ -142,14 +142,14 @@ fn is_about_the_password(error: &LoginError) -> bool {
     }
 }
 
-fn everyone(hop: &Hop) -> Vec<Applicant> {
-    if hop.applicants.is_empty() { vec![Applicant::ourselves()] } else { hop.applicants.clone() }
+fn everyone(hop: &Hop) -> Vec<ClientIdentity> {
+    if hop.clients.is_empty() { vec![ClientIdentity::ourselves()] } else { hop.clients.clone() }
 }
 
 fn attempt(
     hop: &Hop,
     endpoint: &Endpoint,
-    applicant: &Applicant,
+    client: &ClientIdentity,
     program: &Path,
 ) -> Result<View, LoginError> {
     let credentials = Credentials {
@@ -157,22 +157,22 @@ fn attempt(
         password: hop.setting.password.clone(),
         database: hop.setting.database.clone(),
     };
-    let identity = &applicant.identity;
-    let who = As {
-        pid: applicant.present(),
-        uid: identity.uid,
-        gid: identity.gid,
-        groups: identity.groups.clone(),
-    };
+    let identity = &client.identity;
+    let who =
+        As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
     log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.expected, PATIENCE)
 }
 
 /// What an account may do over the present transport and not over the new one: it is let in, and fails later.
-pub(crate) fn fewer_rights(hop: &Hop, views: &[(Applicant, View)], program: &Path) -> Option<SwitchObstacle> {
+pub(crate) fn fewer_rights(
+    hop: &Hop,
+    views: &[(ClientIdentity, View)],
+    program: &Path,
+) -> Option<SwitchObstacle> {
     // One that is not let in at present, or not from where it is, has nothing to lose.
     let (view, present) =
-        views.iter().filter(|(_, view)| !view.rights.is_empty()).find_map(|(applicant, view)| {
-            Some((view, attempt(hop, &hop.setting.endpoint, applicant, program).ok()?))
+        views.iter().filter(|(_, view)| !view.rights.is_empty()).find_map(|(client, view)| {
+            Some((view, attempt(hop, &hop.setting.endpoint, client, program).ok()?))
         })?;
     let missing = missing_rights(&present.rights, &view.rights);
     if missing.is_empty() {
@@ -213,7 +213,7 @@ fn statement(grant: &str, user: &str, host: &str) -> String {
 
 /// Why a login failed, and the one command that helps.
 pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
-    let Failed { applicant, over, error, present } = failed;
+    let Failed { client, over, error, present } = failed;
     let remedy = match (error.kind(), present) {
         (LoginErrorKind::Refused, Present::LetIn) => account(hop),
         // The error says the same.
@@ -236,7 +236,7 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
             "{} ({}) over {over} as {}: {error}",
             hop.setting.name,
             place(&hop.setting.file, hop.setting.line),
-            applicant.name
+            client.name
         ),
         remedy,
     }

@@ -44,7 +44,7 @@ impl ReloadWords {
 
 /// What makes a program take its new configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ReloadAction {
     /// Nothing need be done, or can be: this is told.
     Nothing(Option<String>),
     /// These words: `systemctl …`, `sh -c …` (the operator's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE`.
@@ -54,9 +54,15 @@ pub(crate) enum Way {
 }
 
 /// How the program of a configuration, at this path, takes a change.
-pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, words: &[ReloadWords]) -> Way {
+pub(crate) fn reload_action(
+    scan: &Scan,
+    uptake: Uptake,
+    file: &Path,
+    pid: Option<u32>,
+    words: &[ReloadWords],
+) -> ReloadAction {
     let (kind, signal) = match uptake {
-        Uptake::AtOnce => return Way::Nothing(None),
+        Uptake::AtOnce => return ReloadAction::Nothing(None),
         Uptake::Reload(kind) => (Some(kind), kind.descriptor().reload_signal.as_deref()),
         Uptake::Restart(kind) => (Some(kind), None),
         Uptake::RestartUnit | Uptake::RestartApplication => (None, None),
@@ -67,7 +73,7 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
         .or_else(|| words.iter().find(|words| words.kind.is_none()));
     if let Some(words) = given {
         let command = vec!["sh".to_owned(), "-c".to_owned(), words.command.clone()];
-        return Way::Words { what: format!("run `{}`", words.command), command };
+        return ReloadAction::Words { what: format!("run `{}`", words.command), command };
     }
     if uptake == Uptake::RestartUnit {
         return restart_unit(file);
@@ -77,24 +83,24 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
     let verb = if signal.is_some() { "reload" } else { "restart" };
     if let Some(unit) = unit.filter(|_| systemd_runs()) {
         let command = ["systemctl", verb, "--", &unit].map(str::to_owned).to_vec();
-        return Way::Words { what: format!("systemctl {verb} {unit}"), command };
+        return ReloadAction::Words { what: format!("systemctl {verb} {unit}"), command };
     }
     let Some(kind) = kind else {
-        return Way::Nothing(Some(
+        return ReloadAction::Nothing(Some(
             "restart the application, so that it takes the change; then look: samehost verify PID".into(),
         ));
     };
     match (signal, pid) {
-        (_, None) if any_of(scan, kind) => Way::Missing {
+        (_, None) if any_of(scan, kind) => ReloadAction::Missing {
             found: format!("{kind} runs here, and which process of it reads {} is not known", file.display()),
             remedy: format!("Say how it takes the change: --reload '{kind}=COMMAND'"),
         },
-        (_, None) => {
-            Way::Nothing(Some(format!("{kind} does not run here; it takes the change when it starts")))
-        }
+        (_, None) => ReloadAction::Nothing(Some(format!(
+            "{kind} does not run here; it takes the change when it starts"
+        ))),
         (Some(signal), Some(pid)) => {
             let Some(identity) = Identity::of(pid).filter(|identity| runs(identity, &files_of(kind))) else {
-                return Way::Missing {
+                return ReloadAction::Missing {
                     found: format!(
                         "process {pid} is called {kind}, but runs no program of that name that is root's or its user's"
                     ),
@@ -103,9 +109,9 @@ pub(crate) fn way(scan: &Scan, uptake: Uptake, file: &Path, pid: Option<u32>, wo
             };
             let (start, file) = (identity.start.to_string(), path_of(&identity));
             let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
-            Way::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
+            ReloadAction::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
         }
-        (None, Some(pid)) => Way::Missing {
+        (None, Some(pid)) => ReloadAction::Missing {
             found: format!(
                 "{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it"
             ),
@@ -123,19 +129,19 @@ pub(crate) fn systemd_runs() -> bool {
 const UNITS: &[&str] =
     &["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd"];
 
-fn restart_unit(file: &Path) -> Way {
+fn restart_unit(file: &Path) -> ReloadAction {
     let unit = file.file_name().unwrap_or_default().to_string_lossy();
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
     if !UNITS.iter().any(|folder| file.starts_with(folder)) {
-        return Way::Nothing(Some(format!(
+        return ReloadAction::Nothing(Some(format!(
             "{} is no unit of this system: it takes effect where that root is booted",
             file.display()
         )));
     }
     if !systemd_runs() {
-        return Way::Nothing(Some(format!("it takes effect after {words}")));
+        return ReloadAction::Nothing(Some(format!("it takes effect after {words}")));
     }
-    Way::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
+    ReloadAction::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
 }
 
 /// How the names of the files begin that run as a kind of service. Names of programs differ by version and relative.
@@ -240,7 +246,7 @@ fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stop
     let pid = Pid::from_raw(number).ok_or_else(|| format!("`{pid}` is not a process number"))?;
     let before = Before { workers: children(own), stack: stack(own) };
     kill_process(pid, signal).map_err(|error| format!("signal {name} to {number}: {error}"))?;
-    settle(own, signal, &before, stops);
+    wait_for_reload(own, signal, &before, stops);
     Ok(())
 }
 
@@ -252,7 +258,7 @@ fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
 /// Waits until the signal was followed: a signal is only a request, and whoever goes on at once takes away what is still
 /// in use. nginx has new workers, and the old ones are gone or say in their title that they are about to go; PHP-FPM,
 /// which starts itself anew, has another stack and new workers.
-fn settle(pid: u32, signal: Signal, before: &Before, stops: Stops) {
+fn wait_for_reload(pid: u32, signal: Signal, before: &Before, stops: Stops) {
     let begun = Instant::now();
     let works = |(worker, start): &(u32, Option<u64>)| {
         let title = open::proc_file(&format!("/proc/{worker}/cmdline"), LONGEST_TITLE).unwrap_or_default();
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn a_unit_below_another_root_is_no_unit_of_this_system() {
         let way = restart_unit(Path::new("/home/bob/etc/systemd/system/nginx.service"));
-        let Way::Nothing(Some(note)) = way else { panic!("{way:?}") };
+        let ReloadAction::Nothing(Some(note)) = way else { panic!("{way:?}") };
         assert!(note.contains("no unit of this system") && !note.contains("systemctl"), "{note}");
         let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
         assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");

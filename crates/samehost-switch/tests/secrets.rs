@@ -29,7 +29,7 @@ use samehost_model::scan::{
 use samehost_model::switch::SwitchOutcome;
 use samehost_model::{Endpoint, Protocol};
 use samehost_report::Terminal;
-use samehost_switch::{Around, Direction, Disk, SwitchRequest, carry_out, clients, plan};
+use samehost_switch::{Around, Direction, Disk, SwitchRequest, apply, clients, plan};
 use samehost_transaction::Store;
 
 use case::Case;
@@ -264,7 +264,7 @@ fn left_by_a_transaction(case: &Case, root: &Path, drawn: &Drawn, told: &mut Tol
         telling: &|what| progress.borrow_mut().push_str(what),
         scan: &|| None,
     };
-    match carry_out(plan(&request, &scan).unwrap(), &request, &around) {
+    match apply(plan(&request, &scan).unwrap(), &request, &around) {
         Ok(report) => told.words.push(("what was done", serde_json::to_string(&report).unwrap())),
         Err(error) => told.words.push(("why it was not done", error.to_string())),
     }

@@ -14,7 +14,7 @@ use samehost_scan::{
 use samehost_services::Kind;
 use samehost_system::accounts;
 
-use super::application::{Applicant, applicants};
+use super::client_identity::{ClientIdentity, client_identities};
 use super::config_file::ConfigFile;
 use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port, trusted};
@@ -38,7 +38,7 @@ pub(crate) struct Hop {
     /// Whom the server may run as, beside root and the account that its package made.
     pub(crate) trusted: Trusted,
     /// Who connects.
-    pub(crate) applicants: Vec<Applicant>,
+    pub(crate) clients: Vec<ClientIdentity>,
     /// The server's side, where it has to change first.
     pub(crate) server: Option<(ConfigFile, Setting)>,
     /// What a login showed.
@@ -138,9 +138,9 @@ fn hop(
         .filter_map(|connection| scan.sockets.get(connection.client))
         .flat_map(|socket| socket.pids.iter().copied())
         .collect();
-    let applicants = match &request.user {
-        Some(user) => named_applicant(user, plan)?,
-        None => applicants(scan, &config, service, &holders, plan),
+    let clients = match &request.user {
+        Some(user) => named_client(user, plan)?,
+        None => client_identities(scan, &config, service, &holders, plan),
     };
     let trusted = trusted(request, &setting, named_file.as_deref(), plan);
     let expected = match service {
@@ -155,7 +155,7 @@ fn hop(
         setting,
         to: place.endpoint,
         service,
-        applicants,
+        clients,
         server,
         login: None,
     };
@@ -208,7 +208,7 @@ fn listeners(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfi
             setting: setting.clone(),
             to: place.endpoint,
             service,
-            applicants: Vec::new(),
+            clients: Vec::new(),
             server: side,
             login: None,
         });
@@ -289,9 +289,9 @@ fn found_side(
     None
 }
 
-fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
+fn named_client(user: &str, plan: &mut Plan) -> Option<Vec<ClientIdentity>> {
     match accounts::account(user) {
-        Some(account) => Some(vec![Applicant::account(user, &account)]),
+        Some(account) => Some(vec![ClientIdentity::account(user, &account)]),
         None => {
             plan.bar(
                 "user",
@@ -306,7 +306,7 @@ fn named_applicant(user: &str, plan: &mut Plan) -> Option<Vec<Applicant>> {
 /// What scan's blockers say of a hop before anything is tried.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop, plan: &mut Plan) {
     let Some(service) = hop.service else { return };
-    let pids: Vec<u32> = hop.applicants.iter().filter_map(Applicant::present).collect();
+    let pids: Vec<u32> = hop.clients.iter().filter_map(ClientIdentity::present).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
         let by = decided_by(obstacle.code);
         let is_ours = by == DecidedBy::Switch && obstacle.weight != Weight::Blocks;

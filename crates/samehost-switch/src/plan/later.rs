@@ -9,7 +9,7 @@ use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use serde::{Deserialize, Serialize};
 
-use super::application::applicants;
+use super::client_identity::client_identities;
 use super::config_file::ConfigFile;
 use super::hop::Hop;
 use super::leaving::Leaving;
@@ -18,7 +18,7 @@ use super::stages::{PlannedStage, Replacement, TITLES};
 use super::{Plan, SwitchRequest, elsewhere, server_files, shown};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
-use crate::reload::{Way, way};
+use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::{State, Store, TransactionError};
 
 /// The name of what is kept with a switch.
@@ -175,7 +175,7 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
     let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Plan::default()));
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
     let (failed, hop) = failed.next()?;
-    Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.applicant.name, failed.error))
+    Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.client.name, failed.error))
 }
 
 /// A connection that moved, as its configuration has it now.
@@ -205,7 +205,7 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
         .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
         .collect();
     let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
-    let applicants = applicants(scan, &config, service, &holders, plan);
+    let clients = client_identities(scan, &config, service, &holders, plan);
     Some(Hop {
         config,
         setting,
@@ -214,7 +214,7 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
         service_name: name,
         expected,
         trusted,
-        applicants,
+        clients,
         server: None,
         login: None,
     })
@@ -264,10 +264,10 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
                 .flat_map(|to: Endpoint| samehost_scan::services_at(scan, &to))
                 .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
             let pid = there.or_else(|| server_files::process_of(scan, &config));
-            match way(scan, editor.uptake(), file, pid, &request.reloads) {
-                Way::Nothing(note) => plan.notes.extend(note),
-                Way::Words { what, command } => stage.reloads.push((what, command)),
-                Way::Missing { found, remedy } => plan.bar("reload", found, remedy),
+            match reload_action(scan, editor.uptake(), file, pid, &request.reloads) {
+                ReloadAction::Nothing(note) => plan.notes.extend(note),
+                ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
+                ReloadAction::Missing { found, remedy } => plan.bar("reload", found, remedy),
             }
         }
         let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));

@@ -12,7 +12,7 @@ use samehost_model::switch::SwitchObstacle;
 use super::hop::Hop;
 use super::others::{self, Look, Seen};
 use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
-use crate::reload::{Way, systemd_runs, way};
+use crate::reload::{ReloadAction, reload_action, systemd_runs};
 
 /// How long each server of a row is looked at, at the least.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -187,13 +187,21 @@ pub(crate) fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Ve
 
 /// How the program of a client's configuration takes a change: an application by a restart of its own unit, where systemd
 /// runs it.
-pub(crate) fn way_of_client(scan: &Scan, request: &SwitchRequest, hop: &Hop, pid: Option<u32>) -> Way {
+pub(crate) fn client_reload_action(
+    scan: &Scan,
+    request: &SwitchRequest,
+    hop: &Hop,
+    pid: Option<u32>,
+) -> ReloadAction {
     let uptake = hop.config.editor.uptake();
-    let found = way(scan, uptake, &hop.config.file, pid, &request.reloads);
+    let found = reload_action(scan, uptake, &hop.config.file, pid, &request.reloads);
     match (&found, unit_of(scan, hop).filter(|_| systemd_runs())) {
-        (Way::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
+        (ReloadAction::Nothing(Some(_)), Some(unit)) if uptake == Uptake::RestartApplication => {
             let command = ["systemctl", "restart", "--", &unit].map(str::to_owned).to_vec();
-            Way::Words { what: format!("systemctl restart {unit}, the application's own unit"), command }
+            ReloadAction::Words {
+                what: format!("systemctl restart {unit}, the application's own unit"),
+                command,
+            }
         }
         _ => found,
     }
@@ -205,7 +213,7 @@ pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> 
         return None;
     }
     let running = processes(scan, hop).into_iter().find(|process| !reads_at_each_request(process))?;
-    let is_told = matches!(way_of_client(scan, request, hop, None), Way::Nothing(_));
+    let is_told = matches!(client_reload_action(scan, request, hop, None), ReloadAction::Nothing(_));
     is_told.then(|| format!("{} {}", running.name, running.pid))
 }
 
@@ -221,7 +229,7 @@ fn unit_of(scan: &Scan, hop: &Hop) -> Option<String> {
 }
 
 fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
-    hop.applicants.iter().filter_map(|applicant| scan.process(applicant.pid?)).collect()
+    hop.clients.iter().filter_map(|client| scan.process(client.pid?)).collect()
 }
 
 /// PHP begins anew with each request.

@@ -1,8 +1,8 @@
 //! What would be done: the connections that move, where to, and the files of each stage as they would be. Looks at the
 //! machine, and changes nothing.
 
-mod application;
 mod client;
+mod client_identity;
 mod config_file;
 mod destination;
 mod discover;
@@ -29,7 +29,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Redactor, Secret};
 use samehost_system::User;
 
-pub(crate) use application::Applicant;
+pub(crate) use client_identity::ClientIdentity;
 pub(crate) use config_file::ConfigFile;
 pub use config_file::ConfigFileError;
 pub use discover::configurations;

@@ -138,8 +138,8 @@ fn is_at(scan: &Scan, server: usize, endpoint: &Endpoint) -> bool {
 /// Whether a process is one of those that take the change of a hop: the ones that were found, those that the same one
 /// started, and those that they start.
 fn is_mover(hop: &Hop, process: &Process) -> bool {
-    hop.applicants.iter().any(|applicant| {
-        let known = [applicant.pid, applicant.parent].into_iter().flatten().filter(|pid| *pid > 1);
+    hop.clients.iter().any(|client| {
+        let known = [client.pid, client.parent].into_iter().flatten().filter(|pid| *pid > 1);
         let family: Vec<u32> = known.collect();
         family.contains(&process.pid) || family.contains(&process.parent)
     })

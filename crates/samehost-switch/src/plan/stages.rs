@@ -19,11 +19,11 @@ use samehost_system::accounts;
 
 use super::config_file::ConfigFile;
 use super::hop::Hop;
-use super::leaving::{Leaving, has_clients, moves_away, needs_restart, way_of_client};
+use super::leaving::{Leaving, client_reload_action, has_clients, moves_away, needs_restart};
 use super::place::{said, same_port};
 use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
 use crate::check::{Planned, planned};
-use crate::reload::{Way, way};
+use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::resolve;
 
 /// Files as they would be; none: not there.
@@ -225,7 +225,7 @@ fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Settin
     if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
         return goal;
     }
-    let client = hop.applicants.first().map(|client| &client.identity);
+    let client = hop.clients.first().map(|client| &client.identity);
     let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
     let gives = new_socket == NewSocket::Owner;
     let shares = client.is_some_and(|client| {
@@ -356,20 +356,20 @@ fn finish(
     let pid = sides.iter().find_map(|side| side.pid);
     let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
     let taken = match client {
-        Some(hop) => way_of_client(scan, request, hop, pid),
-        None => way(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
+        Some(hop) => client_reload_action(scan, request, hop, pid),
+        None => reload_action(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
     };
     match taken {
-        Way::Nothing(note) => {
+        ReloadAction::Nothing(note) => {
             let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
             plan.notes.extend(note.filter(|_| !known));
         }
-        Way::Words { what, command } => {
+        ReloadAction::Words { what, command } => {
             if !stage.reloads.iter().any(|(_, other)| *other == command) {
                 stage.reloads.push((what, command));
             }
         }
-        Way::Missing { found, remedy } => plan.bar("reload", found, remedy),
+        ReloadAction::Missing { found, remedy } => plan.bar("reload", found, remedy),
     }
     let listens = sides.iter().filter(|side| side.setting.role == Role::Listens && side.pid.is_some());
     let moved = listens.filter(|side| side.states[index] != State::Old);

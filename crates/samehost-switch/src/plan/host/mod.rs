@@ -26,7 +26,7 @@ pub(crate) fn look(scan: &Scan, plan: &mut Plan) {
         .iter()
         .flat_map(|hop| {
             let server = hop.service.and_then(|at| scan.services.get(at)?.pid);
-            hop.applicants.iter().filter_map(|applicant| applicant.pid).chain(server)
+            hop.clients.iter().filter_map(|client| client.pid).chain(server)
         })
         .collect();
     boot::look(scan, plan);

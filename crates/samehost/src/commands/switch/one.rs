@@ -9,9 +9,7 @@ use anyhow::Context;
 use samehost_model::scan::Scan;
 use samehost_model::switch::{SwitchOutcome, SwitchReport};
 use samehost_model::{Endpoint, Redactor};
-use samehost_switch::{
-    Around, Confirm, Direction, Page, Plan, ReloadWords, SwitchRequest, carry_out, finishing, plan,
-};
+use samehost_switch::{Around, Confirm, Direction, Page, Plan, ReloadWords, SwitchRequest, finishing, plan};
 use samehost_system::interrupt;
 
 use super::ask::{agrees, may_ask};
@@ -114,7 +112,7 @@ fn apply(
     let within = confirm::within(options);
     let note = || confirm::note(site.as_ref(), with.report);
     let quiet = options.json || !io::stderr().is_terminal();
-    let done = carry_out(
+    let done = samehost_switch::apply(
         plan,
         wish,
         &Around {

@@ -52,7 +52,7 @@ fn hop(hop: &Hop) -> SwitchHop {
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
         service: hop.service_name.clone(),
-        clients: hop.applicants.iter().map(|applicant| applicant.name.clone()).collect(),
+        clients: hop.clients.iter().map(|client| client.name.clone()).collect(),
         login: hop.login.clone(),
     }
 }

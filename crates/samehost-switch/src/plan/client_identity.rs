@@ -19,7 +19,7 @@ use super::{Plan, server_files};
 
 /// A user that will connect, and a process of theirs where one runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Applicant {
+pub(crate) struct ClientIdentity {
     /// A process whose view of the file system and whose rights count.
     pub(crate) pid: Option<u32>,
     /// The one that started it, which has the same view, and outlives a reload.
@@ -32,7 +32,7 @@ pub(crate) struct Applicant {
     pub(crate) name: String,
 }
 
-impl Applicant {
+impl ClientIdentity {
     /// A process of it that is there now: that one, and not another that was given its number since.
     pub(crate) fn present(&self) -> Option<u32> {
         let both = [self.pid, self.parent].into_iter().zip(self.started);
@@ -43,7 +43,7 @@ impl Applicant {
     /// An account, of which no process is known.
     pub(crate) fn account(name: &str, account: &Account) -> Self {
         let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
-        Applicant { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
+        ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
     }
 
     /// This program itself, where nobody else is known.
@@ -53,7 +53,7 @@ impl Applicant {
             gid: 0,
             groups: Vec::new(),
         });
-        Applicant {
+        ClientIdentity {
             pid: None,
             parent: None,
             started: [None; 2],
@@ -77,7 +77,7 @@ impl Applicant {
             }
         };
         let parent = scan.process(process.parent).map(|parent| parent.pid);
-        Some(Applicant {
+        Some(ClientIdentity {
             pid: Some(found.pid),
             parent,
             started: [Some(found.start), parent.and_then(start_time)],
@@ -116,13 +116,13 @@ const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect because of a configuration; one for each user and view of the file system. `holders` hold a
 /// connection to the service now. Who was passed over, and why, is noted in the plan.
-pub(crate) fn applicants(
+pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
     service: Option<usize>,
     holders: &[u32],
     plan: &mut Plan,
-) -> Vec<Applicant> {
+) -> Vec<ClientIdentity> {
     let (candidates, reader) = candidates(scan, config, holders, &mut plan.notes);
     let found = fitting(scan, config, candidates, reader, plan);
     if !found.is_empty() {
@@ -145,7 +145,7 @@ fn fitting(
     candidates: Vec<Candidate<'_>>,
     reader: Reader,
     plan: &mut Plan,
-) -> Vec<Applicant> {
+) -> Vec<ClientIdentity> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for candidate in candidates {
@@ -160,10 +160,10 @@ fn fitting(
             }
             continue;
         }
-        let Some(applicant) = Applicant::of(scan, &candidate) else { continue };
-        let Identity { uid, gid, groups } = applicant.identity.clone();
+        let Some(client) = ClientIdentity::of(scan, &candidate) else { continue };
+        let Identity { uid, gid, groups } = client.identity.clone();
         if seen.insert((uid, gid, groups, process.mount_namespace, process.network_namespace)) {
-            found.push(applicant);
+            found.push(client);
         }
     }
     found
@@ -303,15 +303,15 @@ mod tests {
     #[test]
     fn a_number_that_was_given_to_another_process_is_not_taken() {
         let own = std::process::id();
-        let applicant = |started| Applicant {
+        let client = |started| ClientIdentity {
             pid: Some(own),
             parent: None,
             started: [started, None],
-            ..Applicant::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
+            ..ClientIdentity::account("x", &Account { uid: 1, gid: 1, groups: Vec::new() })
         };
-        assert_eq!(applicant(start_time(own)).present(), Some(own));
-        assert_eq!(applicant(Some(1)).present(), None, "another one has its number now");
-        assert_eq!(applicant(None).present(), None);
+        assert_eq!(client(start_time(own)).present(), Some(own));
+        assert_eq!(client(Some(1)).present(), None, "another one has its number now");
+        assert_eq!(client(None).present(), None);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct Confirm<'a> {
 ///
 /// # Errors
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
-pub fn carry_out(
+pub fn apply(
     mut plan: Plan,
     request: &SwitchRequest,
     around: &Around<'_>,
