@@ -15,7 +15,7 @@ use super::client::{Reader, unfit};
 use super::config_file::ConfigFile;
 use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
-use super::{Plan, server_files};
+use super::server_files;
 
 /// A user that will connect, and a process of theirs where one runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,28 +115,29 @@ const MOST_MAPS: u64 = 4 << 20;
 const A_MOMENT: Duration = Duration::from_millis(1500);
 
 /// Who will connect because of a configuration; one for each user and view of the file system. `holders` hold a
-/// connection to the service now. Who was passed over, and why, is noted in the plan.
+/// connection to the service now. With notes: who was passed over, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
     service: Option<usize>,
     holders: &[u32],
-    plan: &mut Plan,
-) -> Vec<ClientIdentity> {
-    let (candidates, reader) = candidates(scan, config, holders, &mut plan.notes);
-    let found = fitting(scan, config, candidates, reader, plan);
+) -> (Vec<ClientIdentity>, Vec<String>) {
+    let mut notes = Vec::new();
+    let (candidates, reader) = candidates(scan, config, holders, &mut notes);
+    let found = fitting(scan, config, candidates, reader, &mut notes);
     if !found.is_empty() {
-        return found;
+        return (found, notes);
     }
     let talking = scan.processes.iter().filter(|process| holders.contains(&process.pid));
     let talking = talking.map(Candidate::from).collect();
-    let found = fitting(scan, config, talking, reader, plan);
+    let found = fitting(scan, config, talking, reader, &mut notes);
     if !found.is_empty() {
-        return found;
+        return (found, notes);
     }
     // Connections that come and go.
     let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
-    fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, plan)
+    let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
+    (found, notes)
 }
 
 fn fitting(
@@ -144,7 +145,7 @@ fn fitting(
     config: &ConfigFile,
     candidates: Vec<Candidate<'_>>,
     reader: Reader,
-    plan: &mut Plan,
+    notes: &mut Vec<String>,
 ) -> Vec<ClientIdentity> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -155,9 +156,7 @@ fn fitting(
             let own = || process.user.clone().unwrap_or_else(|| process.uid.to_string());
             let user = will_start.as_ref().map_or_else(own, |worker| worker.name.clone());
             let note = format!("{} {} (user {user}) is not asked: {why}", process.name, process.pid);
-            if !plan.notes.contains(&note) {
-                plan.notes.push(note);
-            }
+            notes.push(note);
             continue;
         }
         let Some(client) = ClientIdentity::of(scan, &candidate) else { continue };

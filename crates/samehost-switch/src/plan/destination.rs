@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use samehost_edit::Setting;
 use samehost_model::Endpoint;
 use samehost_model::scan::{Scan, Service};
+use samehost_model::switch::SwitchObstacle;
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
 
 use super::config_file::ConfigFile;
 use super::place::{same_port, unfit};
-use super::{Plan, SwitchRequest};
+use super::{Hop, SwitchRequest, bar};
 
 /// Where a connection goes.
 pub(crate) struct Place {
@@ -27,8 +28,8 @@ pub(crate) fn unix_place(
     service: Option<usize>,
     setting: &Setting,
     named: Option<&(ConfigFile, Setting)>,
-    plan: &mut Plan,
-) -> Option<Place> {
+    hops: &[Hop],
+) -> Result<Place, SwitchObstacle> {
     let port = match &setting.endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
@@ -37,41 +38,37 @@ pub(crate) fn unix_place(
         Ok(present) => present.flatten(),
         // Another one may be asked for.
         Err(unsafe_socket) if request.socket.is_none() => {
-            plan.bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy());
-            return None;
+            return Err(bar("socket-path", unsafe_socket.to_string(), unsafe_socket.remedy()));
         }
         Err(_) => None,
     };
     if let Some(path) = present.filter(|path| request.socket.as_ref().is_none_or(|wanted| wanted == path)) {
-        return Some(Place { endpoint: Endpoint::Unix(path), listens: true });
+        return Ok(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
     let kind = service.and_then(|at| scan.services.get(at)?.kind);
     let kind = kind.or_else(|| named.and_then(|(config, _)| config.kind()));
     let known = kind.map(Kind::descriptor);
     if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
-        plan.bar("server", format!("it cannot listen on a Unix socket: {why}"), String::new());
-        return None;
+        return Err(bar("server", format!("it cannot listen on a Unix socket: {why}"), ""));
     }
     let usual = known.map(|known| PathBuf::from(&known.socket)).filter(|path| path.is_absolute());
     let Some(path) = request.socket.clone().or(usual) else {
-        plan.bar(
+        return Err(bar(
             "server",
             format!("what listens at {} has no Unix socket, and none is known for it", setting.endpoint),
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
-        );
-        return None;
+        ));
     };
     let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
-    let path = free(plan, setting, path, port);
+    let path = free(hops, setting, path, port);
     let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
         Some(service) => samehost_scan::users(scan, service),
         None => (kind.map_or_else(Vec::new, accounts_of), Vec::new()),
     };
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
-        plan.bar("socket-path", found, remedy);
-        return None;
+        return Err(bar("socket-path", found, remedy));
     }
-    Some(Place { endpoint: Endpoint::Unix(path), listens: false })
+    Ok(Place { endpoint: Endpoint::Unix(path), listens: false })
 }
 
 /// The port that stands for a socket, or that the server is to have.
@@ -79,9 +76,8 @@ pub(crate) fn tcp_place(
     request: &SwitchRequest,
     scan: &Scan,
     service: Option<usize>,
-    plan: &mut Plan,
     setting: &Setting,
-) -> Option<Place> {
+) -> Result<Place, SwitchObstacle> {
     let found = service.and_then(|at| scan.services.get(at));
     let sockets =
         found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
@@ -91,14 +87,14 @@ pub(crate) fn tcp_place(
     let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
-        return new_port(request, scan, found, plan, setting);
+        return new_port(request, scan, found, setting);
     };
     let host = match address.ip() {
         ip if ip.is_unspecified() && ip.is_ipv4() => "127.0.0.1".to_owned(),
         ip if ip.is_unspecified() => "::1".to_owned(),
         ip => ip.to_canonical().to_string(),
     };
-    Some(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
+    Ok(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
 }
 
 /// The port that the user names, or the usual one, of a service that listens on none: its own configuration has to say so
@@ -107,32 +103,29 @@ fn new_port(
     request: &SwitchRequest,
     scan: &Scan,
     service: Option<&Service>,
-    plan: &mut Plan,
     setting: &Setting,
-) -> Option<Place> {
+) -> Result<Place, SwitchObstacle> {
     let kind = service.and_then(|service| service.kind);
     let usual = kind.and_then(|kind| kind.descriptor().ports.first().copied());
     let usual = usual.map(|port| Endpoint::Tcp { host: "127.0.0.1".into(), port });
     let found = match request.address.clone().or(usual) {
         Some(endpoint) if services_at(scan, &endpoint).is_empty() => {
-            return Some(Place { endpoint, listens: false });
+            return Ok(Place { endpoint, listens: false });
         }
         Some(endpoint) => format!("another program listens at {endpoint}"),
         None => "no usual port is known for it".to_owned(),
     };
-    plan.bar(
+    Err(bar(
         "server",
         format!("what listens at {} has no TCP port, and {found}", setting.endpoint),
         "Name a free one: --address 127.0.0.1:PORT",
-    );
-    None
+    ))
 }
 
 /// The path, or another where a server beside this one gets it: two servers of one kind need two sockets.
-fn free(plan: &Plan, setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
+fn free(hops: &[Hop], setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
     let is_other = |endpoint: &Endpoint| !same_port(endpoint, &setting.endpoint);
-    let mut hops = plan.hops.iter();
-    if !hops.any(|hop| hop.to.path() == Some(&path) && is_other(&hop.setting.endpoint)) {
+    if !hops.iter().any(|hop| hop.to.path() == Some(&path) && is_other(&hop.setting.endpoint)) {
         return path;
     }
     PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()))

@@ -1,8 +1,6 @@
 //! The connections that move: each setting of a client with the service that it reaches, where that listens or could
 //! listen, and who will connect.
 
-use std::path::Path;
-
 use samehost_edit::{Role, Setting};
 use samehost_login::Expected;
 use samehost_model::scan::{Scan, Service, Weight};
@@ -18,7 +16,7 @@ use super::client_identity::{ClientIdentity, client_identities};
 use super::config_file::ConfigFile;
 use super::destination::{tcp_place, unix_place};
 use super::place::{is_local, is_loopback, said, same_port, trusted};
-use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
+use super::{Direction, ParsedConfig, Plan, SwitchRequest, bar, server_files};
 
 /// A connection that moves.
 #[derive(Clone, Debug)]
@@ -90,8 +88,15 @@ pub(crate) fn find(
     }
     let moves_nothing = clients.is_empty();
     for (config, setting) in clients {
-        if let Some(hop) = hop(request, scan, configurations, config, setting, plan) {
-            plan.hops.push(hop);
+        match hop(request, scan, configurations, config, setting, &plan.hops) {
+            Ok((hop, notes)) => {
+                plan.note(notes);
+                if request.to == Direction::Unix {
+                    plan.add(blockers(request, scan, &hop));
+                }
+                plan.hops.push(hop);
+            }
+            Err(obstacle) => plan.add([obstacle]),
         }
     }
     if moves_nothing {
@@ -110,26 +115,26 @@ fn hop(
     configurations: &mut Vec<ParsedConfig>,
     config: ConfigFile,
     setting: Setting,
-    plan: &mut Plan,
-) -> Option<Hop> {
+    hops: &[Hop],
+) -> Result<(Hop, Vec<String>), SwitchObstacle> {
     let named = server_side(configurations, &setting.endpoint);
     let named_file = named.as_ref().map(|(config, _)| config.file.clone());
-    let service = match server(request, scan, &setting, named_file.as_deref(), plan) {
+    let trusted = trusted(request, &setting, named_file.as_deref())?;
+    let service = match service_at(scan, &setting.endpoint, setting.protocol, &trusted) {
         Ok(at) => Some(at),
         Err(Unserved::Nobody(_)) if named.is_some() => None,
-        Err(unserved) => {
-            unserved_bars(&unserved, &setting, plan);
-            return None;
-        }
+        Err(unserved) => return Err(not_served(&unserved, &setting)),
     };
     let found = service.and_then(|at| scan.services.get(at));
     let place = match request.to {
-        Direction::Unix => unix_place(request, scan, service, &setting, named.as_ref(), plan)?,
-        Direction::Tcp => tcp_place(request, scan, service, plan, &setting)?,
+        Direction::Unix => unix_place(request, scan, service, &setting, named.as_ref(), hops)?,
+        Direction::Tcp => tcp_place(request, scan, service, &setting)?,
     };
-    let server = match place.listens {
-        true => None,
-        false => Some(named.or_else(|| found_side(scan, found?, &setting.endpoint, configurations, plan))?),
+    let server = match (place.listens, named, found) {
+        (true, ..) => None,
+        (false, Some(named), _) => Some(named),
+        (false, None, Some(found)) => Some(found_side(scan, found, &setting.endpoint, configurations)?),
+        (false, None, None) => return Err(not_served(&Unserved::Nobody(setting.endpoint.clone()), &setting)),
     };
     let holders: Vec<u32> = scan
         .connections
@@ -138,11 +143,10 @@ fn hop(
         .filter_map(|connection| scan.sockets.get(connection.client))
         .flat_map(|socket| socket.pids.iter().copied())
         .collect();
-    let clients = match &request.user {
-        Some(user) => named_client(user, plan)?,
-        None => client_identities(scan, &config, service, &holders, plan),
+    let (clients, notes) = match &request.user {
+        Some(user) => (named_client(user)?, Vec::new()),
+        None => client_identities(scan, &config, service, &holders),
     };
-    let trusted = trusted(request, &setting, named_file.as_deref(), plan);
     let expected = match service {
         Some(at) => expected_of(scan, at, setting.protocol, &trusted),
         None => samehost_scan::expected(setting.protocol, &trusted),
@@ -159,10 +163,7 @@ fn hop(
         server,
         login: None,
     };
-    if request.to == Direction::Unix {
-        blockers(request, scan, &hop, plan);
-    }
-    Some(hop)
+    Ok((hop, notes))
 }
 
 /// A listener of a configuration that was named without any client: it gets its socket, or its port.
@@ -189,48 +190,46 @@ fn listeners(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfi
             ));
             continue;
         }
-        let side = Some((config.clone(), setting.clone()));
-        let service = match server(request, scan, setting, Some(&config.file), plan) {
-            Ok(at) => Some(at),
-            Err(Unserved::Nobody(_)) => None,
-            Err(unserved) => {
-                unserved_bars(&unserved, setting, plan);
-                continue;
-            }
-        };
-        let Some(place) = unix_place(request, scan, service, setting, side.as_ref(), plan) else { continue };
-        let trusted = trusted(request, setting, Some(&config.file), plan);
-        plan.hops.push(Hop {
-            expected: samehost_scan::expected(setting.protocol, &trusted),
-            trusted,
-            service_name: service.and_then(|at| scan.services.get(at)).map(|found| described(scan, found)),
-            config: config.clone(),
-            setting: setting.clone(),
-            to: place.endpoint,
-            service,
-            clients: Vec::new(),
-            server: side,
-            login: None,
-        });
+        match listener(request, scan, config, setting, &plan.hops) {
+            Ok(hop) => plan.hops.push(hop),
+            Err(obstacle) => plan.add([obstacle]),
+        }
     }
 }
 
-/// The service that a setting reaches: one that may be taken for its server.
-fn server(
+fn listener(
     request: &SwitchRequest,
     scan: &Scan,
+    config: &ConfigFile,
     setting: &Setting,
-    named: Option<&Path>,
-    plan: &mut Plan,
-) -> Result<usize, Unserved> {
-    let trusted = trusted(request, setting, named, plan);
-    service_at(scan, &setting.endpoint, setting.protocol, &trusted)
+    hops: &[Hop],
+) -> Result<Hop, SwitchObstacle> {
+    let side = Some((config.clone(), setting.clone()));
+    let trusted = trusted(request, setting, Some(&config.file))?;
+    let service = match service_at(scan, &setting.endpoint, setting.protocol, &trusted) {
+        Ok(at) => Some(at),
+        Err(Unserved::Nobody(_)) => None,
+        Err(unserved) => return Err(not_served(&unserved, setting)),
+    };
+    let place = unix_place(request, scan, service, setting, side.as_ref(), hops)?;
+    Ok(Hop {
+        expected: samehost_scan::expected(setting.protocol, &trusted),
+        trusted,
+        service_name: service.and_then(|at| scan.services.get(at)).map(|found| described(scan, found)),
+        config: config.clone(),
+        setting: setting.clone(),
+        to: place.endpoint,
+        service,
+        clients: Vec::new(),
+        server: side,
+        login: None,
+    })
 }
 
-fn unserved_bars(unserved: &Unserved, setting: &Setting, plan: &mut Plan) {
+fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
     let code = if matches!(unserved, Unserved::Nobody(_)) { "nobody-listens" } else { "server-identity" };
     let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
-    plan.bar(code, format!("{unserved}; {place} names it"), unserved.remedy());
+    bar(code, format!("{unserved}; {place} names it"), unserved.remedy())
 }
 
 /// The listener of a configuration that stands for an endpoint.
@@ -248,23 +247,20 @@ fn found_side(
     service: &Service,
     endpoint: &Endpoint,
     configurations: &mut Vec<ParsedConfig>,
-    plan: &mut Plan,
-) -> Option<(ConfigFile, Setting)> {
+) -> Result<(ConfigFile, Setting), SwitchObstacle> {
     let candidates = server_files::of(scan, service);
     for path in &candidates {
         let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
         match config.editor.read(path, &config.files()) {
             Ok(reading) => {
                 let read = ParsedConfig { config, reading };
-                let side = server_side(std::slice::from_ref(&read), endpoint);
-                if side.is_some() {
+                if let Some(side) = server_side(std::slice::from_ref(&read), endpoint) {
                     configurations.push(read);
-                    return side;
+                    return Ok(side);
                 }
             }
             Err(refusal) => {
-                plan.bar("not-understood", said(&refusal), refusal.by_hand);
-                return None;
+                return Err(bar("not-understood", said(&refusal), refusal.by_hand));
             }
         }
     }
@@ -275,7 +271,7 @@ fn found_side(
         None if looked.is_empty() => "nothing is known of its files".to_owned(),
         None => looked.join(", "),
     };
-    plan.bar(
+    Err(bar(
         "server",
         format!(
             "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
@@ -285,27 +281,24 @@ fn found_side(
             "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",
             service.kind.map_or("SERVICE", Kind::name)
         ),
-    );
-    None
+    ))
 }
 
-fn named_client(user: &str, plan: &mut Plan) -> Option<Vec<ClientIdentity>> {
+fn named_client(user: &str) -> Result<Vec<ClientIdentity>, SwitchObstacle> {
     match accounts::account(user) {
-        Some(account) => Some(vec![ClientIdentity::account(user, &account)]),
-        None => {
-            plan.bar(
-                "user",
-                format!("there is no user {user}"),
-                "Name the one that the application runs as: --user NAME",
-            );
-            None
-        }
+        Some(account) => Ok(vec![ClientIdentity::account(user, &account)]),
+        None => Err(bar(
+            "user",
+            format!("there is no user {user}"),
+            "Name the one that the application runs as: --user NAME",
+        )),
     }
 }
 
 /// What scan's blockers say of a hop before anything is tried.
-fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop, plan: &mut Plan) {
-    let Some(service) = hop.service else { return };
+fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
+    let Some(service) = hop.service else { return Vec::new() };
+    let mut found = Vec::new();
     let pids: Vec<u32> = hop.clients.iter().filter_map(ClientIdentity::present).collect();
     for obstacle in obstacles(scan, service, &hop.setting.endpoint, &pids) {
         let by = decided_by(obstacle.code);
@@ -315,14 +308,12 @@ fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop, plan: &mut Plan) {
             continue;
         }
         let is_left = by == DecidedBy::Login || (by == DecidedBy::Page && request.has_page);
-        let found = SwitchObstacle {
+        found.push(SwitchObstacle {
             code: obstacle.code.to_owned(),
             bars: obstacle.weight != Weight::Note && !is_left,
             found: obstacle.found,
             remedy: obstacle.remedy,
-        };
-        if !plan.obstacles.contains(&found) {
-            plan.obstacles.push(found);
-        }
+        });
     }
+    found
 }

@@ -44,9 +44,7 @@ pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
                 "pool {pool} of PHP-FPM {} has a root directory of its own and no process now, so that nobody can look as it; send it a request, and switch again",
                 master.pid
             );
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
+            notes.push(note);
             continue;
         }
         found.push(Worker { account, name: format!("{user}, pool {pool}, which has no process now") });

@@ -15,7 +15,7 @@ use super::hop::Hop;
 use super::leaving::Leaving;
 use super::others::{self, Look};
 use super::stages::{PlannedStage, Replacement, TITLES};
-use super::{Plan, SwitchRequest, elsewhere, server_files, shown};
+use super::{ParsedConfig, Plan, SwitchRequest, bar, elsewhere, server_files, shown};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
 use crate::reload::{ReloadAction, reload_action};
@@ -153,8 +153,11 @@ pub fn finishing(
     let later = later.ok_or_else(|| FinishError::Nothing(id.to_owned()))?;
     let mut plan = Plan::default();
     for hop in &later.hops {
-        let found = again(hop, scan, &mut plan);
-        plan.hops.extend(found);
+        let Some(read) = read_again(hop) else { continue };
+        plan.secrets.extend(read.reading.settings.iter().filter_map(|setting| setting.password.clone()));
+        let Some((hop, notes)) = again(hop, scan, read) else { continue };
+        plan.note(notes);
+        plan.hops.push(hop);
     }
     stages(&later, request, scan, &mut plan);
     if plan.stages.is_empty() || plan.is_barred() {
@@ -162,7 +165,7 @@ pub fn finishing(
     }
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
-        still_there(&later, &from, &to, request, scan, (look, is_interrupted), &mut plan);
+        plan.add(still_there(&later, &from, &to, request, scan, (look, is_interrupted)));
     }
     Ok(plan)
 }
@@ -172,18 +175,23 @@ pub fn finishing(
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
-    let hops = later.hops.iter().filter_map(|hop| again(hop, scan, &mut Plan::default()));
+    let hops = later.hops.iter().filter_map(|hop| Some(again(hop, scan, read_again(hop)?)?.0));
     let mut failed = hops.filter_map(|hop| Some((try_hop(&hop, program).err()?, hop)));
     let (failed, hop) = failed.next()?;
     Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.client.name, failed.error))
 }
 
-/// A connection that moved, as its configuration has it now.
-fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
-    let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
+/// The configuration of a connection that moved, as it is now.
+fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
     let config = ConfigFile { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
     let reading = config.editor.read(&config.file, &config.files()).ok()?;
-    plan.secrets.extend(reading.settings.iter().filter_map(|setting| setting.password.clone()));
+    Some(ParsedConfig { config, reading })
+}
+
+/// A connection that moved, as its configuration has it now; with notes on who was passed over.
+fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<String>)> {
+    let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
+    let ParsedConfig { config, reading } = read;
     let is_it = |setting: &&Setting| {
         setting.role == Role::Connects && setting.endpoint == to && setting.name == hop.name
     };
@@ -205,8 +213,8 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
         .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
         .collect();
     let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
-    let clients = client_identities(scan, &config, service, &holders, plan);
-    Some(Hop {
+    let (clients, notes) = client_identities(scan, &config, service, &holders);
+    let hop = Hop {
         config,
         setting,
         to,
@@ -217,7 +225,8 @@ fn again(hop: &LaterHop, scan: &Scan, plan: &mut Plan) -> Option<Hop> {
         clients,
         server: None,
         login: None,
-    })
+    };
+    Some((hop, notes))
 }
 
 /// The stages that were kept, held against the files as they are.
@@ -230,11 +239,11 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
     for change in all() {
         let first = all().find(|other| other.path == change.path);
         if first.is_some_and(|first| now(first) != first.before) {
-            plan.bar(
+            plan.add([bar(
                 "changed",
                 format!("{} is not as the switch left it", shown(&change.path)),
                 "Make the last step by hand, or undo the switch and make it anew",
-            );
+            )]);
         }
     }
     for kept in &later.stages {
@@ -256,7 +265,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
         for (file, name) in &kept.of {
             let Some(editor) = editor(name) else { continue };
             let config = ConfigFile { file: file.clone(), editor, reader: None };
-            stage.check(&config, &mut plan.notes);
+            plan.note(stage.check(&config));
             stage.of.push((file.clone(), editor.name()));
             // Of several such servers, the one that listens there.
             let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
@@ -267,7 +276,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
             match reload_action(scan, editor.uptake(), file, pid, &request.reloads) {
                 ReloadAction::Nothing(note) => plan.notes.extend(note),
                 ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
-                ReloadAction::Missing { found, remedy } => plan.bar("reload", found, remedy),
+                ReloadAction::Missing { found, remedy } => plan.add([bar("reload", found, remedy)]),
             }
         }
         let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
@@ -278,7 +287,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
     }
 }
 
-/// Bars what would take a place away that somebody uses.
+/// What bars taking a place away: somebody uses it.
 fn still_there(
     later: &Later,
     from: &Endpoint,
@@ -286,17 +295,10 @@ fn still_there(
     request: &SwitchRequest,
     scan: &Scan,
     (look, is_interrupted): (Look<'_>, &dyn Fn() -> bool),
-    plan: &mut Plan,
-) {
-    let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, from, to, &[])
-        .into_iter()
-        .map(|named| SwitchObstacle {
-            code: "still-used".into(),
-            bars: true,
-            found: named.found,
-            remedy: named.remedy,
-        })
-        .collect();
+) -> Vec<SwitchObstacle> {
+    let named = elsewhere::named(scan, from, to, &[]).into_iter();
+    let mut reasons: Vec<SwitchObstacle> =
+        named.map(|named| bar("still-used", named.found, named.remedy)).collect();
     let seen = others::watch(from, &[], request.observe, look, is_interrupted);
     let leaving =
         Leaving { from: from.clone(), to: to.clone(), can_wait: false, moved: false, restart: None };
@@ -304,18 +306,12 @@ fn still_there(
     for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
         let there = others::connected(scan, to, &[]);
         if there.others.is_empty() && there.movers.is_empty() {
-            reasons.push(SwitchObstacle {
-                code: "still-used".into(),
-                bars: true,
-                found: format!("no client is seen at {to} yet ({} in {})", hop.name, shown(&hop.file)),
-                remedy: "Restart the application first, and have it make a request".into(),
-            });
+            reasons.push(bar(
+                "still-used",
+                format!("no client is seen at {to} yet ({} in {})", hop.name, shown(&hop.file)),
+                "Restart the application first, and have it make a request",
+            ));
         }
     }
-    for mut reason in reasons {
-        reason.bars = true;
-        if !plan.obstacles.contains(&reason) {
-            plan.obstacles.push(reason);
-        }
-    }
+    reasons.into_iter().map(|reason| SwitchObstacle { bars: true, ..reason }).collect()
 }

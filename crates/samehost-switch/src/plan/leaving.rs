@@ -129,19 +129,12 @@ impl Plan {
         let left: Vec<&Endpoint> =
             later.iter().flat_map(|stage| &stage.leaves).map(|leaving| &leaving.from).collect();
         self.notes.retain(|note| !left.iter().any(|from| *note == moves_away(from)));
-        for from in left {
-            let note =
-                format!("{from} stays open; when nobody uses it any more: samehost switch --finish ID");
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
+        let notes = left.into_iter().map(|from| {
+            format!("{from} stays open; when nobody uses it any more: samehost switch --finish ID")
+        });
+        self.note(notes.collect::<Vec<_>>());
         self.later = later;
-        for reason in reasons {
-            if !self.obstacles.contains(&reason) {
-                self.obstacles.push(reason);
-            }
-        }
+        self.add(reasons);
     }
 }
 

@@ -123,13 +123,28 @@ impl Plan {
         }
     }
 
-    pub(crate) fn bar(&mut self, code: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        let obstacle =
-            SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() };
-        if !self.obstacles.contains(&obstacle) {
-            self.obstacles.push(obstacle);
+    /// Adds obstacles, each once.
+    pub(crate) fn add(&mut self, obstacles: impl IntoIterator<Item = SwitchObstacle>) {
+        for obstacle in obstacles {
+            if !self.obstacles.contains(&obstacle) {
+                self.obstacles.push(obstacle);
+            }
         }
     }
+
+    /// Adds notes, each once.
+    pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
+/// An obstacle that prevents the switch.
+pub(crate) fn bar(code: &str, found: impl Into<String>, remedy: impl Into<String>) -> SwitchObstacle {
+    SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() }
 }
 
 /// A configuration that was read.
@@ -183,7 +198,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
             Ok(reading) => configurations.push(ParsedConfig { config, reading }),
             Err(refusal) => {
                 plan.secrets.extend(in_file(&config.files(), &config.file));
-                plan.bar("not-understood", place::said(&refusal), refusal.by_hand);
+                plan.add([bar("not-understood", place::said(&refusal), refusal.by_hand)]);
             }
         }
     }
@@ -191,38 +206,36 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     plan.secrets.extend(secrets(&configurations));
     if !plan.is_barred() {
         stages::build(request, scan, &configurations, &mut plan);
-        only_own_files(&configurations, &mut plan);
+        let found = other_owners(&configurations, &plan.stages);
+        plan.add(found);
     }
     if !plan.is_barred() && !plan.is_empty() {
-        host::look(scan, &mut plan);
+        let (obstacles, notes) = host::look(scan, &plan);
+        plan.add(obstacles);
+        plan.notes.extend(notes);
     }
     Ok(plan)
 }
 
 /// A configuration may include files of other users: it is read as its program reads it, and then nothing of theirs is
 /// changed because somebody else's file says so.
-fn only_own_files(configurations: &[ParsedConfig], plan: &mut Plan) {
+fn other_owners(configurations: &[ParsedConfig], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return Vec::new();
     }
     let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
     let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.config.file)).collect();
     owners.extend(configurations.iter().filter_map(|read| Some(read.config.files().user()?.account.uid)));
     owners.push(0);
-    let changes = plan.stages.iter().flat_map(|stage| &stage.changes);
-    let found: Vec<(PathBuf, u32)> = changes
-        .filter_map(|change| Some((change.path.clone(), owner(&change.path)?)))
-        .filter(|(_, uid)| !owners.contains(uid))
-        .collect();
-    for (path, uid) in found {
-        plan.bar(
+    let changes = stages.iter().flat_map(|stage| &stage.changes);
+    let found = changes.filter_map(|change| Some((&change.path, owner(&change.path)?)));
+    let found = found.filter(|(_, uid)| !owners.contains(uid)).map(|(path, uid)| {
+        let (path, owner) = (shown(path), User::of(uid));
+        bar(
             "other-owner",
-            format!(
-                "{} belongs to {}, and only another user's configuration includes it",
-                shown(&path),
-                User::of(uid)
-            ),
-            format!("Where it is to change, name it: samehost switch {}", shown(&path)),
-        );
-    }
+            format!("{path} belongs to {owner}, and only another user's configuration includes it"),
+            format!("Where it is to change, name it: samehost switch {path}"),
+        )
+    });
+    found.collect()
 }

@@ -5,12 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use samehost_edit::{Refusal, Setting};
+use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, UNIX_PATH_MAX};
 use samehost_scan::Trusted;
 use samehost_system::ownership::View;
 use samehost_system::{accounts, hosts};
 
-use super::{Plan, SwitchRequest};
+use super::{SwitchRequest, bar};
 
 /// A refusal in one line; what to do by hand is told beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {
@@ -48,25 +49,21 @@ pub(crate) fn trusted(
     request: &SwitchRequest,
     setting: &Setting,
     named: Option<&Path>,
-    plan: &mut Plan,
-) -> Trusted {
+) -> Result<Trusted, SwitchObstacle> {
     let mut trusted = Trusted::default();
     for file in [Some(setting.file.as_path()), named].into_iter().flatten() {
         if let Ok(metadata) = std::fs::metadata(file) {
             trusted = trusted.or(metadata.uid());
         }
     }
-    let Some(name) = &request.server_user else { return trusted };
+    let Some(name) = &request.server_user else { return Ok(trusted) };
     match accounts::account(name) {
-        Some(account) => trusted.or(account.uid),
-        None => {
-            plan.bar(
-                "server-user",
-                format!("there is no user {name}"),
-                "Name the one that the server runs as: --server-user NAME",
-            );
-            trusted
-        }
+        Some(account) => Ok(trusted.or(account.uid)),
+        None => Err(bar(
+            "server-user",
+            format!("there is no user {name}"),
+            "Name the one that the server runs as: --server-user NAME",
+        )),
     }
 }
 

@@ -13,6 +13,7 @@ use samehost_edit::{Access, Files, Goal, Role, Setting, apply};
 use samehost_edit::{Move, ProposalError, propose};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
+use samehost_model::switch::SwitchObstacle;
 use samehost_scan::identity;
 use samehost_services::NewSocket;
 use samehost_system::accounts;
@@ -21,7 +22,7 @@ use super::config_file::ConfigFile;
 use super::hop::Hop;
 use super::leaving::{Leaving, client_reload_action, has_clients, moves_away, needs_restart};
 use super::place::{said, same_port};
-use super::{Direction, ParsedConfig, Plan, SwitchRequest, server_files};
+use super::{Direction, ParsedConfig, Plan, SwitchRequest, bar, server_files};
 use crate::check::{Planned, planned};
 use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::resolve;
@@ -62,12 +63,14 @@ pub(crate) struct PlannedStage {
 }
 
 impl PlannedStage {
-    /// Adds the check of a configuration that changes in it, or a note why it is not run.
-    pub(crate) fn check(&mut self, config: &ConfigFile, notes: &mut Vec<String>) {
-        match config.editor.check(&config.file, &config.files()).map(planned) {
-            Some(Ok(check)) => self.checks.push(check),
-            Some(Err(note)) if !notes.contains(&note) => notes.push(note),
-            _ => {}
+    /// Adds the check of a configuration that changes in it, or returns a note why it is not run.
+    pub(crate) fn check(&mut self, config: &ConfigFile) -> Option<String> {
+        match config.editor.check(&config.file, &config.files()).map(planned)? {
+            Ok(check) => {
+                self.checks.push(check);
+                None
+            }
+            Err(note) => Some(note),
         }
     }
 }
@@ -104,7 +107,8 @@ struct Side<'a> {
 /// Builds the stages of a plan.
 pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfig], plan: &mut Plan) {
     let hops = plan.hops.clone();
-    let sides = sides(request, scan, &hops, plan);
+    let (sides, notes) = sides(request, scan, &hops);
+    plan.notes.extend(notes);
     // The files of each configuration, as they are so far.
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
     for (index, title) in TITLES.into_iter().enumerate() {
@@ -116,7 +120,10 @@ pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[Pars
                 Ok(after) => {
                     advance(&config.files(), texts, after, most_private(&own).as_deref(), &mut stage)
                 }
-                Err(error) => return refuse(plan, config, error),
+                Err(error) => {
+                    plan.stages.clear();
+                    return plan.add([refused(config, error)]);
+                }
             };
             if changed {
                 stage.of.push((config.file.clone(), config.editor.name()));
@@ -128,16 +135,16 @@ pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[Pars
             |change: &Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
         if let Some(change) = stage.changes.iter().find(|change| twice(change)) {
             plan.stages.clear();
-            return plan.bar(
+            return plan.add([bar(
                 "same-file",
                 format!("two of the configurations change {}", shown(&change.path)),
                 "Switch one after the other",
-            );
+            )]);
         }
         for change in &mut stage.changes {
             match resolve(&change.path) {
                 Ok(path) => change.path = path,
-                Err(error) => plan.bar("file", error.to_string(), String::new()),
+                Err(error) => plan.add([bar("file", error.to_string(), "")]),
             }
         }
         if !stage.changes.is_empty() {
@@ -146,11 +153,10 @@ pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[Pars
     }
 }
 
-fn refuse(plan: &mut Plan, config: &ConfigFile, error: ProposalError) {
-    plan.stages.clear();
+fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
     match error {
-        ProposalError::Refused(refusal) => plan.bar("not-understood", said(&refusal), refusal.by_hand),
-        other => plan.bar(
+        ProposalError::Refused(refusal) => bar("not-understood", said(&refusal), refusal.by_hand),
+        other => bar(
             "not-understood",
             other.to_string(),
             format!("Edit {} by hand; samehost how SERVICE has the words", config.file.display()),
@@ -159,13 +165,14 @@ fn refuse(plan: &mut Plan, config: &ConfigFile, error: ProposalError) {
 }
 
 /// Everything that changes, with how far it is after each stage.
-fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop], plan: &mut Plan) -> Vec<Side<'a>> {
-    let mut sides: Vec<Side<'a>> = Vec::new();
+fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<String>) {
+    let (mut sides, mut notes): (Vec<Side<'a>>, Vec<String>) = Default::default();
     for hop in hops {
         let mut client = [State::Old, State::New, State::New, State::New];
         if let Some((config, setting)) = &hop.server {
             let editor = config.editor;
-            let goal = server_goal(request, scan, hop, setting, plan);
+            let (goal, note) = server_goal(request, scan, hop, setting);
+            notes.extend(note);
             let copies = editor
                 .transition(&config.file, &config.files(), setting, &goal)
                 .is_ok_and(|edits| edits.is_some());
@@ -175,7 +182,7 @@ fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop], plan: &mut P
                 let last = if request.close_tcp { State::New } else { State::Both };
                 [State::Both, State::Both, last, last]
             } else {
-                plan.notes.push(moves_away(&setting.endpoint));
+                notes.push(moves_away(&setting.endpoint));
                 if copies {
                     [State::Copied, State::Copied, State::New, State::New]
                 } else if holds {
@@ -183,7 +190,7 @@ fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop], plan: &mut P
                     [State::Old, State::Old, State::New, State::New]
                 } else {
                     if hop.setting.role == Role::Connects {
-                        plan.notes.push(format!(
+                        notes.push(format!(
                             "between the restart of {} and that of its client nothing is served",
                             editor.about()
                         ));
@@ -210,12 +217,12 @@ fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop], plan: &mut P
             });
         }
     }
-    sides
+    (sides, notes)
 }
 
 /// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
 /// common; else everyone here, as with the port.
-fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Setting, plan: &mut Plan) -> Goal {
+fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
     /// What nginx and PHP-FPM take where nothing is said.
     const USUAL_BACKLOG: u32 = 511;
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
@@ -223,7 +230,7 @@ fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Settin
     let kind = hop.server.as_ref().and_then(|(config, _)| config.kind());
     let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
     if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
-        return goal;
+        return (goal, None);
     }
     let client = hop.clients.first().map(|client| &client.identity);
     let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
@@ -232,6 +239,7 @@ fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Settin
         let group = server.map(|server| server.gid);
         client.uid == 0 || group.is_some_and(|group| client.gid == group || client.groups.contains(&group))
     });
+    let mut note = None;
     let access = match client {
         Some(client) if gives => Access {
             owner: accounts::user_name(client.uid),
@@ -240,14 +248,14 @@ fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Settin
         },
         Some(_) if shares => Access { owner: None, group: None, mode: 0o660 },
         _ => {
-            plan.notes.push(format!(
+            note = Some(format!(
                 "{} will be open to every user of this machine, as the port is: client and server have no group in common",
                 hop.to
             ));
             Access { owner: None, group: None, mode: 0o666 }
         }
     };
-    Goal { access: Some(access), ..goal }
+    (Goal { access: Some(access), ..goal }, note)
 }
 
 /// The files of a configuration after a stage, as far as they differ from those on disk.
@@ -352,7 +360,7 @@ fn finish(
     stage: &mut PlannedStage,
     plan: &mut Plan,
 ) {
-    stage.check(config, &mut plan.notes);
+    plan.note(stage.check(config));
     let pid = sides.iter().find_map(|side| side.pid);
     let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
     let taken = match client {
@@ -360,16 +368,13 @@ fn finish(
         None => reload_action(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
     };
     match taken {
-        ReloadAction::Nothing(note) => {
-            let known = note.as_ref().is_some_and(|note| plan.notes.contains(note));
-            plan.notes.extend(note.filter(|_| !known));
-        }
+        ReloadAction::Nothing(note) => plan.note(note),
         ReloadAction::Words { what, command } => {
             if !stage.reloads.iter().any(|(_, other)| *other == command) {
                 stage.reloads.push((what, command));
             }
         }
-        ReloadAction::Missing { found, remedy } => plan.bar("reload", found, remedy),
+        ReloadAction::Missing { found, remedy } => plan.add([bar("reload", found, remedy)]),
     }
     let listens = sides.iter().filter(|side| side.setting.role == Role::Listens && side.pid.is_some());
     let moved = listens.filter(|side| side.states[index] != State::Old);

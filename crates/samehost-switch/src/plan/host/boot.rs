@@ -10,9 +10,8 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 use samehost_system::open;
 
-use super::super::Plan;
 use super::{file_system, note};
-use crate::plan::shown;
+use crate::plan::{Hop, shown};
 
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
@@ -29,9 +28,9 @@ const TMPFILES: &[&str] =
     &["etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d"];
 
 /// New sockets of the plan whose directory nobody makes again.
-pub(super) fn look(scan: &Scan, plan: &mut Plan) {
+pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
-    for hop in &plan.hops {
+    for hop in hops {
         let (Some((config, _)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
         let folder = socket.parent().unwrap_or(Path::new("/"));
         if !file_system(folder).is_some_and(|kind| matches!(kind, TMPFS | RAMFS)) {
@@ -58,7 +57,7 @@ pub(super) fn look(scan: &Scan, plan: &mut Plan) {
         let is_booted = Path::new("/run/systemd/system").exists();
         found.push(SwitchObstacle { bars: is_booted, ..note("boot", what, remedy) });
     }
-    plan.obstacles.extend(found);
+    found
 }
 
 /// The name of a directory below /run, as RuntimeDirectory= has it.

@@ -10,8 +10,7 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_system::identity::Namespaces;
 use samehost_system::open::proc_file;
 
-use super::bar;
-use crate::plan::shown;
+use crate::plan::{bar, shown};
 
 /// As much of a list of mounts as is read, in bytes: hosts of containers have thousands.
 const LONGEST: u64 = 16 << 20;

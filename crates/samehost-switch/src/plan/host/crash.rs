@@ -3,16 +3,16 @@
 
 use samehost_edit::Role;
 use samehost_model::Endpoint;
+use samehost_model::switch::SwitchObstacle;
 use samehost_services::Kind;
 
-use super::super::Plan;
 use super::note;
-use crate::plan::shown;
+use crate::plan::{Hop, shown};
 
 /// New sockets of servers that stumble over their own.
-pub(super) fn look(plan: &mut Plan) {
+pub(super) fn look(hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
-    for hop in &plan.hops {
+    for hop in hops {
         let (Some((config, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
         if setting.role != Role::Listens || config.kind() != Some(Kind::Nginx) {
             continue;
@@ -26,5 +26,5 @@ pub(super) fn look(plan: &mut Plan) {
             format!("Have its unit remove it first: systemctl edit nginx, [Service] ExecStartPre=-/bin/rm -f {socket}"),
         ));
     }
-    plan.obstacles.extend(found);
+    found
 }

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 
-use super::Plan;
+use super::{Plan, bar};
 
 /// Obstacles that a person who is shown them may pass, and nobody else: `--accept CODE` stands for the person.
 pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
 
 /// Looks at the machine around the files and sockets of a plan.
-pub(crate) fn look(scan: &Scan, plan: &mut Plan) {
+pub(crate) fn look(scan: &Scan, plan: &Plan) -> (Vec<SwitchObstacle>, Vec<String>) {
     let files = edited(plan);
     let processes: Vec<u32> = plan
         .hops
@@ -29,19 +29,14 @@ pub(crate) fn look(scan: &Scan, plan: &mut Plan) {
             hop.clients.iter().filter_map(|client| client.pid).chain(server)
         })
         .collect();
-    boot::look(scan, plan);
-    crash::look(plan);
-    let found = files.iter().flat_map(|file| {
+    let mut obstacles = boot::look(scan, &plan.hops);
+    obstacles.extend(crash::look(&plan.hops));
+    obstacles.extend(files.iter().flat_map(|file| {
         let here =
             [bound::look(file, &processes), shared::look(file), managed::look(file), open_editor::look(file)];
         here.into_iter().flatten()
-    });
-    for obstacle in found.collect::<Vec<_>>() {
-        if !plan.obstacles.contains(&obstacle) {
-            plan.obstacles.push(obstacle);
-        }
-    }
-    plan.notes.extend(managed::packages(&files));
+    }));
+    (obstacles, managed::packages(&files))
 }
 
 /// The files that are there and change.
@@ -56,11 +51,7 @@ fn edited(plan: &Plan) -> Vec<PathBuf> {
 }
 
 fn note(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle {
-    SwitchObstacle { code: code.to_owned(), bars: false, found, remedy: remedy.into() }
-}
-
-fn bar(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle {
-    SwitchObstacle { bars: true, ..note(code, found, remedy) }
+    SwitchObstacle { bars: false, ..bar(code, found, remedy) }
 }
 
 /// What statfs calls the file system of a path; none where it cannot be asked.
