@@ -98,19 +98,7 @@ pub(crate) fn reload_action(
         (_, None) => ReloadAction::Nothing(Some(format!(
             "{kind} does not run here; it takes the change when it starts"
         ))),
-        (Some(signal), Some(pid)) => {
-            let Some(identity) = Identity::of(pid).filter(|identity| runs(identity, &files_of(kind))) else {
-                return ReloadAction::Missing {
-                    found: format!(
-                        "process {pid} is called {kind}, but runs no program of that name that is root's or its user's"
-                    ),
-                    remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
-                };
-            };
-            let (start, file) = (identity.start.to_string(), path_of(&identity));
-            let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
-            ReloadAction::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
-        }
+        (Some(signal), Some(pid)) => signal_action(kind, signal, pid),
         (None, Some(pid)) => ReloadAction::Missing {
             found: format!(
                 "{kind} ({pid}) takes the change only when it is restarted, and no systemd unit runs it"
@@ -118,6 +106,20 @@ pub(crate) fn reload_action(
             remedy: format!("Say how: --reload '{kind}=COMMAND'"),
         },
     }
+}
+
+fn signal_action(kind: Kind, signal: &str, pid: u32) -> ReloadAction {
+    let Some(identity) = Identity::of(pid).filter(|identity| runs(identity, &files_of(kind))) else {
+        return ReloadAction::Missing {
+            found: format!(
+                "process {pid} is called {kind}, but runs no program of that name that is root's or its user's"
+            ),
+            remedy: format!("Say how {kind} is reloaded: --reload '{kind}=COMMAND'"),
+        };
+    };
+    let (start, file) = (identity.start.to_string(), path_of(&identity));
+    let command = vec!["signal".to_owned(), signal.to_owned(), pid.to_string(), start, file];
+    ReloadAction::Words { what: format!("kill -{signal} {pid} ({kind})"), command }
 }
 
 /// Whether systemd is the init system (sd_booted(3)).

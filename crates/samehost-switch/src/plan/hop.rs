@@ -56,24 +56,17 @@ pub(crate) fn find(
             if setting.role != Role::Connects {
                 continue;
             }
+            let place = || format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
             match (request.to, &setting.endpoint) {
                 (Direction::Unix, Endpoint::Tcp { .. }) if is_local(&setting.endpoint) => {
                     clients.push((read.config.clone(), setting.clone()));
                 }
                 (Direction::Unix, Endpoint::Tcp { host, .. }) => plan.notes.push(format!(
-                    "{} ({}:{}) goes to {host}, which is not this machine's loopback: it stays",
-                    setting.name,
-                    setting.file.display(),
-                    setting.line
+                    "{} goes to {host}, which is not this machine's loopback: it stays",
+                    place()
                 )),
                 (Direction::Tcp, Endpoint::Unix(_)) => clients.push((read.config.clone(), setting.clone())),
-                _ => plan.notes.push(format!(
-                    "{} ({}:{}) goes to {} already",
-                    setting.name,
-                    setting.file.display(),
-                    setting.line,
-                    setting.endpoint
-                )),
+                _ => plan.notes.push(format!("{} goes to {} already", place(), setting.endpoint)),
             }
         }
         for refusal in &read.reading.refused {
