@@ -10,7 +10,7 @@ mod switch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
 use samehost_bench::private_servers::Account;
@@ -124,6 +124,29 @@ impl std::fmt::Debug for Bench {
     }
 }
 
+// Comments on variants would change the help.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Arrivals {
+    #[default]
+    Poisson,
+    Uniform,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UnixOrTcp {
+    Unix,
+    Tcp,
+}
+
+impl UnixOrTcp {
+    pub fn name(self) -> &'static str {
+        match self {
+            UnixOrTcp::Unix => "unix",
+            UnixOrTcp::Tcp => "tcp",
+        }
+    }
+}
+
 #[derive(Args, Clone, Debug, Default)]
 pub struct BenchOptions {
     /// Transports to compare, the baseline first
@@ -142,8 +165,8 @@ pub struct BenchOptions {
     #[arg(long, conflicts_with = "rate")]
     pub ladder: bool,
     /// How due requests are spread
-    #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "uniform"])]
-    pub arrivals: String,
+    #[arg(long, value_name = "SPACING", value_enum, default_value = "poisson")]
+    pub arrivals: Arrivals,
     /// Where client and server run: free, same-core, cross-core [default: one connection to a server of ours: cross-core, a
     /// CPU for each end; else free]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
@@ -268,7 +291,10 @@ impl BenchOptions {
     }
 
     pub fn spacing(&self) -> Spacing {
-        if self.arrivals == "uniform" { Spacing::Uniform } else { Spacing::Poisson }
+        match self.arrivals {
+            Arrivals::Poisson => Spacing::Poisson,
+            Arrivals::Uniform => Spacing::Uniform,
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::UnixOrTcp;
+
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
     /// Print everything found as JSON
@@ -33,8 +35,8 @@ pub struct VerifyOptions {
     /// path of a configuration (wp-config.php, .env, nginx.conf, a site's directory)
     pub target: String,
     /// Exit with 1 unless this transport is in use
-    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT")]
-    pub expect: Option<String>,
+    #[arg(long, value_enum, value_name = "TRANSPORT")]
+    pub expect: Option<UnixOrTcp>,
     /// The user that the server runs as, where that is neither root, the owner of the configuration, nor the account that
     /// its package made: nobody else is told a password
     #[arg(long, value_name = "USER")]

@@ -3,22 +3,24 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use samehost_bench::builtin_servers::{Model, SERVERS, Server, server};
 use samehost_model::{Endpoint, Transport};
 
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
     /// The server: echo sends back every byte, rpc answers gRPC calls, sink takes rounds of bytes and acknowledges each
-    #[arg(value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::builtin_servers::SERVERS.iter().map(|server| server.name)))]
-    pub server: String,
+    #[arg(value_parser = PossibleValuesParser::new(SERVERS.iter().map(|server| server.name))
+        .try_map(|name| server(&name).ok_or("no such server")))]
+    pub server: &'static Server,
     /// Where to listen; may be given several times (tcp:127.0.0.1:7000, unix:/run/app.sock, abstract:name, …)
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "inherited")]
     pub listen: Vec<Endpoint>,
     /// A thread for each connection, or one for all by epoll that replies at once (epoll) or after each round (rounds, as
     /// Redis does)
-    #[arg(long, default_value = "threads", value_parser = clap::builder::PossibleValuesParser::new(
-        samehost_bench::builtin_servers::Model::ALL.iter().map(|(name, _)| *name)))]
-    pub model: String,
+    #[arg(long, default_value = "threads", value_parser = PossibleValuesParser::new(Model::ALL.iter().map(|(name, _)| *name))
+        .try_map(|name| name.parse::<Model>()))]
+    pub model: Model,
     /// Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
     pub backlog: i32,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::UnixOrTcp;
+
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Exit status: 0 done, or nothing to do; 1 refused or declined, nothing was touched; 2 wrong use; 3 something needed is\nmissing here; 4 it was begun and put back."
@@ -14,8 +16,8 @@ pub struct SwitchOptions {
     #[arg(value_name = "PATH|SERVICE", required_unless_present_any = ["undo", "list", "recover", "all", "finish", "confirm", "forget", "prune", "check"])]
     pub targets: Vec<String>,
     /// The transport to move to
-    #[arg(long, value_parser = ["unix", "tcp"], value_name = "TRANSPORT", default_value = "unix")]
-    pub to: String,
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value = "unix")]
+    pub to: UnixOrTcp,
     /// Show what would be done, and what is in the way; touch nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -3,18 +3,16 @@
 use std::io::Write;
 
 use anyhow::Context;
-use samehost_bench::builtin_servers::{ServeOptions as Options, server};
+use samehost_bench::builtin_servers::ServeOptions as Options;
 use samehost_transport::Tuning;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::ServeOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 
 pub fn serve(options: &ServeOptions) -> anyhow::Result<Ending> {
-    let server =
-        server(&options.server).ok_or_else(|| WrongUse(format!("no server `{}`", options.server)))?;
-    let model = options.model.parse().map_err(WrongUse)?;
+    let (server, model) = (options.server, options.model);
     if let Some(transport) = options.inherited {
         server.serve_inherited(transport, model).context("the inherited connection")?;
         return Ok(Ending::Done);

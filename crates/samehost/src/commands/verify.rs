@@ -44,8 +44,8 @@ fn target(options: &VerifyOptions) -> anyhow::Result<Verification> {
     let (credentials, note) = credentials(&target, options)?;
     let mut found = look(&target, &options.target, &credentials, None, options)?;
     found.notes.extend(note);
-    if let Some(expected) = &options.expect {
-        samehost_scan::expect(&mut found, expected);
+    if let Some(expected) = options.expect {
+        samehost_scan::expect(&mut found, expected.name());
     }
     Ok(found)
 }
@@ -65,8 +65,8 @@ fn configuration(options: &VerifyOptions) -> anyhow::Result<Vec<Verification>> {
         let name = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
         let owner = setting.file.metadata().ok().map(|found| found.uid());
         let mut found = look(&target, &name, &credentials, owner, options)?;
-        if let Some(expected) = &options.expect {
-            samehost_scan::expect(&mut found, expected);
+        if let Some(expected) = options.expect {
+            samehost_scan::expect(&mut found, expected.name());
         }
         all.push(found);
     }

@@ -15,7 +15,7 @@ use samehost_system::interrupt;
 use super::ask::{agrees, may_ask};
 use super::confirm::{self, Site};
 use super::stored;
-use crate::cli::SwitchOptions;
+use crate::cli::{SwitchOptions, UnixOrTcp};
 use crate::exit::{Ending, WrongUse};
 use crate::{output, signals, switches};
 
@@ -147,7 +147,10 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchReq
     Ok(SwitchRequest {
         address: address.map_err(|error| WrongUse(error.to_string()))?,
         targets: targets.to_vec(),
-        to: if options.to == "tcp" { Direction::Tcp } else { Direction::Unix },
+        to: match options.to {
+            UnixOrTcp::Unix => Direction::Unix,
+            UnixOrTcp::Tcp => Direction::Tcp,
+        },
         socket: options.socket.clone(),
         close_tcp: options.close_tcp,
         user: options.user.clone(),
@@ -162,7 +165,7 @@ fn wish(options: &SwitchOptions, targets: &[String]) -> anyhow::Result<SwitchReq
 /// Command line for the journal, with secrets redacted.
 fn words(options: &SwitchOptions, targets: &[String]) -> String {
     let targets = Redactor::default().words(targets);
-    format!("samehost switch {} --to {}", targets.join(" "), options.to)
+    format!("samehost switch {} --to {}", targets.join(" "), options.to.name())
 }
 
 fn show(options: &SwitchOptions, report: &SwitchReport) -> anyhow::Result<()> {
