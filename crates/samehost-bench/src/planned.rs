@@ -11,7 +11,7 @@ use crate::matrix::{Capacity, Matrix, distinct, sweep};
 use crate::points;
 use crate::request::Request;
 use crate::tuned;
-use crate::workload::{Capabilities, Parameters, Workload};
+use crate::workload::{Capabilities, Parameters, Workload, check_words};
 
 /// What is measured, how, and for how long.
 #[derive(Clone)]
@@ -33,6 +33,7 @@ impl Planned {
     /// # Errors
     /// When the workload has no such option, a point makes no sense, or the budget is too short.
     pub(crate) fn new(workload: &'static dyn Workload, request: &Request) -> Result<Self, BenchError> {
+        check_words(workload, &request.parameters)?;
         let proposed = workload.propose(&request.parameters, &request.connections)?;
         let (mut parameters, mut swept) = sweep(workload, &proposed)?;
         tuned::add(request, &mut parameters, &mut swept);

@@ -52,6 +52,37 @@ pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
 }
 
+/// The value of a parameter with fixed words.
+///
+/// # Errors
+/// When it is none of the words.
+pub(crate) fn word<T: Copy>(
+    parameters: &Parameters,
+    name: &str,
+    words: &[(&str, T)],
+) -> Result<T, BenchError> {
+    let text = parameters.get(name).map_or("", String::as_str);
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        BenchError::Usage(format!("--{name}: `{text}` is none of {}", words.join(", ")))
+    })
+}
+
+/// Checks every parameter with fixed words, so that no unknown word is taken for another one.
+///
+/// # Errors
+/// When a value is none of the words.
+pub(crate) fn check_words(workload: &dyn Workload, parameters: &Parameters) -> Result<(), BenchError> {
+    for parameter in workload.parameters() {
+        let is_given = parameters.get(parameter.name).is_some_and(|value| !value.is_empty());
+        if let (ParameterKind::Choice(words), true) = (parameter.kind, is_given) {
+            let words: Vec<(&str, ())> = words.iter().map(|word| (*word, ())).collect();
+            word(parameters, parameter.name, &words)?;
+        }
+    }
+    Ok(())
+}
+
 /// Common options that a workload takes, and their defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use samehost_login::memcached::listing;
 
-use super::endpoint;
+use super::{Command, Settings, endpoint};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
@@ -12,13 +12,14 @@ use crate::workloads::connecting::link_to;
 
 /// Queries each server.
 pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+    let settings = Settings::parse(look.parameters)?;
     look.servers
         .iter()
         .map(|(transport, text)| {
             let endpoint = endpoint(*transport, text)?;
             let stats = link_to(&endpoint)?.ask(b"stats\r\n", listing)?;
             let mut impact = Impact::of(format!("the memcached at {endpoint}"));
-            look_at(look, &numbers(&stats), &mut impact);
+            look_at(look, settings, &numbers(&stats), &mut impact);
             Ok(impact)
         })
         .collect()
@@ -33,7 +34,7 @@ fn numbers(stats: &str) -> BTreeMap<&str, u64> {
         .collect()
 }
 
-fn look_at(look: &Look<'_>, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
+fn look_at(look: &Look<'_>, settings: Settings, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
     let of = |name: &str| stats.get(name).copied();
     // Our own connection is not counted.
     if let (Some(open), Some(most)) = (of("curr_connections"), of("max_connections")) {
@@ -45,7 +46,7 @@ fn look_at(look: &Look<'_>, stats: &BTreeMap<&str, u64>, impact: &mut Impact) {
         "sets one key samehost:… with up to {}, which is deleted at the end",
         in_words(look.sizes)
     ));
-    if look.parameters["command"] == "set" {
+    if settings.command == Command::Set {
         impact.does.push("sets it again with every command, as fast as it answers".into());
     }
     if let (Some(used), Some(all)) = (of("bytes"), of("limit_maxbytes")) {

@@ -18,7 +18,7 @@ use crate::impact::Impact;
 use crate::private_servers::MEMCACHED;
 use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload,
+    StartOptions, Workload, word,
 };
 use crate::workloads::reached::require_transport;
 use crate::workloads::requests::{MOST_SLICED, request_metrics};
@@ -107,8 +107,26 @@ impl Workload for Memcached {
     }
 }
 
-fn protocol(parameters: &Parameters) -> Protocol {
-    if parameters["protocol"] == "meta" { Protocol::Meta } else { Protocol::Text }
+/// Parsed parameters.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    command: Command,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Get,
+    Set,
+}
+
+impl Settings {
+    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        Ok(Settings {
+            command: word(parameters, "command", &[("get", Command::Get), ("set", Command::Set)])?,
+            protocol: word(parameters, "protocol", &[("text", Protocol::Text), ("meta", Protocol::Meta)])?,
+        })
+    }
 }
 
 /// Parses `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
@@ -152,6 +170,17 @@ mod tests {
                 .map(|found| found.to_string())
         };
         assert_leads_everywhere(&["memcached"], read);
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused() {
+        let settings = |protocol: &str| {
+            let given = [("command", "get"), ("protocol", protocol)];
+            Settings::parse(&given.map(|(name, value)| (name.into(), value.into())).into())
+        };
+        assert_eq!(settings("meta").unwrap().protocol, Protocol::Meta);
+        let error = settings("binary").unwrap_err().to_string();
+        assert!(error.contains("--protocol: `binary` is none of text, meta"), "{error}");
     }
 
     #[test]

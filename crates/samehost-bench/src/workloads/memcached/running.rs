@@ -9,19 +9,19 @@ use samehost_system::interrupt;
 use samehost_transport::Stream;
 
 use super::session::{Exchange, MemcachedSession};
-use super::{dialogue, endpoint, protocol};
+use super::{Command, Settings, dialogue, endpoint};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, memcached, random_hex};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::foreign_pids;
 
 /// The running processes.
 pub(super) struct RunningMemcached {
-    parameters: Parameters,
+    settings: Settings,
     private: BTreeMap<Transport, PrivateServer>,
     given: BTreeMap<Transport, Endpoint>,
     version: String,
@@ -41,7 +41,7 @@ impl RunningMemcached {
             given.insert(*transport, endpoint(*transport, text)?);
         }
         let mut running = RunningMemcached {
-            parameters: start.parameters.clone(),
+            settings: Settings::parse(&start.parameters)?,
             private: BTreeMap::new(),
             foreign_pids: foreign_pids(given.values()),
             given,
@@ -110,12 +110,12 @@ impl Instance for RunningMemcached {
             self.touched.push(endpoint.clone());
         }
         let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
-        let (protocol, value) = (protocol(&self.parameters), value(size));
+        let (protocol, value) = (self.settings.protocol, value(size));
         let set = Exchange::set(protocol, &self.key, &value);
         dialogue::set(&mut link_to(&endpoint)?, &set)?;
-        let exchange = match self.parameters["command"].as_str() {
-            "set" => set,
-            _ => Exchange::get(protocol, &self.key, &value),
+        let exchange = match self.settings.command {
+            Command::Set => set,
+            Command::Get => Exchange::get(protocol, &self.key, &value),
         };
         let connector = Arc::new(MemcachedConnector { endpoint, exchange, view: OnceLock::new() });
         self.connector = Some(Arc::clone(&connector));

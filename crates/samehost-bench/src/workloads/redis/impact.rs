@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Command;
 use super::dialogue::Dialogue;
 use super::given;
 use crate::error::BenchError;
@@ -54,12 +55,12 @@ fn look_at(
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
         impact.connections(connections, "maxclients");
     }
-    let command = look.parameters["command"].as_str();
-    if command == "ping" {
+    let command = Command::parse(look.parameters)?;
+    if command == Command::Ping {
         return Ok(());
     }
     match command {
-        "incr" => impact.does.push(format!(
+        Command::Incr => impact.does.push(format!(
             "sets {} counters samehost:…, one for each connection, and counts them up as fast as it answers; they are deleted at the end (--command ping writes nothing)",
             look.connections
         )),
@@ -68,11 +69,11 @@ fn look_at(
             in_words(look.sizes)
         )),
     }
-    if command == "set" {
+    if command == Command::Set {
         impact.does.push("sets them again with every command, as fast as it answers".into());
     }
     memory(look.sizes, info, impact);
-    log(look, info, dialogue, impact)
+    log(look, command, info, dialogue, impact)
 }
 
 fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
@@ -93,6 +94,7 @@ fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
 /// Where else the writes go: replicas, and the append-only file.
 fn log(
     look: &Look<'_>,
+    command: Command,
     info: &BTreeMap<String, String>,
     dialogue: &mut Dialogue,
     impact: &mut Impact,
@@ -110,8 +112,8 @@ fn log(
     }
     if is("aof_enabled", "1") {
         impact.found.push("its append-only file is on, and grows with all that is written".into());
-        let writes = if look.parameters["command"] == "get" { 1.0 } else { look.seconds * COMMANDS_PER_S };
-        let value = if look.parameters["command"] == "incr" { 0 } else { look.sizes };
+        let writes = if command == Command::Get { 1.0 } else { look.seconds * COMMANDS_PER_S };
+        let value = if command == Command::Incr { 0 } else { look.sizes };
         let grown = (writes * (value + AROUND) as f64) as u64;
         if let Some(directory) = dialogue.setting("dir")? {
             impact.disk(grown, &directory);

@@ -18,7 +18,7 @@ use crate::impact::Impact;
 use crate::private_servers::REDIS;
 use crate::workload::{
     Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload,
+    StartOptions, Workload, word,
 };
 use crate::workloads::reached::complete;
 use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
@@ -73,7 +73,7 @@ impl Workload for Redis {
         Capabilities {
             transports: &[Transport::Tcp, Transport::Unix],
             connections: Some("1"),
-            sizes: if has_value(parameters) { Some("128") } else { None },
+            sizes: if Command::parse(parameters).is_ok_and(Command::has_value) { Some("128") } else { None },
             rates: true,
             timed: true,
             foreign_servers: true,
@@ -140,8 +140,26 @@ fn given(transport: Transport, text: &str) -> Result<Address, BenchError> {
     Address::given(transport, text, std::env::var("REDISCLI_AUTH").ok())
 }
 
-fn has_value(parameters: &Parameters) -> bool {
-    matches!(parameters["command"].as_str(), "get" | "set")
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Get,
+    Set,
+    Incr,
+    Ping,
+}
+
+impl Command {
+    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        let words =
+            [("get", Command::Get), ("set", Command::Set), ("incr", Command::Incr), ("ping", Command::Ping)];
+        word(parameters, "command", &words)
+    }
+
+    /// Whether it has a value of `--size` bytes.
+    fn has_value(self) -> bool {
+        matches!(self, Command::Get | Command::Set)
+    }
 }
 
 /// Commands in one request.

@@ -13,7 +13,7 @@ use samehost_transport::Stream;
 use super::address::Address;
 use super::dialogue::{Dialogue, Identity, is_ours};
 use super::session::{Exchange, RedisSession};
-use super::{given, pipeline};
+use super::{Command, given, pipeline};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
@@ -27,6 +27,7 @@ pub(super) struct RunningRedis {
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
+    command: Command,
     parameters: Parameters,
     identity: Identity,
     /// Whether the given servers are more than one process.
@@ -73,6 +74,7 @@ impl RunningRedis {
             identity: identities.into_iter().next().unwrap_or_default(),
             server,
             addresses,
+            command: Command::parse(&start.parameters)?,
             parameters: start.parameters.clone(),
             pids,
             prefix: format!("samehost:{}:", random_hex(8)?),
@@ -93,21 +95,21 @@ impl RunningRedis {
         let pipeline = pipeline(&arm.point, &self.parameters)?;
         let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
         let key = format!("{}{size}", self.prefix);
-        Ok(Asked::Same(match self.parameters["command"].as_str() {
-            "incr" => {
+        Ok(Asked::Same(match self.command {
+            Command::Incr => {
                 // Arms of a round have their connections open at the same time, so no counter is used twice.
                 let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
                 return Ok(Asked::Counters { prefix, pipeline, next });
             }
-            "ping" => {
+            Command::Ping => {
                 dialogue.must("PING", &[b"PING"])?;
                 Exchange::new(&[b"PING"], pipeline, (b"+PONG\r\n", b"", b""))
             }
-            command => {
+            Command::Get | Command::Set => {
                 let value = value(size);
                 self.keys.insert(key.clone());
                 dialogue.must("setting a key", &[b"SET", key.as_bytes(), &value])?;
-                if command == "set" {
+                if self.command == Command::Set {
                     Exchange::new(&[b"SET", key.as_bytes(), &value], pipeline, (b"+OK\r\n", b"", b""))
                 } else {
                     let head = format!("${size}\r\n");
