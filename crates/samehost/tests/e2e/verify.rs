@@ -194,7 +194,7 @@ fn postgres_says_what_it_sees() {
     for (url, words) in [
         (server.unix("by_scram:hunter2"), "SQLSTATE 28P01"),
         (server.tcp("nobody_here"), "SQLSTATE 28000"),
-        (server.unix("by_scram"), "it wants a password"),
+        (server.unix("by_scram"), "it requires a password"),
     ] {
         let (status, found) = verify(&home, &[&url]);
         let says = server_proof(&found)["says"].as_str().unwrap();
@@ -235,7 +235,7 @@ fn localhost_is_explained_and_wrong_targets_refused() {
     assert!(!shown.stdout.contains("hunter2"), "{}", shown.stdout);
     let wrong = home.run(&["verify", "nginx"]);
     assert_eq!(wrong.status, 2);
-    assert!(wrong.stderr.contains("no process number, endpoint or URL"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("not a process number, endpoint or URL"), "{}", wrong.stderr);
     let dead = home.run(&["verify", "unix:/nowhere/x.sock"]);
     assert_eq!(dead.status, 3);
     assert!(dead.stderr.contains("/nowhere"), "{}", dead.stderr);
