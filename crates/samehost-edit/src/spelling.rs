@@ -291,7 +291,7 @@ fn redis_database(url: &Url) -> Result<Option<String>, &'static str> {
         None => url.database().as_deref().and_then(number),
     };
     if database.as_ref().is_some_and(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err("its database is no number");
+        return Err("its database is not a number");
     }
     Ok(database)
 }

@@ -136,7 +136,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     let words = format!("systemctl daemon-reload && systemctl restart -- {unit}");
     if !UNITS.iter().any(|folder| file.starts_with(folder)) {
         return ReloadAction::Nothing(Some(format!(
-            "{} is no unit of this system: it takes effect where that root is booted",
+            "{} is not a unit of this system: it takes effect where that root is booted",
             file.display()
         )));
     }

@@ -55,7 +55,7 @@ pub(crate) fn steps(intent: &Intent) -> Result<Vec<Step>, TransactionError> {
 fn sound(path: &Path) -> Result<(), TransactionError> {
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     if !path.is_absolute() || path.file_name().is_none() || !path.components().all(plain) {
-        return Err(plan(path, "is no resolved path"));
+        return Err(plan(path, "is not a resolved path"));
     }
     if path.to_str().is_none() {
         return Err(refused(path, "the name is not UTF-8", "rename it, or edit it by hand"));

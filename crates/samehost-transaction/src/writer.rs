@@ -188,7 +188,7 @@ impl<'a> Writer<'a> {
     fn prepared(&self, step: &Step, direction: Direction) -> Result<OsString, TransactionError> {
         let name = step.path.file_name().and_then(OsStr::to_str);
         let name =
-            name.ok_or_else(|| TransactionError::Plan(format!("{} is no name", step.path.display())))?;
+            name.ok_or_else(|| TransactionError::Plan(format!("{} is not a name", step.path.display())))?;
         let letter = if direction == Direction::Forward { 'n' } else { 'o' };
         let end = format!("{}-{}-{}{letter}", self.begun.id, self.begun.token, step.number);
         Ok(format!("{}{end}", prepared_name::beginning(name)).into())

@@ -141,7 +141,7 @@ impl<'a> Thin<'a> {
         }
         match value.kind {
             Kind::Scalar { .. } => Ok(value.text().map(|text| (text, value.line))),
-            _ => Err(refuse("is no text")),
+            _ => Err(refuse("is not text")),
         }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Thin<'a> {
         match self.text(name)? {
             None => Ok(usual),
             Some((text, line)) => text.parse().map_err(|_| {
-                self.refusal(line, &format!("{name} is no number"), &format!("{name}: {usual}"))
+                self.refusal(line, &format!("{name} is not a number"), &format!("{name}: {usual}"))
             }),
         }
     }

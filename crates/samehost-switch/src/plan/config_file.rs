@@ -93,7 +93,9 @@ pub enum ConfigFileError {
         looked: String,
     },
     /// A file of no known format.
-    #[error("{file} is no configuration that samehost can edit, by its name and its text; it knows {known}")]
+    #[error(
+        "{file} is not a configuration that samehost can edit, by its name and its text; it knows {known}"
+    )]
     Format {
         /// The file.
         file: PathBuf,

@@ -81,7 +81,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
             let host = if endpoint.path().is_some() { "localhost" } else { place };
             Ok(Address { endpoint, target: Some(target), host: host.to_owned(), authorization })
         }
-        None => Err(wrong(&format!("`{}://` is no URL of HTTP", scheme.escape_debug()))),
+        None => Err(wrong(&format!("`{}://` is not a URL of HTTP", scheme.escape_debug()))),
     }
 }
 

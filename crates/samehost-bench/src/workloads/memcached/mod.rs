@@ -140,7 +140,7 @@ fn endpoint(transport: Transport, text: &str) -> Result<Endpoint, BenchError> {
         None => text.parse()?,
         Some(url) => match Destination::of(&url).map_err(|error| wrong(error.to_string()))? {
             found if found.protocol == samehost_model::Protocol::Memcached => found.endpoint,
-            _ => return Err(wrong(format!("`{}://` is no URL of memcached", url.scheme.escape_debug()))),
+            _ => return Err(wrong(format!("`{}://` is not a URL of memcached", url.scheme.escape_debug()))),
         },
     };
     require_transport(transport, &endpoint)?;

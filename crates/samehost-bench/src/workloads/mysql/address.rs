@@ -110,7 +110,7 @@ fn parse(text: &str) -> Result<Given, BenchError> {
     }
     let found = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?;
     if found.protocol != Protocol::Mysql {
-        return Err(wrong(&format!("`{}://` is no URL of MySQL", url.scheme.escape_debug())));
+        return Err(wrong(&format!("`{}://` is not a URL of MySQL", url.scheme.escape_debug())));
     }
     let (_, database) = url.place.split_once('/').unwrap_or_default();
     let database = unescape(database).ok_or_else(|| wrong("a wrong `%` in the database"))?;

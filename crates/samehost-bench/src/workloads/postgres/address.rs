@@ -126,7 +126,7 @@ fn parse(text: &str, defaults: &Defaults) -> Result<Address, BenchError> {
     };
     let url = url.map_err(|reason| wrong(&reason))?;
     if !matches!(scheme(&url.scheme), Some((Protocol::Postgres, _))) {
-        return Err(wrong(&format!("`{}://` is no URL of PostgreSQL", url.scheme.escape_debug())));
+        return Err(wrong(&format!("`{}://` is not a URL of PostgreSQL", url.scheme.escape_debug())));
     }
     let options = Options::read(&url.options)?;
     let endpoint = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?.endpoint;

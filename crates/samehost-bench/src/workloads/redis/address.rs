@@ -90,7 +90,7 @@ fn parse(text: &str) -> Result<Address, BenchError> {
     };
     let found = Destination::of(&url).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(found.protocol, Protocol::Redis | Protocol::Plain) {
-        return Err(wrong(&format!("`{}://` is no URL of Redis", url.scheme.escape_debug())));
+        return Err(wrong(&format!("`{}://` is not a URL of Redis", url.scheme.escape_debug())));
     }
     let mut database = 0;
     if found.endpoint.path().is_none() {

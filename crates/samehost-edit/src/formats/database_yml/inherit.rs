@@ -50,7 +50,7 @@ impl Yml<'_> {
                 }
                 from.get("<<").map_or(Ok(None), |(_, deeper)| self.inherited(deeper, name, depth + 1))
             }
-            _ => Err("what it inherits is no map"),
+            _ => Err("what it inherits is not a map"),
         }
     }
 
@@ -72,7 +72,7 @@ impl Yml<'_> {
         }
         match &value.node.kind {
             Kind::Scalar { .. } => Ok(value.node.text().map(|text| (text, value))),
-            _ => Err(wrong(value.node.line, &format!("its {name} is no text"))),
+            _ => Err(wrong(value.node.line, &format!("its {name} is not text"))),
         }
     }
 }

@@ -181,7 +181,7 @@ impl<'a> Settings<'a> {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
             Value::Text(text, range) | Value::Number(text, range) => match text.parse() {
                 Ok(number) => Ok((number, Some(range))),
-                Err(_) => Err(database_refused(name, port, "its PORT is no number")),
+                Err(_) => Err(database_refused(name, port, "its PORT is not a number")),
             },
             _ => self.code(&format!("{name} PORT"), port),
         }

@@ -160,7 +160,7 @@ fn connection(file: &Path, items: &[Item], name: String, keys: String) -> Result
                 return Err(refuse(&Trouble { reason, ..trouble.clone() }, &keys));
             }
             (_, Some(text)) if text.is_ascii() => {}
-            _ => return Err(refuse(&here("this is no name of a server"), &keys)),
+            _ => return Err(refuse(&here("this is not a name of a server"), &keys)),
         }
     }
     let line = |item: &Item| match &item.entry {
@@ -200,7 +200,7 @@ fn endpoint(
         (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {
             Endpoint::Unix(PathBuf::from(path))
         }
-        (_, Some(_), _) => return Err("its unix_socket is no path"),
+        (_, Some(_), _) => return Err("its unix_socket is not a path"),
         (_, None, None | Some("")) => return Err("it has no host"),
         (_, None, Some(host)) if host.contains(strange) => {
             return Err("its host is not understood");

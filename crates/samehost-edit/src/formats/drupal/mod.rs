@@ -123,7 +123,7 @@ fn setting(connection: &Connection) -> Setting {
 fn mysql(connection: &Connection, outcome: &Outcome, to: &Endpoint) -> Result<Vec<Edit>, String> {
     match to {
         Endpoint::Unix(path) => {
-            let path = path.to_str().ok_or("the path is no text")?;
+            let path = path.to_str().ok_or("the path is not text")?;
             Ok(vec![match connection.item("unix_socket") {
                 Some(item) => change(item, path)?,
                 None => add(connection.anchor(), outcome, "unix_socket", path)?,

@@ -205,7 +205,7 @@ fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut
             }
             (first, Some(range.start + 2..range.end).filter(|value| !value.is_empty()))
         } else {
-            return stop(format!("`{word}` is no option"));
+            return stop(format!("`{word}` is not an option"));
         };
         let (written, whole) = match attached {
             Some(written) => (written, range.clone()),

@@ -292,7 +292,7 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         }
     };
     let Some(endpoint) = endpoint else {
-        return stop("its host is no address or name", "write `host = 127.0.0.1`");
+        return stop("its host is not an address or name", "write `host = 127.0.0.1`");
     };
     let at = at.filter(|at| at.group == group).unwrap_or(first);
     // `pass` is the abbreviation that everyone uses.

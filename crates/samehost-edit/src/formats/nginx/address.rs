@@ -30,10 +30,12 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
         Some(rest) => {
             let (host, behind) =
                 rest.split_once(']').ok_or_else(|| format!("`{text}` has a bracket that is not closed"))?;
-            host.parse::<Ipv6Addr>().map_err(|_| format!("`{host}` is no IPv6 address"))?;
+            host.parse::<Ipv6Addr>().map_err(|_| format!("`{host}` is not an IPv6 address"))?;
             let port = match behind {
                 "" => None,
-                behind => Some(behind.strip_prefix(':').ok_or_else(|| format!("`{text}` is no address"))?),
+                behind => {
+                    Some(behind.strip_prefix(':').ok_or_else(|| format!("`{text}` is not an address"))?)
+                }
             };
             (host, port)
         }
@@ -41,7 +43,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
     };
     let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if !text.starts_with('[') && (host.is_empty() || !host.bytes().all(named)) {
-        return Err(format!("`{text}` is no address"));
+        return Err(format!("`{text}` is not an address"));
     }
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
@@ -76,7 +78,7 @@ pub(super) fn socket(path: &str) -> Result<Address, String> {
     if path.starts_with('/') && path.len() <= UNIX_PATH_MAX {
         Ok(Address::Unix(path.to_owned()))
     } else {
-        Err(format!("`{path}` is no absolute path of at most {UNIX_PATH_MAX} bytes"))
+        Err(format!("`{path}` is not an absolute path of at most {UNIX_PATH_MAX} bytes"))
     }
 }
 
@@ -87,7 +89,7 @@ fn number(text: &str) -> Result<u16, String> {
         if text.contains('-') {
             format!("`{text}` is a range of ports")
         } else {
-            format!("`{text}` is no port")
+            format!("`{text}` is not a port")
         }
     })
 }
@@ -130,7 +132,7 @@ pub(super) fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } => {
             let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
             if host.is_empty() || !host.bytes().all(named) {
-                return Err(format!("`{host}` is no host that nginx could look up"));
+                return Err(format!("`{host}` is not a host that nginx could look up"));
             }
             Ok(format!("{host}:{port}"))
         }

@@ -177,7 +177,7 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
             Some(inner) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
             None if host.is_empty() => "::",
             None if host.bytes().all(named) => host,
-            _ => return Err(format!("`{value}` is no address")),
+            _ => return Err(format!("`{value}` is not an address")),
         };
         return Ok(Endpoint::Tcp { host: host.into(), port });
     }
@@ -185,7 +185,7 @@ fn endpoint(value: &str) -> Result<Endpoint, String> {
     if value.starts_with('/') && is_plain && value.len() <= UNIX_PATH_MAX {
         return Ok(Endpoint::Unix(value.into()));
     }
-    Err(format!("`{value}` is no absolute path of at most {UNIX_PATH_MAX} plain characters"))
+    Err(format!("`{value}` is not an absolute path of at most {UNIX_PATH_MAX} plain characters"))
 }
 
 /// How an endpoint is written.

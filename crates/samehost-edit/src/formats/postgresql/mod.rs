@@ -102,7 +102,7 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
         match digits.and_then(|digits| digits.parse().ok()) {
             Some(port) => found.port = port,
             None => {
-                return at(parameter, "the port is no plain number", "write it in decimal: `port = 5432`");
+                return at(parameter, "the port is not a plain number", "write it in decimal: `port = 5432`");
             }
         }
     }

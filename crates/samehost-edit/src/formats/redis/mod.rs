@@ -294,10 +294,10 @@ fn understood(directive: &Directive) -> Result<()> {
             at(format!("`{}` has no port number", directive.name))
         }
         "unixsocketperm" if text.is_none_or(|text| u32::from_str_radix(text, 8).is_err()) => {
-            at("`unixsocketperm` is no octal number".into())
+            at("`unixsocketperm` is not an octal number".into())
         }
         "tcp-backlog" if text.is_none_or(|text| text.parse::<u32>().is_err()) => {
-            at("`tcp-backlog` is no number".into())
+            at("`tcp-backlog` is not a number".into())
         }
         "unixsocket" if text.is_none() => at("the path is not UTF-8".into()),
         "unixsocket" if text.is_some_and(|text| !text.is_empty() && !text.starts_with('/')) => {

@@ -47,7 +47,7 @@ impl Server {
             (one(Kind::Bind)?, one(Kind::Host)?, one(Kind::Port)?, one(Kind::Socket)?);
         one(Kind::Mode)?;
         let backlog = one(Kind::Backlog)?.map(|given| given.value.parse()).transpose();
-        let backlog = backlog.map_err(|_| "its backlog is no number".to_owned())?;
+        let backlog = backlog.map_err(|_| "its backlog is not a number".to_owned())?;
         for given in &given {
             if let Kind::Stop(why) = given.kind
                 && !why.is_empty()

@@ -41,7 +41,7 @@ impl<'a> Socket<'a> {
             return stop("it listens at several places");
         }
         if assignment.key != "ListenStream" {
-            return stop("it is no stream");
+            return stop("it is not a stream");
         }
         if unit
             .last("Socket", "Accept")

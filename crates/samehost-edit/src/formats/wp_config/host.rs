@@ -25,14 +25,14 @@ pub(super) fn understand(text: &str) -> Result<Endpoint, &'static str> {
         return Ok(Endpoint::Unix(PathBuf::from(socket.unwrap_or(DEFAULT_SOCKET))));
     }
     if !host.chars().all(|one| one.is_ascii_alphanumeric() || "._-:".contains(one)) {
-        return Err("it is no host's name");
+        return Err("it is not a host's name");
     }
     Ok(Endpoint::Tcp { host: host.to_owned(), port })
 }
 
 /// `[::1]:3306`, `[::1]`, `::1`.
 fn v6(address: &str) -> Result<(&str, u16), &'static str> {
-    let strange = "it is no IPv6 address";
+    let strange = "it is not an IPv6 address";
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']').ok_or(strange)?,
         None => (address, ""),
@@ -68,7 +68,7 @@ fn number(digits: &str) -> Result<u16, &'static str> {
 /// An endpoint as a `DB_HOST`.
 pub(super) fn spell(endpoint: &Endpoint) -> Result<String, String> {
     let text = match endpoint {
-        Endpoint::Unix(path) => format!("localhost:{}", path.to_str().ok_or("the path is no text")?),
+        Endpoint::Unix(path) => format!("localhost:{}", path.to_str().ok_or("the path is not text")?),
         Endpoint::Tcp { host, .. } if host.eq_ignore_ascii_case("localhost") => {
             return Err("`localhost` is a socket to PHP, whatever the port: give 127.0.0.1".into());
         }

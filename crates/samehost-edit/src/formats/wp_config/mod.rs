@@ -149,7 +149,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
     let host = String::from_utf8(known.text.clone()).ok();
-    let understood = host.as_deref().ok_or("it is no text").and_then(host::understand);
+    let understood = host.as_deref().ok_or("it is not text").and_then(host::understand);
     let Known { places, text, .. } = known;
     let place = &places[0];
     let refusal = |reason: String| Refusal::new(&place.file, place.line, reason, by_hand_for(None));
@@ -210,7 +210,7 @@ fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>>
             (_, Some(text)) => text,
             (_, None) => {
                 let line = mention(outcome, file, name);
-                return Err(refuse(file, &Trouble::new(file, line, "an array is no host"), name));
+                return Err(refuse(file, &Trouble::new(file, line, "an array is not a host"), name));
             }
         };
         let line = valued.place.as_ref().map_or(0, |place| place.line);

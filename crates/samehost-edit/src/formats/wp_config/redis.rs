@@ -111,7 +111,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
     let refusal = |reason: &str| Refusal::new(&anchor.file, anchor.line, reason, BY_HAND);
     let wanted: Vec<(&str, &Option<Known>, String, &str)> = match &goal.endpoint {
         Endpoint::Unix(path) => {
-            let path = path.to_str().ok_or_else(|| refusal("the path is no text"))?;
+            let path = path.to_str().ok_or_else(|| refusal("the path is not text"))?;
             vec![
                 ("WP_REDIS_SCHEME", &found.scheme, "unix".into(), "tcp"),
                 ("WP_REDIS_PATH", &found.path, path.into(), ""),

@@ -253,7 +253,8 @@ pub(super) fn put(slot: &mut Valued, keys: &[Key], valued: Valued, place: &Place
         }
         Value::Unknown(_) => {}
         _ => {
-            let trouble = Trouble::new(&place.file, place.line, "an element of what is no array is set here");
+            let trouble =
+                Trouble::new(&place.file, place.line, "an element of what is not an array is set here");
             *slot = Valued::unknown(trouble);
         }
     }
