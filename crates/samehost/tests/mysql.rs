@@ -316,7 +316,7 @@ fn wrong_use_is_said_before_anything_starts() {
         (vec!["--table", "t"], "--read-only yes"),
         (vec!["--statement", "dump", "--connections", "2"], "takes no --connections"),
         (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-        (vec!["--tcp", "postgres://127.0.0.1"], "no URL of MySQL"),
+        (vec!["--tcp", "postgres://127.0.0.1"], "not a URL of MySQL"),
         (vec!["--tcp", "mysql://u@localhost?socket=/s"], "--tcp names"),
         (vec!["--ask-password"], "--tcp or --unix"),
     ] {

@@ -336,7 +336,7 @@ fn wrong_use_is_said_before_anything_starts() {
         (vec!["--read-only", "yes"], "--statement select-1"),
         (vec!["--statement", "copy", "--connections", "2"], "takes no --connections"),
         (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-        (vec!["--tcp", "mysql://127.0.0.1"], "no URL of PostgreSQL"),
+        (vec!["--tcp", "mysql://127.0.0.1"], "not a URL of PostgreSQL"),
         (vec!["--tcp", "postgres:///d?host=/run", "--transports", "tcp"], "--tcp names"),
         (vec!["--tcp", "postgres://h/d?sslmode=verify-full"], "sslmode"),
     ] {

@@ -267,7 +267,7 @@ fn a_supervisor_removes_no_directory_that_is_not_ours() {
         let directory = file.parent().unwrap().to_str().unwrap();
         let ended = machine.samehost(&["supervise", directory, "--", "true"]);
         assert_ne!(ended.status, 0);
-        assert!(ended.stderr.contains("no private directory of samehost"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("not a private directory of samehost"), "{}", ended.stderr);
         assert!(is_there(file), "{}", file.display());
     }
 }

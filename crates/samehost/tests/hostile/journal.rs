@@ -16,7 +16,7 @@ const PASSWORD: &str = "hunter2journal";
 const ROOT: &str = "/srv/samehost-journals/site";
 
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-switch/tests/data/journals-0.1").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samehost-transaction/tests/data/journals-0.1").join(name)
 }
 
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -389,7 +389,7 @@ fn what_nobody_watches_over_any_more_is_taken_back_by_the_next_command() {
     });
     assert_eq!(files(&site), before);
     assert_eq!(page(web).unwrap().0, 200);
-    assert!(site.switches()[0].2.contains("nobody"), "{:?}", site.switches());
+    assert!(site.switches()[0].2.contains("not confirmed in time"), "{:?}", site.switches());
 }
 
 #[test]
