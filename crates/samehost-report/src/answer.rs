@@ -6,11 +6,10 @@ use samehost_model::human::{
 };
 use samehost_model::{Arm, Better, Code, Comparison, Grade, MetricInfo, Verdict};
 
-use crate::line::{Span, Tone};
+use crate::line::{Paragraph, Span, Tone};
 use crate::view::{self, Parameter, View};
+use crate::words::interval;
 use crate::{ladder, predictions, words};
-
-pub(crate) type Paragraph = Vec<Span>;
 
 /// One paragraph for each candidate.
 pub(crate) fn answer(view: &View<'_>) -> Vec<Paragraph> {
@@ -181,12 +180,6 @@ fn against(candidate: f64, baseline: f64, unit: &str) -> String {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} against {}", texts[1]),
         _ => format!("{} against {}", texts[0], texts[1]),
     }
-}
-
-/// Interval of a ratio: `0.675–0.709`.
-pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
-    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
-    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
 }
 
 /// Answer for several points: counts of verdicts for the first metric, then the other findings.

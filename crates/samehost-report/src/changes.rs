@@ -4,12 +4,12 @@ use samehost_analysis::Changes;
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together};
 use samehost_model::{Comparison, MetricInfo, Report, Transport, Verdict};
 
-use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Line, Span, Tone, wrap_spans};
 use crate::notes::{self, Notes};
-use crate::terminal::Page;
+use crate::page::Page;
 use crate::view::View;
+use crate::words::interval;
 use crate::{head, words};
 use samehost_model::printable::clean;
 

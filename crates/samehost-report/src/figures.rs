@@ -3,21 +3,17 @@
 use samehost_model::human::{format_percent, format_ratio_aligned, format_together, format_value};
 use samehost_model::{Better, Comparison, MetricInfo, Verdict};
 
-use crate::answer::interval;
+use crate::figure::{Figure, dash, value_cells};
 use crate::grid::{Align, Column, Grid};
 use crate::line::{Span, Tone};
 use crate::view::{self, Parameter, View};
+use crate::words::interval;
 use crate::{effects, ladder, predictions, words};
 
 /// Metrics of a sweep that have a table; the others are in JSON and CSV.
 const SWEPT: usize = 3;
 /// A sweep with more points than this has only one table.
 const MANY_POINTS: usize = 16;
-
-pub(crate) struct Figure {
-    pub(crate) title: String,
-    pub(crate) grid: Grid,
-}
 
 /// All tables, and a sentence about what was left out.
 pub(crate) fn figures(view: &View<'_>) -> (Vec<Figure>, Option<String>) {
@@ -59,10 +55,6 @@ fn confidence_head(view: &View<'_>) -> Column {
     Column::new(head, Align::Right).spare(1)
 }
 
-fn dash() -> Span {
-    Span::dim("–")
-}
-
 fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span; 3] {
     let Some(comparison) = comparison else { return [dash(), dash(), Span::default()] };
     let tone = words::tone(comparison.verdict);
@@ -72,13 +64,6 @@ fn verdict_cells(metric: &MetricInfo, comparison: Option<&Comparison>) -> [Span;
         interval(comparison).map_or_else(dash, Span::from),
         Span::new(tone, words::cell(Some(metric), comparison)),
     ]
-}
-
-/// Cells of values with one common unit; a dash for `None`.
-pub(crate) fn value_cells(values: &[Option<f64>], unit: &str) -> Vec<Span> {
-    let known: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
-    let texts = format_together(&known, unit);
-    texts.into_iter().map(|text| if text == "–" { dash() } else { Span::from(text) }).collect()
 }
 
 /// One arm: metric, median, smallest and largest trial.

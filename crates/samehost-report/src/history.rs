@@ -6,7 +6,8 @@ use samehost_analysis::Changes;
 use samehost_model::Report;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::{Page, Terminal};
+use crate::page::Page;
+use crate::terminal::Terminal;
 use crate::view::View;
 use crate::{answer, changes, head, words};
 use samehost_model::printable::clean;

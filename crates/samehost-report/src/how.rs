@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use samehost_model::scan::{ClientWords, HowTo};
 
+use crate::line::titled;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::scan::titled;
-use crate::terminal::{Page, Terminal};
+use crate::page::Page;
+use crate::terminal::Terminal;
 
 impl Terminal {
     /// Renders an answer.

@@ -4,10 +4,9 @@ use samehost_analysis::{Knee, Ladder, Step, StepState, TAKES_OFF, find_ladders};
 
 use samehost_model::human::{format_percent, format_rate, format_ratio, format_value};
 
-use crate::answer::Paragraph;
-use crate::figures::{Figure, value_cells};
+use crate::figure::{Figure, value_cells};
 use crate::grid::{Align, Column, Grid};
-use crate::line::{Span, Tone};
+use crate::line::{Paragraph, Span, Tone};
 use crate::view::{Parameter, View};
 use crate::words;
 

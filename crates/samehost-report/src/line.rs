@@ -157,6 +157,17 @@ pub(crate) fn labelled(label: &Span, indent: usize, spans: &[Span], columns: usi
     lines
 }
 
+/// A paragraph of running text.
+pub(crate) type Paragraph = Vec<Span>;
+
+/// Puts a title above lines, if there are any.
+pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
+    if !lines.is_empty() {
+        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

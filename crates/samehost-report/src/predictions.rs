@@ -3,10 +3,9 @@
 use samehost_model::human::{format_percent, format_ratio_aligned};
 use samehost_model::{Bounds, Prediction};
 
-use crate::answer::Paragraph;
-use crate::figures::Figure;
+use crate::figure::Figure;
 use crate::grid::{Align, Column, Grid};
-use crate::line::{Span, Tone};
+use crate::line::{Paragraph, Span, Tone};
 use crate::view::View;
 use crate::words;
 

@@ -5,8 +5,11 @@ use std::io::{self, Write};
 
 use samehost_model::scan::{Process, Queues, ReadBy, Scan, Service, Socket, SocketKind};
 
-use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::{Page, Terminal};
+use crate::line::{Line, Span, Tone, labelled, titled, wrap_spans};
+
+use crate::page::Page;
+use crate::terminal::Terminal;
+use crate::text::count;
 use crate::{scan_advice, scan_congestion};
 
 /// Endpoints listed per service; the rest are counted.
@@ -25,11 +28,6 @@ impl Terminal {
         page.section(hidden(scan, page.measure()));
         self.print(&page, out)
     }
-}
-
-/// Formats as `1 service`, `2 services`.
-pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 fn head(scan: &Scan, columns: usize) -> Vec<Line> {
@@ -144,13 +142,6 @@ fn namespace_name(scan: &Scan, inode: u64) -> String {
         Some(name) => format!("network namespace {name}"),
         None => format!("network namespace {inode}"),
     }
-}
-
-pub(crate) fn titled(title: &str, mut lines: Vec<Line>) -> Vec<Line> {
-    if !lines.is_empty() {
-        lines.insert(0, Line::from(vec![Span::new(Tone::Bold, title)]));
-    }
-    lines
 }
 
 /// Connections over Unix sockets, by client program and socket.

@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use samehost_model::human::format_value;
 use samehost_model::scan::{Advice, Possible, Range, Saving, Scan, Traffic, Weight};
 
-use crate::line::{Line, Span, Tone, labelled};
-use crate::scan::{count, titled};
-use crate::terminal::{Page, Terminal};
+use crate::line::{Line, Span, Tone, labelled, titled};
+use crate::page::Page;
+use crate::terminal::Terminal;
+use crate::text::count;
 
 impl Terminal {
     /// Renders one piece of advice.

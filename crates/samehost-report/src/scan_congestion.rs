@@ -4,8 +4,7 @@
 use samehost_model::printable::clean;
 use samehost_model::scan::{Scan, SlowCongestion};
 
-use crate::line::{Line, Span, Tone, labelled};
-use crate::scan::titled;
+use crate::line::{Line, Span, Tone, labelled, titled};
 use crate::text::width;
 
 /// All affected addresses, and one remedy for them.

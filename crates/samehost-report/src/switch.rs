@@ -6,9 +6,10 @@ use samehost_model::switch::{
     FileDiff, StoredSwitch, SwitchHop, SwitchObstacle, SwitchOutcome, SwitchReport, SwitchStep,
 };
 
+use crate::line::titled;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::scan::titled;
-use crate::terminal::{Page, Terminal};
+use crate::page::Page;
+use crate::terminal::Terminal;
 
 impl Terminal {
     /// Renders a planned or finished switch.

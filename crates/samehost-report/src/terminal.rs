@@ -7,17 +7,12 @@ use samehost_analysis::Changes;
 use samehost_model::Report;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::notes::Notes;
+use crate::page::Page;
 use crate::quantile_plot::quantile_plot;
 use crate::ratio_plot::ratio_plot;
 use crate::text::width;
 use crate::view::View;
 use crate::{answer, changes, conditions, figures, head, notes, profiles, words};
-
-/// Minimum width of a screen.
-const NARROWEST: usize = 40;
-/// Maximum width of running text; longer lines are hard to read.
-const MEASURE: usize = 110;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
@@ -66,30 +61,7 @@ impl Terminal {
     }
 }
 
-/// A screen under construction.
-pub(crate) struct Page {
-    pub(crate) columns: usize,
-    lines: Vec<Line>,
-}
-
 impl Page {
-    pub(crate) fn new(width: usize) -> Self {
-        Page { columns: width.max(NARROWEST), lines: Vec::new() }
-    }
-
-    /// Width of running text, in columns.
-    pub(crate) fn measure(&self) -> usize {
-        self.columns.min(MEASURE)
-    }
-
-    /// Adds lines after an empty one; does nothing for no lines.
-    pub(crate) fn section(&mut self, lines: Vec<Line>) {
-        if !lines.is_empty() && !self.lines.is_empty() {
-            self.lines.push(Line::default());
-        }
-        self.lines.extend(lines);
-    }
-
     fn head(&self, view: &View<'_>) -> Vec<Line> {
         let set = |tone: Tone, lines: Vec<String>| {
             lines.into_iter().map(move |text| vec![Span::new(tone, text)].into())
@@ -100,14 +72,6 @@ impl Page {
             lines.extend(wrap_spans(&[Span::new(Tone::Doubt, text)], self.measure()));
         }
         lines
-    }
-
-    /// Adds a warning that must not be missed.
-    pub(crate) fn loud(&mut self, label: &str, message: &str) {
-        let label = format!("{}!", label.to_uppercase());
-        let text = [Span::new(Tone::Loud, notes::sentence(message))];
-        let indent = width(&label) + 1;
-        self.section(labelled(&Span::new(Tone::Loud, label), indent, &text, self.measure()));
     }
 
     fn answer(&mut self, view: &View<'_>) {
@@ -172,23 +136,6 @@ impl Page {
                 &[Span::plain(&condition.text)],
                 self.measure(),
             ));
-        }
-        self.section(lines);
-    }
-
-    /// Adds the warnings, grouped by code.
-    pub(crate) fn notes(&mut self, notes: &[Notes]) {
-        if notes.is_empty() {
-            return;
-        }
-        let indent = notes.iter().map(|group| width(words::code(group.code))).max().unwrap_or(0) + 2;
-        let mut lines = vec![Line::from(vec![Span::new(Tone::Bold, "Warnings")])];
-        for group in notes {
-            let mut label = Span::new(Tone::Doubt, words::code(group.code));
-            for message in &group.messages {
-                lines.extend(labelled(&label, indent, &[Span::plain(message)], self.measure()));
-                label = Span::default();
-            }
         }
         self.section(lines);
     }

@@ -86,6 +86,11 @@ fn cut(word: &str, columns: usize) -> Vec<String> {
     parts
 }
 
+/// Formats as `1 service`, `2 services`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

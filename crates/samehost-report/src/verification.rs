@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use samehost_model::scan::Verification;
 
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::scan::count;
-use crate::terminal::{Page, Terminal};
+use crate::page::Page;
+use crate::terminal::Terminal;
+use crate::text::count;
 
 impl Terminal {
     pub fn render_verification(&self, found: &Verification, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Wording of metrics, verdicts and codes. Verdicts come from the comparisons and are never changed here.
 
-use samehost_model::human::percent_number;
+use samehost_model::human::{format_ratio_aligned, percent_number};
 use samehost_model::{Arm, Better, Code, Comparison, Family, Grade, MetricInfo, Verdict};
 
 use crate::line::Tone;
@@ -200,6 +200,12 @@ pub(crate) fn is_headline(code: Code) -> bool {
 pub(crate) fn via(arm: Option<&Arm>, name: &str) -> String {
     let travels = arm.is_some_and(|arm| arm.name == arm.transport.name());
     if travels { format!("over {name}") } else { name.to_owned() }
+}
+
+/// Interval of a ratio: `0.675–0.709`.
+pub(crate) fn interval(comparison: &Comparison) -> Option<String> {
+    let (low, high) = (comparison.ci_low?, comparison.ci_high?);
+    Some(format!("{}–{}", format_ratio_aligned(low), format_ratio_aligned(high)))
 }
 
 #[cfg(test)]

@@ -3,16 +3,12 @@
 use std::fmt;
 
 use crate::interval::Interval;
-use crate::signed_rank::SignedRank;
+use crate::signed_rank::{SIGNED_RANK_FROM, SignedRank};
 use crate::starts::Grouped;
 use crate::stopping::min_blocks_for;
 use crate::student;
 use crate::student::Location;
 use crate::two_sample::RankSum;
-
-/// Minimum blocks for signed ranks; fewer are analysed by Student's t. The signed-rank p-value of n blocks is at
-/// least 2^(1−n), so with few blocks no data could pass Holm's adjustment. 10 blocks suffice for 25 comparisons.
-pub const SIGNED_RANK_FROM: usize = 10;
 
 /// Method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,10 @@
 use crate::interval::{Interval, doubled_midranks, median_of_sorted, tie_correction};
 use crate::normal;
 
+/// Minimum blocks for signed ranks; fewer are analysed by Student's t. The signed-rank p-value of n blocks is at
+/// least 2^(1−n), so with few blocks no data could pass Holm's adjustment. 10 blocks suffice for 25 comparisons.
+pub const SIGNED_RANK_FROM: usize = 10;
+
 /// Maximum number of values with an exact null distribution; above, it is approximated as normal.
 pub const EXACT_UP_TO: usize = 200;
 

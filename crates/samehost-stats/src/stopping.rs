@@ -1,7 +1,6 @@
 //! Stopping rules: looks fixed in advance, on precision alone, never on significance.
 
-use crate::estimate::SIGNED_RANK_FROM;
-use crate::signed_rank::SignedRank;
+use crate::signed_rank::{SIGNED_RANK_FROM, SignedRank};
 use crate::student;
 
 /// Number of blocks after which every order and its reverse have occurred (X, Y, X′, Y′).

@@ -6,35 +6,9 @@ use samehost_model::redact::secrets_in;
 use samehost_model::switch::SwitchReport;
 use samehost_model::{Redactor, Secret};
 
-use crate::plan::{ParsedConfig, Plan};
-
-/// The secrets of configurations that were read.
-pub(crate) fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
-    let mut all = Vec::new();
-    for read in configurations {
-        let settings = &read.reading.settings;
-        all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
-        all.extend(in_file(&read.config.files(), &read.config.file));
-    }
-    all
-}
-
 /// What stands in a file where secrets stand: a program that complains about the file may quote it.
 pub(crate) fn in_file(files: &dyn Files, file: &std::path::Path) -> Vec<Secret> {
     files.read(file).map_or(Vec::new(), |text| secrets_in(&String::from_utf8_lossy(&text)))
-}
-
-impl Plan {
-    /// What hides its secrets.
-    pub(crate) fn redactor(&self) -> Redactor {
-        let mut redactor = Redactor::new(&self.secrets);
-        for hop in &self.hops {
-            for name in [&hop.setting.user, &hop.setting.database].into_iter().flatten() {
-                redactor.spare(name);
-            }
-        }
-        redactor
-    }
 }
 
 /// A report without secrets.

@@ -9,6 +9,7 @@ use samehost_model::{Outcome, Report};
 use samehost_scan::ScanError;
 
 use crate::output;
+use crate::wrong_use::WrongUse;
 
 /// How a command ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +37,6 @@ pub fn of_report(report: &Report, claims: &[Claim]) -> Ending {
     }
     ending
 }
-
-/// Invalid usage or input: exit status 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WrongUse(pub String);
 
 const FINDING: u8 = 1;
 const INPUT: u8 = 2;

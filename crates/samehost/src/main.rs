@@ -15,6 +15,7 @@ mod signals;
 mod storage;
 mod switches;
 mod top;
+mod wrong_use;
 
 use std::process::ExitCode;
 

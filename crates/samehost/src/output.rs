@@ -14,7 +14,7 @@ use samehost_report::{RENDERERS, Renderer, Terminal};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::exit::WrongUse;
+use crate::wrong_use::WrongUse;
 
 /// Options that say where results go.
 #[derive(Args, Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use samehost_bench::{BenchError, Request, StopOptions};
 use samehost_model::{Redactor, Stopping, Transport, parse_count_list, parse_size_list};
 
 use crate::cli::{Bench, BenchOptions};
-use crate::exit::WrongUse;
+use crate::wrong_use::WrongUse;
 
 pub fn request(bench: &Bench, interrupted: Arc<AtomicBool>) -> anyhow::Result<Request> {
     let options = &bench.options;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use samehost_model::{Code, LogLine, Outcome, Report, SAMPLES_SCHEMA, SCHEMA, Warning};
 
-use crate::exit::WrongUse;
 use crate::output;
+use crate::wrong_use::WrongUse;
 
 /// Number of samples files kept; older ones are deleted.
 const KEPT: usize = 50;

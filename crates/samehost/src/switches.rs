@@ -7,8 +7,8 @@ use std::sync::Once;
 
 use samehost_transaction::{Entry, Store, TransactionError};
 
-use crate::exit::WrongUse;
 use crate::output;
+use crate::wrong_use::WrongUse;
 
 /// Root's state directory, unless XDG_STATE_HOME is set.
 const OF_ROOT: &str = "/var/lib/samehost";

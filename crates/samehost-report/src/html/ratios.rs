@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart, ChartView, Marks, Series};
 use super::{escape, scale};
-use crate::answer::interval;
 use crate::grid::{Align, Column, Grid};
 use crate::line::Span;
 use crate::text::truncate;
 use crate::view::{self, View};
 use crate::words;
+use crate::words::interval;
 
 /// Verdict, colour, symbol.
 const LOOKS: [(Verdict, &str, &str); 4] = [

@@ -8,7 +8,8 @@ use super::{LEGEND, TITLE, here, how, outcome, summary, unmeasured, whys};
 use crate::grid::{Align, Column, Grid};
 use crate::head;
 use crate::line::{Line, Span, Tone, labelled, wrap_spans};
-use crate::terminal::{Page, Terminal};
+use crate::page::Page;
+use crate::terminal::Terminal;
 
 /// Indent of a claim: the longest id and a gap.
 const INDENT: usize = 4;

@@ -39,7 +39,7 @@ pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
 pub(crate) use stages::{PlannedStage, Replacement, shown};
 
-use crate::redacted::{in_file, secrets};
+use crate::redacted::in_file;
 use crate::reload::ReloadWords;
 
 /// Which way connections move.
@@ -152,6 +152,30 @@ pub(crate) fn bar(code: &str, found: impl Into<String>, remedy: impl Into<String
 pub(crate) struct ParsedConfig {
     pub(crate) config: ConfigFile,
     pub(crate) reading: Reading,
+}
+
+impl Plan {
+    /// What hides its secrets.
+    pub(crate) fn redactor(&self) -> Redactor {
+        let mut redactor = Redactor::new(&self.secrets);
+        for hop in &self.hops {
+            for name in [&hop.setting.user, &hop.setting.database].into_iter().flatten() {
+                redactor.spare(name);
+            }
+        }
+        redactor
+    }
+}
+
+/// The secrets of configurations that were read.
+fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
+    let mut all = Vec::new();
+    for read in configurations {
+        let settings = &read.reading.settings;
+        all.extend(settings.iter().filter_map(|setting| setting.password.clone()));
+        all.extend(in_file(&read.config.files(), &read.config.file));
+    }
+    all
 }
 
 /// The connections that a configuration, or those of an application's directory, name as a client.

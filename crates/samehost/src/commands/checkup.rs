@@ -13,8 +13,9 @@ use crate::checkup::measure::Bench;
 use crate::checkup::parts::Neighbour;
 use crate::checkup::{self, Checkup, Rows, findings};
 use crate::cli::CheckupOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::request::fresh_seed;
+use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
 /// Total time, including the scan and server starts.

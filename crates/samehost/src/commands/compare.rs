@@ -6,7 +6,8 @@ use anyhow::Context;
 use samehost_model::Verdict;
 
 use crate::cli::CompareOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, storage};
 
 pub fn compare(options: &CompareOptions) -> anyhow::Result<Ending> {

@@ -10,7 +10,8 @@ use samehost_report::{Change, Run};
 use serde_json::{Value, json};
 
 use crate::cli::HistoryOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, storage};
 
 /// Options with a value that do not affect what is measured.

@@ -6,8 +6,9 @@ use anyhow::Context;
 use samehost_scan::{HowError, Question, Target, TargetError};
 
 use crate::cli::HowOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::output;
+use crate::wrong_use::WrongUse;
 
 pub fn how(options: &HowOptions) -> anyhow::Result<Ending> {
     let wrong = |error: TargetError| WrongUse(error.to_string());

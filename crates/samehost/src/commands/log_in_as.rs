@@ -4,7 +4,8 @@
 
 use samehost_login::switch_and_connect;
 
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 
 pub fn log_in_as() -> anyhow::Result<Ending> {
     switch_and_connect().map_err(WrongUse)?;

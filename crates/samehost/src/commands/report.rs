@@ -1,8 +1,9 @@
 //! `samehost report FILE…`.
 
 use crate::cli::ReportOptions;
-use crate::exit::{self, Ending, WrongUse};
+use crate::exit::{self, Ending};
 use crate::storage;
+use crate::wrong_use::WrongUse;
 
 pub fn report(options: &ReportOptions) -> anyhow::Result<Ending> {
     let files = if options.files.is_empty() {

@@ -10,11 +10,12 @@ use samehost_bench::machine::host;
 use samehost_model::{Experiment, ExperimentState, Mode, REPRODUCTION_SCHEMA, Reproduction};
 
 use crate::cli::ReproduceOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::output::{self, Target};
 use crate::reproduce::{Published, Reproducer, Store, chosen, next, planned};
 use crate::request::fresh_seed;
 use crate::signals;
+use crate::wrong_use::WrongUse;
 
 pub fn reproduce(options: &ReproduceOptions) -> anyhow::Result<Ending> {
     let published = chosen(&options.ids)?;

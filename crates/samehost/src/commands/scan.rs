@@ -11,7 +11,8 @@ use samehost_system::interrupt;
 
 use crate::calibration::price;
 use crate::cli::ScanOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::cli::TopOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::top::{Events, Left, Live, State, run};
+use crate::wrong_use::WrongUse;
 use crate::{output, signals};
 
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(3600);

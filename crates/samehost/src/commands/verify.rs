@@ -12,8 +12,9 @@ use samehost_scan::{Target, TargetError, Trusted};
 use samehost_system::accounts;
 
 use crate::cli::VerifyOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::output;
+use crate::wrong_use::WrongUse;
 
 pub fn verify(options: &VerifyOptions) -> anyhow::Result<Ending> {
     let found =

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::published::Published;
-use crate::exit::WrongUse;
+use crate::wrong_use::WrongUse;
 
 /// All experiments, in display order.
 pub static EXPERIMENTS: LazyLock<Vec<Published>> =

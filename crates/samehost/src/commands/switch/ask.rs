@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::cli::SwitchOptions;
-use crate::exit::WrongUse;
+use crate::wrong_use::WrongUse;
 
 /// Whether both standard input and output are a terminal.
 pub(super) fn is_attended() -> bool {

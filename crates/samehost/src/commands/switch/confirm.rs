@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ask::is_attended;
 use crate::cli::SwitchOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, switches};
 
 /// Default time limit for a confirmation without a terminal.

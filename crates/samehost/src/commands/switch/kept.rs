@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::stored::{not_agreed, print};
 use crate::cli::SwitchOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
 use crate::switches;
+use crate::wrong_use::WrongUse;
 
 /// A day, in seconds.
 const DAY: i64 = 24 * 60 * 60;

@@ -16,7 +16,8 @@ use super::ask::{agrees, may_ask};
 use super::confirm::{self, Site};
 use super::stored;
 use crate::cli::{SwitchOptions, UnixOrTcp};
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, signals, switches};
 
 /// Default time for observing who else uses an address that would be closed.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::ask::{agrees, may_ask};
 use crate::cli::SwitchOptions;
-use crate::exit::{Ending, WrongUse};
+use crate::exit::Ending;
+use crate::wrong_use::WrongUse;
 use crate::{output, switches};
 
 /// Id of a switch that a crash cut off.
