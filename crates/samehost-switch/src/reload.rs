@@ -322,7 +322,7 @@ mod tests {
     fn a_unit_below_another_root_is_no_unit_of_this_system() {
         let way = restart_unit(Path::new("/home/bob/etc/systemd/system/nginx.service"));
         let ReloadAction::Nothing(Some(note)) = way else { panic!("{way:?}") };
-        assert!(note.contains("no unit of this system") && !note.contains("systemctl"), "{note}");
+        assert!(note.contains("not a unit of this system") && !note.contains("systemctl"), "{note}");
         let way = restart_unit(Path::new("/etc/systemd/system/app.service"));
         assert!(format!("{way:?}").contains("systemctl restart -- app.service"), "{way:?}");
     }

@@ -153,7 +153,7 @@ fn a_torn_journal_is_read_as_far_as_it_goes() {
     fs::write(&journal, &damaged).unwrap();
     let recovered = recover(&store, &mut |_| Ok(())).unwrap();
     let [Recovered { ending: Ending::Failed(error), .. }] = &recovered[..] else { panic!("{recovered:?}") };
-    assert!(error.to_string().contains("line 1 is no record"), "{error}");
+    assert!(error.to_string().contains("line 1 is not a journal record"), "{error}");
     fs::write(&journal, &whole).unwrap();
     recover(&store, &mut |_| Ok(())).unwrap();
     assert_eq!(scene.look(), Scene::new_look().0);

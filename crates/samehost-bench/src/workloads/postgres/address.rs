@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (text, word) in [
-            ("mysql://:hunter2@h/", "no URL of PostgreSQL"),
+            ("mysql://:hunter2@h/", "not a URL of PostgreSQL"),
             ("postgres://u:hunter2@h:x/", "not a port number"),
             ("postgres://u:hunter2@h/?sslmode=verify-full", "sslmode"),
             ("postgres://u@h/?password=hunter2", "PGPASSWORD"),
