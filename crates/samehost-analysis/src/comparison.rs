@@ -7,7 +7,7 @@ use crate::family::{Ps, gate, multiplicity};
 use crate::index::{Index, Pairs};
 use crate::issue::{Invalidates, Issue};
 use crate::issues::find_issues;
-use crate::judge::{Terms, judge, warn_of_few_blocks, warn_of_precision};
+use crate::judge::{Terms, block_seconds, judge, warn_of_few_blocks, warn_of_precision};
 
 /// Compares every candidate with its baseline in every metric.
 pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) -> Vec<Comparison> {
@@ -21,7 +21,7 @@ pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) 
         }
     }
     adjust(report, &mut tried, issues);
-    tried.into_iter().map(|tried| tried.conclude(report, index, issues)).collect()
+    tried.into_iter().map(|tried| tried.conclude(report, issues)).collect()
 }
 
 /// Compares two arms of any points like arms of one point: paired by block, and without a verdict if an issue
@@ -35,7 +35,7 @@ pub fn compare_arms(
 ) -> Option<Comparison> {
     let index = Index::of_report(report);
     let tried = Tried::of(report, &index, metric, baseline, candidate, 1.0)?;
-    Some(tried.conclude(report, &index, &find_issues(report, &index)))
+    Some(tried.conclude(report, &find_issues(report, &index)))
 }
 
 /// A comparison before its verdict.
@@ -84,7 +84,7 @@ impl<'a> Tried<'a> {
         report.head.workload.metrics.first().is_some_and(|first| first.name == self.metric.name)
     }
 
-    fn conclude(self, report: &Report, index: &Index<'_>, issues: &[Issue]) -> Comparison {
+    fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
         let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
         let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
@@ -113,7 +113,7 @@ impl<'a> Tried<'a> {
             grade: None,
             warnings,
         };
-        let terms = Terms::of(&report.head.plan, index.block_seconds(&report.head.plan, &baseline.point));
+        let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
         judge(&mut comparison, metric, &terms, &self.invalidates(issues));
         if self.is_of_the_answer(report) && !comparison.warnings.iter().any(|w| w.code == Code::Imprecise) {
             comparison.warnings.extend(warn_of_precision(&comparison, report.head.plan.precision));

@@ -1,10 +1,10 @@
 //! Multiple testing: at most 5 % of reports claim any difference that does not exist.
 
-use samehost_model::{Comparison, MetricInfo, Point, Report};
+use samehost_model::{Comparison, MetricInfo, Report};
 use samehost_stats::holm;
 
 use crate::index::Index;
-use crate::judge::{Terms, blocks_to_decide, judge_again};
+use crate::judge::{Terms, block_seconds, blocks_to_decide, judge_again};
 
 /// Share of the 5 % for the report's first metric; the other metrics have the rest.
 pub(crate) const OF_THE_ANSWER: f64 = 0.8;
@@ -132,10 +132,6 @@ pub fn judge_alone(report: &Report, comparison: &Comparison) -> Comparison {
         judge_again(&mut alone, metric, &terms);
     }
     alone
-}
-
-fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
-    Index::of_report(report).block_seconds(&report.head.plan, point)
 }
 
 /// Holm's adjustment within each group of equal names.

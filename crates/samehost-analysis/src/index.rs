@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use samehost_model::{Arm, MetricInfo, Plan, Point, Report, Transport, Trial};
+use samehost_model::{Arm, MetricInfo, Report, Transport, Trial};
 use samehost_stats::median;
 
 /// Arms of one point: the baseline and what is compared with it.
@@ -170,15 +170,6 @@ impl<'a> Index<'a> {
     /// An arm against its own control (A/A).
     pub(crate) fn control_pairs(&self, metric: &MetricInfo, arm: &str) -> Pairs {
         self.arm(arm).map(|arm| pair(&arm.values(metric), &arm.control, metric)).unwrap_or_default()
-    }
-
-    /// Seconds that one more block of this point takes: its arms, and the control where there is one.
-    pub(crate) fn block_seconds(&self, plan: &Plan, point: &Point) -> Option<f64> {
-        let arms = || self.arms.iter().filter(|trials| trials.arm.point == *point);
-        let trials = arms().count() as f64 + f64::from(u8::from(plan.control));
-        let measured: Vec<f64> =
-            arms().flat_map(|trials| &trials.counted).map(|trial| trial.seconds).collect();
-        Some(trials * plan.trial_s.or_else(|| median(&measured))?)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use samehost_model::human::{change, count, format_percent, rough_time};
 use samehost_model::{
-    Better, Code, Comparison, Grade, MetricInfo, Plan, Report, Verdict, Warning, metric_title,
+    Better, Code, Comparison, Grade, MetricInfo, Plan, Point, Report, Trial, Verdict, Warning, metric_title,
 };
-use samehost_stats::{SIGNED_RANK_FROM, normal};
+use samehost_stats::{SIGNED_RANK_FROM, median, normal};
 
 /// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -215,4 +215,15 @@ pub(crate) fn missed_precision(report: &Report, comparisons: &[Comparison]) -> O
         };
         Warning::new(Code::Imprecise, metric, message)
     })
+}
+
+/// Seconds that one more block of this point takes: its arms, and the control where there is one. The length of trials that
+/// have none of their own is the median of those that count.
+pub(crate) fn block_seconds(report: &Report, point: &Point) -> Option<f64> {
+    let arms = || report.head.arms.iter().filter(|arm| arm.point == *point);
+    let each = report.head.plan.trial_s.or_else(|| {
+        let is_here = |trial: &&Trial| trial.counts() && arms().any(|arm| arm.id == trial.arm);
+        median(&report.trials.iter().filter(is_here).map(|trial| trial.seconds).collect::<Vec<f64>>())
+    })?;
+    Some((arms().count() as f64 + f64::from(u8::from(report.head.plan.control))) * each)
 }
