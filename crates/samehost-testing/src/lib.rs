@@ -8,4 +8,4 @@ mod report;
 pub use bend::{bent, random};
 pub use command::{Ended, TINY, UNTIMED, free_port, must, wait_for};
 pub use destinations::{DESTINATIONS, NO_DESTINATIONS, assert_leads_everywhere};
-pub use report::idle_or_failing;
+pub use report::{idle_or_failing, metered};

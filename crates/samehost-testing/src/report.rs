@@ -20,3 +20,18 @@ pub fn idle_or_failing(report: &Value) -> Vec<String> {
     let odd = arms.into_iter().filter(|(_, (operations, has_failed))| *operations == 0 || *has_failed);
     odd.map(|(arm, (operations, _))| format!("{arm}: {operations} operations")).collect()
 }
+
+/// A figure of a trial that the meters gave. It may be missing only where the trial says that they were read late.
+///
+/// # Panics
+/// If it is missing without that warning.
+#[must_use]
+pub fn metered(trial: &Value, figure: &str) -> Option<f64> {
+    let value = trial[figure].as_f64();
+    let warnings = trial["warnings"].as_array().into_iter().flatten();
+    let is_late = warnings
+        .filter(|warning| warning["code"] == "not_measured")
+        .any(|warning| warning["message"].as_str().is_some_and(|text| text.contains("the meters were read")));
+    assert!(value.is_some() || is_late, "{figure}: {trial}");
+    value
+}

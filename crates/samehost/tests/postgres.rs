@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use caches::{Here, TINY, UNTIMED, parsed, said};
+use samehost_testing::metered;
 use serde_json::Value;
 use server::{Cluster, SECRET, is_root, own_name};
 
@@ -89,8 +90,11 @@ fn a_connection_for_each_query_costs_the_server_what_its_children_used() {
         let report = parsed(&here.bench(&[ALL, &more, tiny].concat()).output().unwrap());
         assert_sound(&report, &["tcp", "unix", "tcp+tls"]);
         for trial in report["trials"].as_array().unwrap().iter().filter(|trial| trial["arm"] != "noop") {
-            let cost = trial["server_cpu_us_per_op"].as_f64().unwrap();
-            assert!(cost > 200.0, "a process for each connection is dear: {cost} µs");
+            let cost = metered(trial, "server_cpu_us_per_op");
+            assert!(
+                cost.is_none_or(|cost| cost > 200.0),
+                "a process for each connection is dear: {cost:?} µs"
+            );
         }
     }
 }

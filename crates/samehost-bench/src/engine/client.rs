@@ -228,7 +228,10 @@ fn meter(window: Window, pid: u32, family: &[u32], around: &Surroundings) -> (Th
     // On an overloaded machine even this thread had to wait, so that the metered span is longer than the window.
     let part = (window.end - window.start) as f64 / span as f64;
     let in_window = |used: ServerUse| ServerUse { cpu_ns: (used.cpu_ns as f64 * part) as u64, ..used };
-    (of_process(in_window(client)), Metered { server: server.map(in_window), proxy: None, machine })
+    (
+        of_process(in_window(client)),
+        Metered { server: server.map(in_window), proxy: None, machine, late_ms: None },
+    )
 }
 
 /// Converts the use of a whole process to that of a thread. Its time waiting for a CPU is unknown.

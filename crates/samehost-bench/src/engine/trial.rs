@@ -26,6 +26,8 @@ pub struct Metered {
     pub proxy: Option<ServerUse>,
     /// The rest of the machine.
     pub machine: MachineUse,
+    /// By how many milliseconds the meters were read late, where that is why the servers' use is missing.
+    pub late_ms: Option<f64>,
 }
 
 /// Trial of sessions or callers.
@@ -79,7 +81,18 @@ pub(super) fn add_usage(trial: &mut Trial, client: ThreadUse, threads: u32, mete
         trial.proxy_utilization = Some(proxy.cpu_ns as f64 / window_ns);
     }
     trial.warnings.extend(doubt_clock(&metered.machine));
+    trial.warnings.extend(metered.late_ms.map(warn_of_late_meters));
     trial.machine = metered.machine;
+}
+
+fn warn_of_late_meters(late_ms: f64) -> Warning {
+    Warning::new(
+        Code::NotMeasured,
+        "",
+        format!(
+            "the server's CPU time is unknown: other programs had the CPUs, and the meters were read {late_ms:.0} ms late"
+        ),
+    )
 }
 
 /// Marks an open-loop trial invalid if the generator, not the server, missed the rate. Lateness itself is judged over

@@ -49,7 +49,7 @@ impl Meters {
         let (machine, client) = (self.machine.stop(), own_cpu_ns().saturating_sub(self.own_cpu_ns));
         let (server, proxy) = (self.server.end(), self.proxy.and_then(|proxy| proxy.end()));
         let theirs: u64 = [server, proxy].iter().flatten().map(|used| used.cpu_ns).sum();
-        Metered { server, proxy, machine: machine.used(client + theirs, surroundings.cpus) }
+        Metered { server, proxy, machine: machine.used(client + theirs, surroundings.cpus), late_ms: None }
     }
 
     /// Like `end`, but scales the server's CPU time up if metering started late (overloaded machine). Above
@@ -58,12 +58,11 @@ impl Meters {
         let missed = self.server_read_at.saturating_sub(window.start) as f64;
         let length = (window.end - window.start) as f64;
         let mut metered = self.end(surroundings);
-        for used in [&mut metered.server, &mut metered.proxy] {
-            if missed > length / 2.0 {
-                *used = None;
-            } else if let Some(used) = used {
-                used.cpu_ns = (used.cpu_ns as f64 * length / (length - missed)) as u64;
-            }
+        if missed > length / 2.0 {
+            return Metered { server: None, proxy: None, late_ms: Some(missed / 1e6), ..metered };
+        }
+        for used in [&mut metered.server, &mut metered.proxy].into_iter().flatten() {
+            used.cpu_ns = (used.cpu_ns as f64 * length / (length - missed)) as u64;
         }
         metered
     }

@@ -196,7 +196,7 @@ fn in_turn(
     let draining: Nanos = arms.iter().map(|lane| lane.counter().draining).sum();
     let border = (elapsed.saturating_sub(in_slices) + draining) as f64 / in_slices.max(1) as f64;
     let trials = arms.iter().zip(used).map(|(lane, (client, server, proxy))| {
-        let metered = Metered { server, proxy, machine: machine.clone() };
+        let metered = Metered { server, proxy, machine: machine.clone(), late_ms: None };
         lane.counter().trial(client, metered, border)
     });
     Ok(trials.collect())
