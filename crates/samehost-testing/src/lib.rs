@@ -3,7 +3,10 @@
 mod bend;
 mod command;
 mod destinations;
+pub mod mariadb;
+pub mod postgres;
 mod report;
+pub mod wordpress;
 
 pub use bend::{bent, random};
 pub use command::{Ended, TINY, UNTIMED, free_port, must, wait_for};

@@ -14,10 +14,6 @@ mod greet;
 mod honesty;
 mod html;
 mod log_in_as;
-#[path = "../databases/mariadb.rs"]
-mod mariadb;
-#[path = "../databases/postgres.rs"]
-mod postgres;
 mod profile;
 mod registry;
 mod reproduce;
@@ -28,5 +24,7 @@ mod slices;
 mod stacks;
 mod stored;
 mod support;
+mod switch;
 mod top;
 mod verify;
+mod workloads;

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::mariadb::{self, MariaDb};
-use crate::postgres::{self, Cluster};
 use crate::scan::{Held, connection_of, host_port};
 use crate::support::{Home, wait_for};
+use samehost_testing::mariadb::{self, MariaDb};
+use samehost_testing::postgres::{self, Cluster};
 
 fn verify(home: &Home, arguments: &[&str]) -> (i32, Value) {
     let ended = home.run(&[&["verify", "--json"], arguments].concat());

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use samehost_testing::{TINY, metered};
 
-use crate::mariadb::{MariaDb, SECRET_IN_URL};
-use crate::postgres::{Cluster, SECRET as PASSWORD};
 use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
+use samehost_testing::mariadb::{MariaDb, SECRET_IN_URL};
+use samehost_testing::postgres::{Cluster, SECRET as PASSWORD};
 
 /// A measurement that goes on until it is ended.
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];

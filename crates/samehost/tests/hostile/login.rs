@@ -16,7 +16,7 @@ use samehost_system::Identity;
 use samehost_transport::MadeCertificate;
 
 use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, free_port, is_there, wait_for};
-use crate::{mariadb, postgres};
+use samehost_testing::{mariadb, postgres};
 
 const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/fake_server.py");

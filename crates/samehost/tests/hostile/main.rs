@@ -10,11 +10,7 @@ mod host;
 mod identity;
 mod journal;
 mod login;
-#[path = "../databases/mariadb.rs"]
-mod mariadb;
 mod opening;
-#[path = "../databases/postgres.rs"]
-mod postgres;
 mod reading;
 mod rights;
 mod secrets;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use samehost_login::{Credentials, Expected, View, log_in, missing_rights};
 use samehost_model::{Endpoint, Protocol, Secret};
 
-use crate::postgres::{Cluster, SECRET};
 use crate::support::{Ended, Machine, free_port, wait_for};
+use samehost_testing::postgres::{Cluster, SECRET};
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")

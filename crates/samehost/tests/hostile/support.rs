@@ -1,5 +1,4 @@
 //! A directory of the test's own, processes of other users in it, and samehost as root beside them; gone with the test.
-#![allow(dead_code, reason = "each test uses its own part")]
 
 use std::fs;
 use std::io::Read;

@@ -1,14 +1,10 @@
 //! The redis workload end to end: the built binary, real servers, tiny measurements.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use caches::{Here, Server, TINY, assert_sound, parsed, said};
+use super::support::{Here, Server, TINY, assert_sound, parsed, said};
 use serde_json::Value;
 
 const SECRET: &str = "hunter2-and-more";

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::nginx_fpm::hop;
-use crate::stack::{Ended, Stack, is_root, must, page, wait_for};
+use super::nginx_fpm::hop;
+use super::stack::{Ended, Stack, is_root, must, page, wait_for};
 
 #[test]
 fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
@@ -61,8 +61,8 @@ fn a_kill_at_every_step_leaves_a_site_that_serves_and_recover_ends_it() {
 }
 
 fn untouched(
-    hop: &crate::nginx_fpm::Hop,
-    before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>,
+    hop: &super::nginx_fpm::Hop,
+    before: &std::collections::BTreeMap<std::path::PathBuf, super::stack::Facts>,
 ) {
     assert_eq!(&Stack::facts(&[&hop.nginx, &hop.pool]), before);
     assert_eq!(page(hop.web, "/x").unwrap().0, 200);

@@ -4,9 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::installer;
-use crate::mariadb::{MariaDb, SECRET};
-use crate::stack::{Stack, free_port, is_root, must, page, wait_for};
+use super::stack::{Stack, free_port, is_root, must, page, wait_for};
+use samehost_testing::mariadb::{MariaDb, SECRET};
 
 pub(crate) struct Site {
     // Dropped first: it stands in front.
@@ -44,7 +43,7 @@ impl Site {
         );
         let config = stack.write("site/wp-config.php", &text);
         let site = Site { stack, server, web, config };
-        installer::install(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
+        samehost_testing::wordpress::install(&site.stack.path("site"), &format!("127.0.0.1:{}", site.web));
         site.protect();
         site.serve()
     }

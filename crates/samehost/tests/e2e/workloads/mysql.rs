@@ -1,18 +1,12 @@
 //! The mysql workload end to end: the built binary, real servers, tiny measurements.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-#[path = "databases/mariadb.rs"]
-mod server;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, UNTIMED, parsed, said};
+use super::support::{Here, TINY, UNTIMED, parsed, said};
+use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 use serde_json::Value;
-use server::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 
 const ALL: &[&str] = &["mysql", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
 

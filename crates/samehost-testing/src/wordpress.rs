@@ -1,4 +1,5 @@
 //! WordPress' own installer, for tests that have a site of their own.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Servers with configurations in a directory of the test's own; gone with the test.
-#![allow(dead_code, reason = "each test uses its own part")]
 
 use std::collections::BTreeMap;
 use std::fs;

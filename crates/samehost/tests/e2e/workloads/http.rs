@@ -1,14 +1,10 @@
 //! The http workload end to end: the built binary, its own server, and servers of the test's that say odd things.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use caches::{Here, TINY, assert_proved, said};
+use super::support::{Here, TINY, assert_proved, said};
 use samehost_testing::metered;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::stack::{Stack, free_port, is_root, must, wait_for};
+use super::stack::{Stack, free_port, is_root, must, wait_for};
 
 const PASSWORD: &str = "hunter2redis";
 

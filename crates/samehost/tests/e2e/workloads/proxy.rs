@@ -1,12 +1,8 @@
 //! The proxy workload end to end: the built binary, a real nginx, and every kind of backend.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::collections::BTreeSet;
 
-use caches::{Here, TINY, assert_faultless, said};
+use super::support::{Here, TINY, assert_faultless, said};
 use samehost_testing::metered;
 use serde_json::Value;
 

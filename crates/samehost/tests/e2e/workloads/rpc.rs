@@ -1,9 +1,5 @@
 //! The rpc workload and `serve rpc` end to end: the built binary, real servers, tiny measurements.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use caches::{Here, TINY, said};
+use super::support::{Here, TINY, said};
 use samehost_testing::metered;
 use serde_json::Value;
 
@@ -189,7 +185,7 @@ fn the_go_server_takes_over_a_stale_socket() {
         assert_eq!(socket("gob").exists(), stale, "kill -9 leaves the file");
         let mut command = Command::new(&program);
         command.arg("serve").arg("-unix").arg(socket("gob")).arg("-json-unix").arg(socket("json"));
-        let mut server = caches::Server(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut server = super::support::Server(command.stdout(Stdio::piped()).spawn().unwrap());
         let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
         let lines: Vec<String> = lines.take(4).map_while(Result::ok).collect();
         assert!(lines.contains(&format!("gob on unix:{}", socket("gob").display())), "{lines:?}");
@@ -299,7 +295,7 @@ fn a_server_of_another_kind_is_told_apart() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut echo = caches::Server(echo);
+    let mut echo = super::support::Server(echo);
     let mut line = String::new();
     BufReader::new(echo.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let endpoint = line.trim().strip_prefix("listening on ").unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::stack::{Stack, free_port, is_root, must, page, wait_for};
+use super::stack::{Stack, free_port, is_root, must, page, wait_for};
 
 struct Thin(String);
 

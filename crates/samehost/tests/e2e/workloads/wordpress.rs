@@ -1,13 +1,5 @@
 //! The wordpress workload end to end: the built binary, real servers, a private site and one that is there already.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-#[path = "databases/wordpress.rs"]
-mod installer;
-#[path = "databases/mariadb.rs"]
-mod mariadb;
-
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -16,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use caches::{Here, UNTIMED, kill, parsed, said};
-use mariadb::{MariaDb, SECRET};
+use super::support::{Here, UNTIMED, kill, parsed, said};
+use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::metered;
 use serde_json::Value;
 
@@ -102,7 +94,7 @@ impl TestSite {
         let copied = Command::new("cp").args(["-rL", "/usr/share/wordpress"]).arg(site.root()).status();
         assert!(copied.unwrap().success(), "WordPress must be installed: cargo xtask servers");
         site.set("by_native", "");
-        installer::install(&site.root(), "blog.example");
+        samehost_testing::wordpress::install(&site.root(), "blog.example");
         site
     }
 

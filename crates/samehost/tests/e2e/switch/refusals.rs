@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::stack::{Stack, is_root, page};
-use crate::wordpress::Site;
+use super::stack::{Stack, is_root, page};
+use super::wordpress::Site;
 
 fn assert_untouched(
     site: &Site,
-    before: &std::collections::BTreeMap<std::path::PathBuf, crate::stack::Facts>,
+    before: &std::collections::BTreeMap<std::path::PathBuf, super::stack::Facts>,
 ) {
     assert_eq!(&Stack::facts(&[&site.config]), before);
     assert_eq!(page(site.web, "/").unwrap().0, 200);

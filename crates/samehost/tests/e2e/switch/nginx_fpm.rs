@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::stack::{Stack, free_port, is_root, page, wait_for};
+use super::stack::{Stack, free_port, is_root, page, wait_for};
 
 pub(crate) struct Hop {
     pub(crate) stack: Stack,

@@ -1,14 +1,10 @@
 //! The fastcgi workload end to end: the built binary, real PHP-FPMs, tiny measurements.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use caches::{Here, TINY, assert_proved, parsed, said};
+use super::support::{Here, TINY, assert_proved, parsed, said};
 use samehost_bench::private_servers::{PhpFpm, PhpFpmSpec, Pool};
 use samehost_model::Transport;
 use samehost_testing::metered;

@@ -1,5 +1,5 @@
 //! A MariaDB of the test's own, with an account for each way of proving who one is; gone when dropped.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part, and a test may panic")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,19 +1,13 @@
 //! The postgres workload end to end: the built binary, real servers, tiny measurements.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-#[path = "databases/postgres.rs"]
-mod server;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use caches::{Here, TINY, UNTIMED, parsed, said};
+use super::support::{Here, TINY, UNTIMED, parsed, said};
 use samehost_testing::metered;
+use samehost_testing::postgres::{Cluster, SECRET, is_root, own_name};
 use serde_json::Value;
-use server::{Cluster, SECRET, is_root, own_name};
 
 const ALL: &[&str] = &["postgres", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
 

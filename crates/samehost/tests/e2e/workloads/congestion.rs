@@ -1,17 +1,13 @@
 //! Congestion control and socket buffers end to end: read from real connections, chosen on each socket and by routes of
 //! private networks, refused where they cannot be; and a loopback on BBR found, cured and taken back in a namespace.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use caches::{Here, TINY, parsed, said};
+use super::support::{Here, TINY, parsed, said};
 use serde_json::Value;
 
 fn needs_root() {
@@ -122,7 +118,7 @@ fn a_command_has_one_and_what_its_program_uses_is_not_read() {
     needs_root();
     let name = &two()[0];
     let arms = ["--arm", "one=true", "--arm", "two=true", "--congestion", name];
-    let untimed = caches::UNTIMED;
+    let untimed = super::support::UNTIMED;
     let output = Here::new().bench(&[&["command"], &arms[..], untimed].concat()).output().unwrap();
     let report = parsed(&output);
     assert_eq!(report["workload"]["parameters"]["congestion"], name.as_str());

@@ -1,14 +1,10 @@
 //! The checkup end to end: what is installed is measured, what runs is named and left alone.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod caches;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use caches::{Here, Server, said};
+use super::support::{Here, Server, said};
 use serde_json::Value;
 
 /// A checkup with this budget: its JSON and its words.

@@ -1,6 +1,4 @@
 //! The private PHP-FPM: both endpoints answer, its children are told apart by pool, and nothing of it is left.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -1,11 +1,5 @@
 //! What the tests of the cache servers share: the built binary with a runtime directory of its own, its report,
 //! and whether anything of it is left.
-#![allow(
-    dead_code,
-    unused_imports,
-    clippy::unwrap_used,
-    reason = "each test file uses its own part, and a test may panic"
-)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,10 @@
 //! The memcached workload end to end: the built binary, real servers, tiny measurements.
 
-mod caches;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use caches::{Here, Server, TINY, assert_sound, said};
+use super::support::{Here, Server, TINY, assert_sound, said};
 
 #[test]
 fn get_over_both_transports_with_a_process_each() {

@@ -1,0 +1,15 @@
+//! Each workload of `samehost bench`, and the checkup, with its real server, in tiny measurements.
+
+mod checkup;
+mod congestion;
+mod fastcgi;
+mod http;
+mod memcached;
+mod mysql;
+mod php_fpm;
+mod postgres;
+mod proxy;
+mod redis;
+mod rpc;
+mod support;
+mod wordpress;
