@@ -1,6 +1,8 @@
 //! Commands that a test runs, and waiting for what they do.
 
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for anything.
@@ -44,6 +46,43 @@ pub fn must(program: &str, arguments: &[&str]) -> String {
     let ended = Ended::of(&output.unwrap_or_else(|error| panic!("{program}: {error}")));
     assert!(ended.status == 0, "{program} {arguments:?}: {}", ended.stderr);
     ended.stdout
+}
+
+/// A Redis on a port of 127.0.0.1 (0 for none) that keeps its files in a directory; the caller adds the rest and starts it.
+#[must_use]
+pub fn redis_server(port: u16, directory: &Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]).arg(directory);
+    command
+}
+
+/// Runs a command line on a terminal, does `meanwhile` when it asks, and answers. Gives its exit status and what the
+/// terminal showed.
+///
+/// # Panics
+/// When it cannot be run, or ends without asking.
+#[must_use]
+pub fn on_a_terminal(line: &str, state: &Path, answer: &str, meanwhile: impl FnOnce()) -> (i32, String) {
+    let mut child = Command::new("script")
+        .args(["-qec", line, "/dev/null"])
+        .env("XDG_STATE_HOME", state)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program `script` of util-linux");
+    let (mut input, mut output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    let (mut shown, mut byte) = (Vec::new(), [0]);
+    while !String::from_utf8_lossy(&shown).contains("[y/N]") {
+        let read = output.read(&mut byte).expect("output");
+        assert_eq!(read, 1, "{}", String::from_utf8_lossy(&shown));
+        shown.push(byte[0]);
+    }
+    meanwhile();
+    writeln!(input, "{answer}").expect("it reads the answer");
+    drop(input);
+    output.read_to_end(&mut shown).expect("output");
+    let status = child.wait().expect("its status").code().unwrap_or(-1);
+    (status, String::from_utf8_lossy(&shown).into_owned())
 }
 
 /// Waits until something holds; it polls, because there is nothing to wait on.

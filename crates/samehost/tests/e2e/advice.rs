@@ -6,9 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use samehost_testing::free_port;
+use serde_json::Value;
 
 use crate::scan::{Held, connection_of, host_port, is_root, scan};
 use crate::support::{Home, SAMEHOST, Server, not_tested, wait_for};
@@ -281,20 +280,7 @@ fn blocker_11_both_ends_speak_tls() {
     let home = Home::new();
     let port = free_port().to_string();
     let socket = home.path("redis.sock");
-    let _redis = Held::start(
-        "redis-server",
-        &[
-            "--port",
-            &port,
-            "--save",
-            "",
-            "--dir",
-            home.path("run").to_str().unwrap(),
-            "--unixsocket",
-            socket.to_str().unwrap(),
-        ],
-    );
-    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let _redis = Held::redis(&home, port.parse().unwrap(), &socket, &[]);
     let client = Held::start("redis-cli", &["-p", &port, "subscribe", "x"]);
     let told = advice(&home, &client);
     let has_tls = |program: &str| {

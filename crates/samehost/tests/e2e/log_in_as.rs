@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use samehost_login::{As, Credentials, Expected, LoginError, LoginErrorKind, View, log_in_as};
 use samehost_model::{Protocol, Secret};
+use samehost_testing::mariadb::{MariaDb, SECRET, is_root, own_name};
+use samehost_testing::postgres::{self, Cluster};
 
 use crate::scan::Held;
 use crate::support::{SAMEHOST, not_tested, wait_for};
-use samehost_testing::mariadb::{MariaDb, SECRET, is_root, own_name};
-use samehost_testing::postgres::{self, Cluster};
 
 /// Patience that no login needs.
 const PATIENCE: Duration = Duration::from_secs(60);

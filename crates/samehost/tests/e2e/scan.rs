@@ -32,10 +32,23 @@ impl Drop for Held {
 
 impl Held {
     pub(crate) fn start(program: impl AsRef<OsStr>, arguments: &[&str]) -> Self {
-        let program = program.as_ref();
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{program:?}: {error}"));
+        command.args(arguments);
+        Held::run(command)
+    }
+
+    /// A Redis on a port (0 for none) and a Unix socket, which answers; `more` are options.
+    pub(crate) fn redis(home: &Home, port: u16, socket: &std::path::Path, more: &[&str]) -> Self {
+        let mut command = samehost_testing::redis_server(port, &home.path("run"));
+        command.arg("--unixsocket").arg(socket).args(more);
+        let held = Held::run(command);
+        wait_for("redis", || std::os::unix::net::UnixStream::connect(socket).ok());
+        held
+    }
+
+    fn run(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stdin = child.stdin.take();
         Held { child, _stdin: stdin }
     }
@@ -204,20 +217,7 @@ fn lists_what_ss_lists_in_two_network_namespaces() {
     let path = home.path("echo.sock");
     let over_unix = Held::start("nc", &["-U", path.to_str().unwrap()]);
     let redis = home.path("redis.sock");
-    let _redis = Held::start(
-        "redis-server",
-        &[
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--dir",
-            home.path("run").to_str().unwrap(),
-            "--unixsocket",
-            redis.to_str().unwrap(),
-        ],
-    );
-    wait_for("redis", || std::os::unix::net::UnixStream::connect(&redis).ok());
+    let _redis = Held::redis(&home, 0, &redis, &[]);
     let (tcp, found) = connection_of(&home, over_tcp.pid());
     assert_eq!(tcp["kind"], "tcp");
     let (unix, _) = connection_of(&home, over_unix.pid());

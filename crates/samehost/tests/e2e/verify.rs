@@ -1,11 +1,11 @@
 //! `samehost verify`: the transport that is really in use, and the exit status when it is not the expected one.
 
+use samehost_testing::mariadb::{self, MariaDb};
+use samehost_testing::postgres::{self, Cluster};
 use serde_json::Value;
 
 use crate::scan::{Held, connection_of, host_port};
 use crate::support::{Home, wait_for};
-use samehost_testing::mariadb::{self, MariaDb};
-use samehost_testing::postgres::{self, Cluster};
 
 fn verify(home: &Home, arguments: &[&str]) -> (i32, Value) {
     let ended = home.run(&[&["verify", "--json"], arguments].concat());
@@ -35,20 +35,7 @@ fn redis_says_what_it_sees() {
     let home = Home::new();
     let socket = home.path("redis.sock");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _redis = Held::start(
-        "redis-server",
-        &[
-            "--port",
-            &port.to_string(),
-            "--save",
-            "",
-            "--dir",
-            home.path("run").to_str().unwrap(),
-            "--unixsocket",
-            socket.to_str().unwrap(),
-        ],
-    );
-    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let _redis = Held::redis(&home, port, &socket, &[]);
     for (url, transport) in
         [(format!("redis+unix://{}", socket.display()), "unix"), (format!("redis://127.0.0.1:{port}"), "tcp")]
     {
@@ -66,31 +53,10 @@ fn redis_tells_who_may_ask_and_refuses_who_may_not() {
     let home = Home::new();
     let socket = home.path("guarded.sock");
     let socket = socket.to_str().unwrap();
-    let run = home.path("run");
-    let _redis = Held::start(
-        "redis-server",
-        &[
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--dir",
-            run.to_str().unwrap(),
-            "--unixsocket",
-            socket,
-            "--requirepass",
-            "hunter2",
-            // A server of before 6.2 has no CLIENT INFO; this user may not ask for it.
-            "--user",
-            "old",
-            "on",
-            ">hunter3",
-            "~*",
-            "+@all",
-            "-client|info",
-        ],
-    );
-    wait_for("redis", || std::os::unix::net::UnixStream::connect(socket).ok());
+    // A server of before 6.2 has no CLIENT INFO; the second user may not ask for it.
+    let users =
+        ["--requirepass", "hunter2", "--user", "old", "on", ">hunter3", "~*", "+@all", "-client|info"];
+    let _redis = Held::redis(&home, 0, std::path::Path::new(socket), &users);
     for (url, words) in [
         (format!("redis+unix://:hunter2@{socket}?db=3"), "CLIENT INFO: addr="),
         (format!("redis+unix://old:hunter3@{socket}"), "CLIENT LIST: addr="),
@@ -245,20 +211,7 @@ fn localhost_is_explained_and_wrong_targets_refused() {
 fn how_names_the_path_found_here_and_translates_urls() {
     let home = Home::new();
     let socket = home.path("redis.sock");
-    let _redis = Held::start(
-        "redis-server",
-        &[
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--dir",
-            home.path("run").to_str().unwrap(),
-            "--unixsocket",
-            socket.to_str().unwrap(),
-        ],
-    );
-    wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
+    let _redis = Held::redis(&home, 0, &socket, &[]);
     let found = home.run(&["how", "redis", "--client", "python", "--json"]);
     let found: Value = serde_json::from_str(&found.stdout).unwrap();
     assert_eq!(

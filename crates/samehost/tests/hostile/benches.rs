@@ -6,13 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use serde_json::Value;
-
-use samehost_testing::{TINY, metered};
-
-use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
 use samehost_testing::mariadb::{MariaDb, SECRET_IN_URL};
 use samehost_testing::postgres::{Cluster, SECRET as PASSWORD};
+use samehost_testing::{TINY, metered};
+use serde_json::Value;
+
+use crate::support::{ALICE, Ended, MALLORY, Machine, free_port, is_there, wait_for};
 
 /// A measurement that goes on until it is ended.
 const LONG: &[&str] = &["--trial-time", "10s", "--budget", "60s", "--quiet", "--json", "-"];
@@ -364,10 +363,7 @@ fn redis(machine: &mut Machine) -> (u16, u16) {
     for (name, port) in ["primary", "replica"].iter().zip(ports) {
         let directory = machine.path(name);
         fs::create_dir(&directory).unwrap();
-        let mut command = Command::new("redis-server");
-        command
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
-            .arg(directory);
+        let mut command = samehost_testing::redis_server(port, &directory);
         command.args(["--maxmemory", "16mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"]);
         if *name == "replica" {
             command.args(["--replicaof", &format!("127.0.0.1 {}", ports[0])]);

@@ -50,18 +50,8 @@ fn redis(machine: &mut Machine, uid: u32, port: u16, socket: &Path) -> u32 {
 }
 
 fn redis_command(machine: &Machine, port: u16, socket: &Path) -> Command {
-    let mut command = Command::new("redis-server");
-    command.args([
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &port.to_string(),
-        "--save",
-        "",
-        "--unixsocketperm",
-        "777",
-    ]);
-    command.args(["--unixsocket", socket.to_str().unwrap(), "--dir", machine.path("").to_str().unwrap()]);
+    let mut command = samehost_testing::redis_server(port, &machine.path(""));
+    command.args(["--unixsocketperm", "777", "--unixsocket", socket.to_str().unwrap()]);
     command
 }
 

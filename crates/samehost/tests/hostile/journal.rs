@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -65,23 +64,7 @@ fn all(machine: &Machine) -> [BTreeMap<PathBuf, Vec<u8>>; 2] {
 /// Answers the question on a terminal.
 fn on_a_terminal(machine: &Machine, arguments: &str, answer: &str) -> (i32, String) {
     let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_samehost"));
-    let mut child = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .env("XDG_STATE_HOME", machine.path("state"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = Vec::new();
-    let mut output = child.stdout.take().unwrap();
-    let mut byte = [0];
-    while !String::from_utf8_lossy(&said).contains("[y/N]") {
-        assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
-        said.push(byte[0]);
-    }
-    writeln!(child.stdin.take().unwrap(), "{answer}").unwrap();
-    output.read_to_end(&mut said).unwrap();
-    (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&said).into_owned())
+    samehost_testing::on_a_terminal(&command, &machine.path("state"), answer, || ())
 }
 
 #[test]

@@ -13,10 +13,10 @@ use samehost_login::{
 };
 use samehost_model::{Endpoint, Protocol, Secret};
 use samehost_system::Identity;
+use samehost_testing::{mariadb, postgres};
 use samehost_transport::MadeCertificate;
 
 use crate::support::{ALICE, Ended, MALLORY, Machine, bounded, free_port, is_there, wait_for};
-use samehost_testing::{mariadb, postgres};
 
 const SAMEHOST: &str = env!("CARGO_BIN_EXE_samehost");
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/fake_server.py");
@@ -372,9 +372,8 @@ fn a_password_in_the_users_place_logs_in_and_is_not_shown() {
     let mut machine = Machine::new();
     machine.write("run/keep", "");
     let (port, socket) = (free_port(), machine.path("run/redis.sock"));
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--requirepass", SECRET]);
-    command.args(["--unixsocketperm", "777", "--unixsocket"]).arg(&socket).arg("--dir").arg(machine.path(""));
+    let mut command = samehost_testing::redis_server(port, &machine.path(""));
+    command.args(["--requirepass", SECRET, "--unixsocketperm", "777", "--unixsocket"]).arg(&socket);
     machine.start(command);
     wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
     machine.write("shop/composer.json", "{ \"require\": { \"symfony/framework-bundle\": \"7.1.*\" } }\n");

@@ -1,14 +1,13 @@
 //! Accounts that are let in over both transports, and are not the same or may not do the same.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use samehost_login::{Credentials, Expected, View, log_in, missing_rights};
 use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_testing::postgres::{Cluster, SECRET};
 
 use crate::support::{Ended, Machine, free_port, wait_for};
-use samehost_testing::postgres::{Cluster, SECRET};
 
 fn words(ended: &Ended) -> String {
     ended.both().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -90,18 +89,8 @@ fn redis(machine: &mut Machine) -> (u16, PathBuf) {
             "user default on nopass ~* +@all\nuser app on >{SECRET} ~app:* +@read +@connection +client|info -acl\nuser seen on >{SECRET} ~app:* +@read +@connection +acl|whoami\n"
         ),
     );
-    let mut command = Command::new("redis-server");
-    command.args([
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &port.to_string(),
-        "--save",
-        "",
-        "--unixsocketperm",
-        "777",
-    ]);
-    command.arg("--unixsocket").arg(&socket).arg("--aclfile").arg(acl).arg("--dir").arg(machine.path(""));
+    let mut command = samehost_testing::redis_server(port, &machine.path(""));
+    command.args(["--unixsocketperm", "777", "--unixsocket"]).arg(&socket).arg("--aclfile").arg(acl);
     machine.start(command);
     wait_for("redis", || std::os::unix::net::UnixStream::connect(&socket).ok());
     (port, socket)

@@ -1,8 +1,6 @@
 //! kill -9 at every step that writes, two switches at once, files that cannot be changed, a full disk: nothing is lost.
 
-use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
 
 use super::nginx_fpm::hop;
 use super::stack::{Ended, Stack, is_root, must, page, wait_for};
@@ -112,26 +110,7 @@ fn it_asks_on_a_terminal_and_sees_what_was_changed_meanwhile() {
     let command =
         format!("{} switch {} --socket {socket}", env!("CARGO_BIN_EXE_samehost"), hop.nginx.display());
     let talk = |answer: &str, meanwhile: &dyn Fn()| {
-        let mut child = std::process::Command::new("script")
-            .args(["-qec", &command, "/dev/null"])
-            .env("XDG_STATE_HOME", hop.stack.path("state"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = Vec::new();
-        let mut output = child.stdout.take().unwrap();
-        let mut byte = [0];
-        while !String::from_utf8_lossy(&said).contains("[y/N]") {
-            assert_eq!(output.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
-            said.push(byte[0]);
-        }
-        meanwhile();
-        let mut input = child.stdin.take().unwrap();
-        writeln!(input, "{answer}").unwrap();
-        output.read_to_end(&mut said).unwrap();
-        let status = child.wait().unwrap().code().unwrap();
-        (status, String::from_utf8_lossy(&said).into_owned())
+        samehost_testing::on_a_terminal(&command, &hop.stack.path("state"), answer, meanwhile)
     };
     let before = Stack::facts(&[&hop.nginx, &hop.pool]);
     let (status, said) = talk("n", &|| {});

@@ -1,7 +1,8 @@
 //! An application with a Laravel-style `.env`: PHP behind nginx, its database on MariaDB, its cache on Redis.
 
-use super::stack::{Stack, free_port, is_root, page, wait_for};
 use samehost_testing::mariadb::{MariaDb, SECRET};
+
+use super::stack::{Stack, free_port, is_root, page, wait_for};
 
 /// What the application does with its settings, as Laravel's config/database.php has it.
 const APPLICATION: &str = r#"<?php

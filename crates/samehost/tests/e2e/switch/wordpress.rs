@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::stack::{Stack, free_port, is_root, must, page, wait_for};
 use samehost_testing::mariadb::{MariaDb, SECRET};
+
+use super::stack::{Stack, free_port, is_root, must, page, wait_for};
 
 pub(crate) struct Site {
     // Dropped first: it stands in front.

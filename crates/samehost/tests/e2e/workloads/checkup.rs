@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::Command;
+
+use serde_json::Value;
 
 use super::support::{Here, Server, said};
-use serde_json::Value;
 
 /// A checkup with this budget: its JSON and its words.
 fn checkup(budget: &str) -> (Value, String) {
@@ -34,9 +34,8 @@ fn what_runs_is_named_and_not_touched_and_what_is_installed_is_measured() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("r.sock");
     let (server, port) = Server::on_port(|port| {
-        let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-        command.arg("--dir").arg(directory.path()).arg("--unixsocket").arg(&socket);
+        let mut command = samehost_testing::redis_server(port, directory.path());
+        command.arg("--unixsocket").arg(&socket);
         command
     });
     let client = TcpStream::connect(("127.0.0.1", port)).unwrap();

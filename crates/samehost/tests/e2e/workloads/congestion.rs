@@ -7,8 +7,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use super::support::{Here, TINY, parsed, said};
 use serde_json::Value;
+
+use super::support::{Here, TINY, parsed, said};
 
 fn needs_root() {
     assert!(rustix::process::geteuid().is_root(), "needs root: run the tests as root");

@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use super::support::{Here, TINY, assert_proved, parsed, said};
 use samehost_bench::private_servers::{PhpFpm, PhpFpmSpec, Pool};
 use samehost_model::Transport;
 use samehost_testing::metered;
 use serde_json::Value;
+
+use super::support::{Here, TINY, assert_proved, assert_refused, parsed, said};
 
 /// Checks what every report without failures has.
 fn assert_sound(report: &Value) {
@@ -253,18 +254,15 @@ fn a_missing_server_is_named_with_its_package() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--connect", "keep", "--children", "4", "--connections", "5"], "--children 5"),
-        (vec!["--children", "0"], "from 1 to 256"),
-        (vec!["--size", "17m"], "too large"),
-        (vec!["--script", "own.php"], "absolute"),
-        (vec!["--script", "/no/such.php"], "no such file"),
-        (vec!["--script", "/no/such.php", "--size", "5"], "takes no --size"),
-    ] {
-        let here = Here::new();
-        let output = bench(&here, &arguments);
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(word), "{}", said(&output));
-        here.assert_nothing_left();
-    }
+    assert_refused(
+        "fastcgi",
+        &[
+            (&["--connect", "keep", "--children", "4", "--connections", "5"], "--children 5"),
+            (&["--children", "0"], "from 1 to 256"),
+            (&["--size", "17m"], "too large"),
+            (&["--script", "own.php"], "absolute"),
+            (&["--script", "/no/such.php"], "no such file"),
+            (&["--script", "/no/such.php", "--size", "5"], "takes no --size"),
+        ],
+    );
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use super::support::{Here, TINY, assert_proved, said};
 use samehost_testing::metered;
 use serde_json::Value;
+
+use super::support::{Here, TINY, assert_proved, assert_refused, said};
 
 /// What a sound report of both transports has.
 fn assert_sound(report: &Value) {
@@ -182,20 +183,17 @@ fn what_is_no_http_and_who_is_not_there() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (&["--pipeline", "65"][..], "from 1 to 64"),
-        (&["--pipeline", "2", "--connect", "per-request"], "connections that stay"),
-        (&["--path", "/x"], "--path is for a server that already runs"),
-        (&["--tcp", "https://127.0.0.1/", "--transports", "tcp"], "TLS"),
-        (&["--tcp", "http+unix:///run/x", "--transports", "tcp"], "%2F"),
-        (&["--unix", "http://127.0.0.1/", "--transports", "unix"], "reached over tcp"),
-    ] {
-        let here = Here::new();
-        let output = here.bench(&[&["http"], arguments].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
-        assert!(said(&output).contains(word), "{arguments:?}: {}", said(&output));
-        here.assert_nothing_left();
-    }
+    assert_refused(
+        "http",
+        &[
+            (&["--pipeline", "65"], "from 1 to 64"),
+            (&["--pipeline", "2", "--connect", "per-request"], "connections that stay"),
+            (&["--path", "/x"], "--path is for a server that already runs"),
+            (&["--tcp", "https://127.0.0.1/", "--transports", "tcp"], "TLS"),
+            (&["--tcp", "http+unix:///run/x", "--transports", "tcp"], "%2F"),
+            (&["--unix", "http://127.0.0.1/", "--transports", "unix"], "reached over tcp"),
+        ],
+    );
 }
 
 #[test]

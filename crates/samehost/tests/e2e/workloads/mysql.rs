@@ -2,37 +2,25 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use super::support::{Here, TINY, UNTIMED, parsed, said};
+use rustix::process::Signal;
 use samehost_testing::mariadb::{MariaDb, SECRET, SECRET_IN_URL, is_root, own_name};
 use serde_json::Value;
 
+use super::support::{
+    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views, parsed, said,
+};
+use crate::support::send;
+
 const ALL: &[&str] = &["mysql", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
 
-/// What every report has: work done, nothing failed, and the server's own view of each transport.
+/// The server's own view of each transport.
 fn assert_sound(report: &Value, transports: &[&str]) {
-    assert!(
-        ["complete", "out_of_budget"].contains(&report["outcome"].as_str().unwrap()),
-        "{}",
-        report["outcome"]
-    );
-    let trials = report["trials"].as_array().unwrap();
-    assert_eq!(samehost_testing::idle_or_failing(report), Vec::<String>::new());
-    for transport in transports {
-        let (family, view) = match *transport {
-            "unix" => ("AF_UNIX stream", "no TLS"),
-            "tcp" => ("AF_INET stream tcp", "no TLS"),
-            _ => ("AF_INET stream tcp", "TLS TLS_"),
-        };
-        let of_arm = |trial: &&Value| trial["arm"].as_str().unwrap().split('/').next() == Some(*transport);
-        let mut observed =
-            trials.iter().filter(of_arm).map(|trial| trial["transport_observed"].as_str().unwrap());
-        assert!(observed.clone().count() > 0, "no trial of {transport}");
-        let all = observed
-            .all(|text| text.starts_with(family) && text.contains("the server says") && text.contains(view));
-        assert!(all, "{transport}: {}", report["evidence"]);
-    }
+    assert_views(report, transports, |transport| match transport {
+        "unix" | "tcp" => &["the server says", "no TLS"],
+        _ => &["the server says", "TLS TLS_"],
+    });
 }
 
 fn measured(here: &Here, arguments: &[&str]) -> Output {
@@ -135,8 +123,7 @@ fn a_server_that_runs_gets_our_database_and_loses_it_again() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it made any");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
-        .unwrap();
+    send(child.id(), Signal::INT);
     child.wait_with_output().unwrap();
     assert_eq!(server.left(), "0");
 }
@@ -221,21 +208,8 @@ fn what_stands_in_the_way_is_named() {
     server.sql("SET GLOBAL require_secure_transport=ON");
     let secure = measured(&Here::new(), &["--tcp", &url, "--transports", "tcp"]);
     assert!(said(&secure).contains("--transports tcp+tls"), "{}", said(&secure));
-    if !is_root() {
-        return;
-    }
-    let open = tempfile::tempdir().unwrap();
-    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(server.socket(), fs::Permissions::from_mode(0o600)).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_samehost")])
-        .args(["bench", "mysql", "--transports", "unix", "--unix", &format!("unix:{}", server.socket())])
-        .env("XDG_STATE_HOME", open.path())
-        .env("HOME", "/nonexistent")
-        .output()
-        .unwrap();
-    assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
-    assert!(said(&output).to_lowercase().contains("permission"), "{}", said(&output));
+    assert_closed_to_others("mysql", &format!("unix:{}", server.socket()));
 }
 
 #[test]
@@ -250,34 +224,13 @@ fn the_server_or_the_tool_killed_in_the_middle_leaves_nothing() {
     let (output, _) = here.without_servers(child);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     here.assert_nothing_left();
-    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+    for signal in [Signal::KILL, Signal::INT] {
         let here = Here::new();
         let mut child = start(&here);
         here.servers();
-        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        send(child.id(), signal);
         child.wait().unwrap();
         here.assert_nothing_left();
-    }
-}
-
-/// A small file system of its own; gone when dropped.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn mount(size: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=1777"), "tmpfs"])
-            .arg(directory.path())
-            .status();
-        assert!(mounted.is_ok_and(|status| status.success()), "root may mount a tmpfs");
-        Small(directory)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
@@ -294,28 +247,27 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
         let small = Small::mount(size);
         let here = Here::new();
         let arguments = ["mysql", "--rows", rows, "--transports", "unix"];
-        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.0.path()).output().unwrap();
+        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.path()).output().unwrap();
         assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
         assert!(words.iter().any(|words| said(&output).contains(words)), "{}", said(&output));
-        assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 0, "something is left");
+        assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "something is left");
     }
 }
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--rows", "0"], "a number from 1"),
-        (vec!["--rows", "many"], "a number from 1"),
-        (vec!["--read-only", "yes", "--statement", "update"], "do not go together"),
-        (vec!["--table", "t"], "--read-only yes"),
-        (vec!["--statement", "dump", "--connections", "2"], "takes no --connections"),
-        (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-        (vec!["--tcp", "postgres://127.0.0.1"], "not a URL of MySQL"),
-        (vec!["--tcp", "mysql://u@localhost?socket=/s"], "--tcp names"),
-        (vec!["--ask-password"], "--tcp or --unix"),
-    ] {
-        let output = Here::new().bench(&[vec!["mysql"], arguments].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(word), "{}", said(&output));
-    }
+    assert_refused(
+        "mysql",
+        &[
+            (&["--rows", "0"], "a number from 1"),
+            (&["--rows", "many"], "a number from 1"),
+            (&["--read-only", "yes", "--statement", "update"], "do not go together"),
+            (&["--table", "t"], "--read-only yes"),
+            (&["--statement", "dump", "--connections", "2"], "takes no --connections"),
+            (&["--connect", "per-query", "--connections", "1025"], "at most 1024"),
+            (&["--tcp", "postgres://127.0.0.1"], "not a URL of MySQL"),
+            (&["--tcp", "mysql://u@localhost?socket=/s"], "--tcp names"),
+            (&["--ask-password"], "--tcp or --unix"),
+        ],
+    );
 }

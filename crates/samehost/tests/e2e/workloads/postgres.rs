@@ -2,40 +2,27 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use super::support::{Here, TINY, UNTIMED, parsed, said};
+use rustix::process::Signal;
 use samehost_testing::metered;
 use samehost_testing::postgres::{Cluster, SECRET, is_root, own_name};
 use serde_json::Value;
 
+use super::support::{
+    Here, Small, TINY, UNTIMED, assert_closed_to_others, assert_refused, assert_views, parsed, said,
+};
+use crate::support::send;
+
 const ALL: &[&str] = &["postgres", "--transports", "tcp,unix,tcp+tls", "--rows", "1000"];
 
-/// What every report has: work done, nothing failed, and the server's own view of each transport.
+/// The server's own view of each transport.
 fn assert_sound(report: &Value, transports: &[&str]) {
-    // On a busy machine a second block may not fit the budget.
-    assert!(
-        ["complete", "out_of_budget"].contains(&report["outcome"].as_str().unwrap()),
-        "{}",
-        report["outcome"]
-    );
-    let trials = report["trials"].as_array().unwrap();
-    assert_eq!(samehost_testing::idle_or_failing(report), Vec::<String>::new());
-    for transport in transports {
-        let (family, view) = match *transport {
-            "unix" => ("AF_UNIX stream", "Unix socket, no TLS"),
-            "tcp" => ("AF_INET stream tcp", "no TLS"),
-            _ => ("AF_INET stream tcp", "TLSv1.3"),
-        };
-        let of_arm = |trial: &&Value| trial["arm"].as_str().unwrap().split('/').next() == Some(*transport);
-        let mut observed =
-            trials.iter().filter(of_arm).map(|trial| trial["transport_observed"].as_str().unwrap());
-        assert!(observed.clone().count() > 0, "no trial of {transport}");
-        let all = observed.all(|text| {
-            text.starts_with(family) && text.contains("the server says user") && text.contains(view)
-        });
-        assert!(all, "{transport}: {}", report["evidence"]);
-    }
+    assert_views(report, transports, |transport| match transport {
+        "unix" => &["the server says user", "Unix socket, no TLS"],
+        "tcp" => &["the server says user", "no TLS"],
+        _ => &["the server says user", "TLSv1.3"],
+    });
 }
 
 /// A tiny measurement against servers that run.
@@ -146,8 +133,7 @@ fn a_server_that_runs_gets_our_table_and_loses_it_again() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it made any");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    send(child.id(), Signal::INT);
     child.wait_with_output().unwrap();
     assert_eq!(cluster.tables_left(), "0");
     // And where nothing may be written, nothing is.
@@ -223,19 +209,7 @@ fn what_stands_in_the_way_is_named() {
     assert_eq!(cluster.tables_left(), "0");
     // A socket that one may not open.
     cluster.lock_socket();
-    if !is_root() {
-        return;
-    }
-    let open = tempfile::tempdir().unwrap();
-    fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_samehost")])
-        .args(["bench", "postgres", "--transports", "unix", "--unix", &cluster.socket()])
-        .env("XDG_STATE_HOME", open.path())
-        .output()
-        .unwrap();
-    assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
-    assert!(said(&output).to_lowercase().contains("permission"), "{}", said(&output));
+    assert_closed_to_others("postgres", &cluster.socket());
 }
 
 /// Segments of System V shared memory that a process made.
@@ -260,43 +234,20 @@ fn a_server_killed_in_the_middle_is_missed_and_nothing_is_left() {
 
 #[test]
 fn the_tool_killed_or_interrupted_in_the_middle_leaves_nothing() {
-    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+    for signal in [Signal::KILL, Signal::INT] {
         let here = Here::new();
         let mut child = here
             .bench(&["postgres", "--connections", "4", "--trial-time", "2s", "--rows", "100", "--quiet"])
             .spawn()
             .unwrap();
         let servers = here.servers();
-        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        send(child.id(), signal);
         child.wait().unwrap();
         here.assert_nothing_left();
         for pid in servers {
             assert!(!Path::new(&format!("/proc/{pid}")).exists());
             assert_eq!(segments_of(pid), 0, "shared memory is left");
         }
-    }
-}
-
-/// A small file system of its own; gone when dropped.
-struct Small(tempfile::TempDir);
-
-impl Small {
-    fn mount(size: &str) -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let options = format!("size={size},mode=1777");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(directory.path())
-            .status()
-            .is_ok_and(|status| status.success());
-        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
-        mounted.then_some(Small(directory))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
@@ -309,13 +260,13 @@ fn a_full_disk_is_said_so_and_nothing_is_left() {
     for (size, rows, status, words) in
         [("20m", "1000", 3, "no room for a database"), ("110m", "1000000", 2, "53100")]
     {
-        let Some(small) = Small::mount(size) else { return };
+        let small = Small::mount(size);
         let here = Here::new();
         let arguments = ["postgres", "--rows", rows, "--transports", "unix"];
-        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.0.path()).output().unwrap();
+        let output = here.bench(&[&arguments, TINY].concat()).env("TMPDIR", small.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", said(&output));
         assert!(said(&output).contains(words) && said(&output).contains("TMPDIR"), "{}", said(&output));
-        assert_eq!(fs::read_dir(small.0.path()).unwrap().count(), 0, "something is left");
+        assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "something is left");
     }
 }
 
@@ -329,17 +280,16 @@ fn a_missing_server_is_named_with_its_package() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--rows", "1000001"], "from 1 to 1000000"),
-        (vec!["--read-only", "yes"], "--statement select-1"),
-        (vec!["--statement", "copy", "--connections", "2"], "takes no --connections"),
-        (vec!["--connect", "per-query", "--connections", "1025"], "at most 1024"),
-        (vec!["--tcp", "mysql://127.0.0.1"], "not a URL of PostgreSQL"),
-        (vec!["--tcp", "postgres:///d?host=/run", "--transports", "tcp"], "--tcp names"),
-        (vec!["--tcp", "postgres://h/d?sslmode=verify-full"], "sslmode"),
-    ] {
-        let output = Here::new().bench(&[vec!["postgres"], arguments].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(word), "{}", said(&output));
-    }
+    assert_refused(
+        "postgres",
+        &[
+            (&["--rows", "1000001"], "from 1 to 1000000"),
+            (&["--read-only", "yes"], "--statement select-1"),
+            (&["--statement", "copy", "--connections", "2"], "takes no --connections"),
+            (&["--connect", "per-query", "--connections", "1025"], "at most 1024"),
+            (&["--tcp", "mysql://127.0.0.1"], "not a URL of PostgreSQL"),
+            (&["--tcp", "postgres:///d?host=/run", "--transports", "tcp"], "--tcp names"),
+            (&["--tcp", "postgres://h/d?sslmode=verify-full"], "sslmode"),
+        ],
+    );
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::support::{Here, TINY, assert_faultless, said};
 use samehost_testing::metered;
 use serde_json::Value;
+
+use super::support::{Here, assert_faultless, assert_refused, said};
 
 fn words<'a>(values: &'a Value, name: &str) -> BTreeSet<&'a str> {
     values.as_array().unwrap().iter().map(|value| value[name].as_str().unwrap()).collect()
@@ -97,18 +98,15 @@ fn what_is_missing_is_named_with_its_package() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (&["--backends", "17"][..], "at most 16"),
-        (&["--backends", "0"], "not a number"),
-        (&["--http", "2"], "none of 1.0, 1.1"),
-        (&["--backend", "apache"], "possible values"),
-        (&["--size", "17m"], "too large"),
-        (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
-    ] {
-        let here = Here::new();
-        let output = here.bench(&[&["proxy"], arguments, TINY].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
-        assert!(said(&output).contains(word), "{arguments:?}: {}", said(&output));
-        here.assert_nothing_left();
-    }
+    assert_refused(
+        "proxy",
+        &[
+            (&["--backends", "17"], "at most 16"),
+            (&["--backends", "0"], "not a number"),
+            (&["--http", "2"], "none of 1.0, 1.1"),
+            (&["--backend", "apache"], "possible values"),
+            (&["--size", "17m"], "too large"),
+            (&["--tcp", "tcp:127.0.0.1:80"], "takes no --tcp"),
+        ],
+    );
 }

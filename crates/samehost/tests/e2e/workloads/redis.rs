@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
-use super::support::{Here, Server, TINY, assert_sound, parsed, said};
 use serde_json::Value;
+
+use super::support::{Here, Server, TINY, assert_refused, assert_sound, parsed, said};
 
 const SECRET: &str = "hunter2-and-more";
 
@@ -123,21 +123,12 @@ fn with_password() -> (Server, u16, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("r.sock");
     let (server, port) = Server::on_port(|port| {
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port.to_string(),
-            "--save",
-            "",
-            "--requirepass",
-            SECRET,
-        ]);
+        let mut command = samehost_testing::redis_server(port, directory.path());
+        command.args(["--requirepass", SECRET]);
         // A user who may touch our own keys and nothing else, and not look at the server's settings.
         command.args(["--user", "bob", "on", &format!(">{SECRET}"), "~samehost:*"]);
         command.args(["+get", "+set", "+del", "+select"]);
-        command.arg("--dir").arg(directory.path()).arg("--unixsocket").arg(&socket);
+        command.arg("--unixsocket").arg(&socket);
         command
     });
     (server, port, directory)
@@ -254,15 +245,14 @@ fn a_missing_server_is_named_with_its_package() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--pipeline", "65"], "from 1 to 64"),
-        (vec!["--size", "65m"], "too large"),
-        (vec!["--command", "ping", "--size", "10"], "takes no --size"),
-        (vec!["--tcp", "rediss://127.0.0.1"], "TLS"),
-        (vec!["--tcp", "redis+unix:///run/r.sock", "--transports", "tcp"], "--tcp names"),
-    ] {
-        let output = Here::new().bench(&[vec!["redis"], arguments].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(word), "{}", said(&output));
-    }
+    assert_refused(
+        "redis",
+        &[
+            (&["--pipeline", "65"], "from 1 to 64"),
+            (&["--size", "65m"], "too large"),
+            (&["--command", "ping", "--size", "10"], "takes no --size"),
+            (&["--tcp", "rediss://127.0.0.1"], "TLS"),
+            (&["--tcp", "redis+unix:///run/r.sock", "--transports", "tcp"], "--tcp names"),
+        ],
+    );
 }

@@ -8,9 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use super::support::{Here, TINY, said};
+use rustix::process::Signal;
 use samehost_testing::metered;
 use serde_json::Value;
+
+use super::support::{Here, TINY, assert_refused, said};
+use crate::support::send;
 
 const GO: &[&str] = &["go-gob", "go-json"];
 
@@ -261,8 +264,7 @@ fn it_ends_by_a_signal_and_takes_its_socket_with_it() {
     // Connections that are still open do not hold it up.
     let _tcp = TcpStream::connect(server.tcp.trim_start_matches("tcp:")).unwrap();
     let _unix = UnixStream::connect(&server.socket).unwrap();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(server.child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    send(server.child.id(), Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the socket file goes with the server");
 }
@@ -314,16 +316,16 @@ fn a_server_of_another_kind_is_told_apart() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--size", "65m"], "too large"),
-        (vec!["--reply", "65m"], "too large"),
-        (vec!["--reply", "much"], "much"),
-        (vec!["--connections", "1025"], "at most 1024"),
-        (vec!["--protocol", "go-gob", "--rate", "100"], "--rate"),
-        (vec!["--protocol", "go-json", "--tcp", "tcp:127.0.0.1:1"], "--tcp"),
-        (vec!["--protocol", "go-json", "--transports", "abstract,unix"], "abstract"),
-    ] {
-        let output = fails(&mut Here::new().bench(&[vec!["rpc"], arguments].concat()));
-        assert!(said(&output).contains(word), "{}", said(&output));
-    }
+    assert_refused(
+        "rpc",
+        &[
+            (&["--size", "65m"], "too large"),
+            (&["--reply", "65m"], "too large"),
+            (&["--reply", "much"], "much"),
+            (&["--connections", "1025"], "at most 1024"),
+            (&["--protocol", "go-gob", "--rate", "100"], "--rate"),
+            (&["--protocol", "go-json", "--tcp", "tcp:127.0.0.1:1"], "--tcp"),
+            (&["--protocol", "go-json", "--transports", "abstract,unix"], "abstract"),
+        ],
+    );
 }

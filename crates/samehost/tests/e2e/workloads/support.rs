@@ -1,4 +1,4 @@
-//! What the tests of the cache servers share: the built binary with a runtime directory of its own, its report,
+//! What the tests of the workloads share: the built binary with a runtime directory of its own, its report,
 //! and whether anything of it is left.
 
 use std::fs;
@@ -7,9 +7,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 pub use samehost_testing::{TINY, UNTIMED};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::{SAMEHOST, send};
 
 /// The binary in surroundings of its own: private servers live in `runtime`, which must be empty at the end.
 pub struct Here {
@@ -32,7 +35,7 @@ impl Here {
 
     /// `samehost` with these arguments.
     pub fn samehost(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_samehost"));
+        let mut command = Command::new(SAMEHOST);
         command
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.runtime.path())
@@ -157,9 +160,82 @@ pub fn parsed(output: &Output) -> Value {
 
 /// Kills by pid, and without mercy.
 pub fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    // Gone already is as good.
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    send(pid, Signal::KILL);
+}
+
+/// That each of these command lines of a workload is refused as wrong use, with this word, and leaves nothing.
+pub fn assert_refused(workload: &str, cases: &[(&[&str], &str)]) {
+    for (arguments, word) in cases {
+        let here = Here::new();
+        let output = here.bench(&[&[workload], *arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(word), "{arguments:?}: {}", said(&output));
+        here.assert_nothing_left();
+    }
+}
+
+/// That nobody but its owner can measure a server at this socket, and hears that it lacks the permission. Only root can
+/// try it.
+pub fn assert_closed_to_others(workload: &str, socket: &str) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", SAMEHOST])
+        .args(["bench", workload, "--transports", "unix", "--unix", socket])
+        .env("XDG_STATE_HOME", open.path())
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    assert!([Some(2), Some(3)].contains(&output.status.code()), "{}", said(&output));
+    assert!(said(&output).to_lowercase().contains("permission"), "{}", said(&output));
+}
+
+/// A small file system of its own; gone when dropped.
+pub struct Small(TempDir);
+
+impl Small {
+    pub fn mount(size: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=1777"), "tmpfs"])
+            .arg(directory.path())
+            .status();
+        assert!(mounted.is_ok_and(|status| status.success()), "root may mount a tmpfs");
+        Small(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// Checks of a database's report that nothing failed, and that kernel and server said of each transport what it is; the
+/// server's part contains the words of `view`.
+pub fn assert_views(report: &Value, transports: &[&str], view: impl Fn(&str) -> &'static [&'static str]) {
+    // On a busy machine a second block may not fit the budget.
+    let outcome = report["outcome"].as_str().unwrap();
+    assert!(["complete", "out_of_budget"].contains(&outcome), "{outcome}");
+    assert_eq!(samehost_testing::idle_or_failing(report), Vec::<String>::new());
+    let trials = report["trials"].as_array().unwrap();
+    for transport in transports {
+        let family = if *transport == "unix" { "AF_UNIX stream" } else { "AF_INET stream tcp" };
+        let of_arm = |trial: &&Value| trial["arm"].as_str().unwrap().split('/').next() == Some(*transport);
+        let mut observed =
+            trials.iter().filter(of_arm).map(|trial| trial["transport_observed"].as_str().unwrap());
+        assert!(observed.clone().count() > 0, "no trial of {transport}");
+        let all = observed
+            .all(|text| text.starts_with(family) && view(transport).iter().all(|words| text.contains(words)));
+        assert!(all, "{transport}: {}", report["evidence"]);
+    }
 }
 
 /// Checks what every report of a comparison of TCP with a Unix socket must have where the server has a view of its

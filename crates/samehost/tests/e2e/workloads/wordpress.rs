@@ -8,10 +8,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::support::{Here, UNTIMED, kill, parsed, said};
+use rustix::process::Signal;
 use samehost_testing::mariadb::{MariaDb, SECRET};
 use samehost_testing::metered;
 use serde_json::Value;
+
+use super::support::{Here, UNTIMED, assert_refused, kill, parsed, said};
+use crate::support::send;
 
 fn bench(here: &Here, arguments: &[&str]) -> Output {
     here.bench(&[&["wordpress", "--trial-time", "500ms"], arguments, UNTIMED].concat()).output().unwrap()
@@ -234,8 +237,7 @@ fn ctrl_c_ends_it_and_nothing_is_left() {
     let here = Here::new();
     let child = here.bench(&["wordpress", "--trial-time", "1s", "--quiet"]).spawn().unwrap();
     here.servers();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    send(child.id(), Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     here.assert_nothing_left();
@@ -259,22 +261,19 @@ fn what_is_missing_is_named_with_its_package() {
 
 #[test]
 fn wrong_use_is_said_before_anything_starts() {
-    for (arguments, word) in [
-        (vec!["--connections", "65"], "at most 64"),
-        (vec!["--path", "/a b"], "percent-encoded"),
-        (vec!["--path", "wp-admin"], "begins with `/`"),
-        (vec!["--host", "a b", "--site", "/nonexistent"], "not a host name"),
-        (vec!["--host", "blog.example"], "give --site"),
-        (vec!["--site", "/nonexistent"], "No such file"),
-        (vec!["--site", "/usr"], "no WordPress is here"),
-        (vec!["--site", "/usr/share/wordpress"], "for any visitor"),
-        (vec!["--fpm", "abstract"], "abstract"),
-        (vec!["--tcp", "127.0.0.1:80"], "--tcp"),
-    ] {
-        let here = Here::new();
-        let output = here.bench(&[vec!["wordpress"], arguments].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(word), "{}", said(&output));
-        here.assert_nothing_left();
-    }
+    assert_refused(
+        "wordpress",
+        &[
+            (&["--connections", "65"], "at most 64"),
+            (&["--path", "/a b"], "percent-encoded"),
+            (&["--path", "wp-admin"], "begins with `/`"),
+            (&["--host", "a b", "--site", "/nonexistent"], "not a host name"),
+            (&["--host", "blog.example"], "give --site"),
+            (&["--site", "/nonexistent"], "No such file"),
+            (&["--site", "/usr"], "no WordPress is here"),
+            (&["--site", "/usr/share/wordpress"], "for any visitor"),
+            (&["--fpm", "abstract"], "abstract"),
+            (&["--tcp", "127.0.0.1:80"], "--tcp"),
+        ],
+    );
 }
