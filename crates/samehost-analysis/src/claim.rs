@@ -187,28 +187,17 @@ mod tests {
             point: Point::default(),
         };
         let comparison = Comparison {
-            point: Point::default(),
             metric: "throughput".into(),
             baseline: "tcp".into(),
             candidate: "unix".into(),
-            baseline_value: 1.0,
             candidate_value: ratio,
             ratio,
             ci_low: Some(ratio - 0.01),
             ci_high: Some(ratio + 0.01),
-            confidence: 0.95,
-            narrow_low: None,
-            narrow_high: None,
-            method: "signed-rank".into(),
-            blocks: 10,
-            server_starts: None,
-            p: None,
-            p_margin: None,
             p_adjusted: Some(0.01),
-            p_margin_adjusted: None,
             verdict,
-            grade: None,
             warnings,
+            ..Comparison::default()
         };
         let mut report = Report::new(Head { arms: vec![arm("tcp"), arm("unix")], ..Head::default() });
         report.analysis.comparisons = vec![comparison];

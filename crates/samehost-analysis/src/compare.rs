@@ -4,7 +4,7 @@
 //! measurements (a reboot, a neighbour, a warm disk) are not part of either report's noise. The ratio of two
 //! arms within each report is more robust, so its change is given as well.
 
-use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Verdict, Warning};
+use samehost_model::{Arm, Code, Comparison, Control, MetricInfo, Point, Report, Warning};
 use samehost_stats::{Estimate, estimate_shift, median, serial, side_of};
 
 use crate::controls::{compare_controls, noise_floor};
@@ -12,7 +12,7 @@ use crate::family::adjust_by_metric;
 use crate::index::{Index, group};
 use crate::issue::Issue;
 use crate::issues::find_issues;
-use crate::judge::{Terms, judge, warn_of_few_blocks};
+use crate::judge::{Terms, judge, of_estimate, warn_of_few_blocks};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
@@ -229,7 +229,6 @@ impl<'a> Sides<'a> {
             );
             warnings.push(Warning::new(Code::Drift, &tried.metric.name, message));
         }
-        let (interval, narrow) = (tried.estimate.interval, tried.estimate.narrow);
         let mut comparison = Comparison {
             point: tried.point.clone(),
             metric: tried.metric.name.clone(),
@@ -237,22 +236,10 @@ impl<'a> Sides<'a> {
             candidate: tried.label.clone(),
             baseline_value: tried.old_value,
             candidate_value: tried.new_value,
-            ratio: tried.estimate.ratio,
-            ci_low: interval.map(|interval| interval.low),
-            ci_high: interval.map(|interval| interval.high),
-            confidence: plan.confidence,
-            narrow_low: narrow.map(|interval| interval.low),
-            narrow_high: narrow.map(|interval| interval.high),
-            method: tried.estimate.method.name().to_owned(),
-            blocks: tried.estimate.n,
-            server_starts: None,
-            p: tried.estimate.p,
-            p_margin: tried.estimate.p_inside,
             p_adjusted: same,
             p_margin_adjusted: inside,
-            verdict: Verdict::Inconclusive,
-            grade: None,
             warnings,
+            ..of_estimate(&tried.estimate, plan.confidence)
         };
         judge(&mut comparison, tried.metric, &terms, &bars);
         comparison

@@ -1,13 +1,13 @@
 //! Compares arms: estimates, adjusted p-values, verdicts.
 
-use samehost_model::{Arm, Code, Comparison, MetricInfo, Report, Stopping, Verdict, Warning};
+use samehost_model::{Arm, Code, Comparison, MetricInfo, Report, Stopping, Warning};
 use samehost_stats::{Asked, Estimate, estimate_pairs, estimate_sequential, median, starts};
 
 use crate::family::{Ps, gate, multiplicity};
 use crate::index::{Index, Pairs};
 use crate::issue::{Invalidates, Issue};
 use crate::issues::find_issues;
-use crate::judge::{Terms, block_seconds, judge, warn_of_few_blocks, warn_of_precision};
+use crate::judge::{Terms, block_seconds, judge, of_estimate, warn_of_few_blocks, warn_of_precision};
 
 /// Compares every candidate with its baseline in every metric.
 pub(crate) fn comparisons(report: &Report, index: &Index<'_>, issues: &[Issue]) -> Vec<Comparison> {
@@ -86,7 +86,6 @@ impl<'a> Tried<'a> {
 
     fn conclude(self, report: &Report, issues: &[Issue]) -> Comparison {
         let (baseline, candidate, metric) = (self.baseline, self.candidate, self.metric);
-        let (interval, narrow) = (self.estimate.interval, self.estimate.narrow);
         let mut warnings: Vec<Warning> = warn_of_few_blocks(metric, self.estimate.n).into_iter().collect();
         warnings.extend(self.notes(issues));
         let mut comparison = Comparison {
@@ -96,22 +95,11 @@ impl<'a> Tried<'a> {
             candidate: candidate.id.clone(),
             baseline_value: median(&self.pairs.baseline).unwrap_or(f64::NAN),
             candidate_value: median(&self.pairs.candidate).unwrap_or(f64::NAN),
-            ratio: self.estimate.ratio,
-            ci_low: interval.map(|interval| interval.low),
-            ci_high: interval.map(|interval| interval.high),
-            confidence: report.head.plan.confidence,
-            narrow_low: narrow.map(|interval| interval.low),
-            narrow_high: narrow.map(|interval| interval.high),
-            method: self.estimate.method.name().to_owned(),
-            blocks: self.estimate.n,
             server_starts: starts::count(&self.pairs.starts),
-            p: self.estimate.p,
-            p_margin: self.estimate.p_inside,
             p_adjusted: self.adjusted.same,
             p_margin_adjusted: self.adjusted.inside,
-            verdict: Verdict::Inconclusive,
-            grade: None,
             warnings,
+            ..of_estimate(&self.estimate, report.head.plan.confidence)
         };
         let terms = Terms::of(&report.head.plan, block_seconds(report, &baseline.point));
         judge(&mut comparison, metric, &terms, &self.invalidates(issues));

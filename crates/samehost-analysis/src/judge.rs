@@ -4,7 +4,7 @@ use samehost_model::human::{change, count, format_percent, rough_time};
 use samehost_model::{
     Better, Code, Comparison, Grade, MetricInfo, Plan, Point, Report, Trial, Verdict, Warning, metric_title,
 };
-use samehost_stats::{SIGNED_RANK_FROM, median, normal};
+use samehost_stats::{Estimate, SIGNED_RANK_FROM, median, normal};
 
 /// Maximum number of blocks that is recommended.
 const REASONABLE_BLOCKS: f64 = 10_000.0;
@@ -34,6 +34,24 @@ impl Terms {
 
     fn alpha(&self) -> f64 {
         1.0 - self.confidence
+    }
+}
+
+/// The numbers of an estimate as a comparison that has no names and no verdict yet.
+pub(crate) fn of_estimate(estimate: &Estimate, confidence: f64) -> Comparison {
+    let (interval, narrow) = (estimate.interval, estimate.narrow);
+    Comparison {
+        ratio: estimate.ratio,
+        ci_low: interval.map(|interval| interval.low),
+        ci_high: interval.map(|interval| interval.high),
+        confidence,
+        narrow_low: narrow.map(|interval| interval.low),
+        narrow_high: narrow.map(|interval| interval.high),
+        method: estimate.method.name().to_owned(),
+        blocks: estimate.n,
+        p: estimate.p,
+        p_margin: estimate.p_inside,
+        ..Comparison::default()
     }
 }
 

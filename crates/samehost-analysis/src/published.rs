@@ -188,33 +188,21 @@ pub fn judge_value(low: f64, high: f64, found: &Estimate) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samehost_model::{Point, Warning};
+    use samehost_model::Warning;
     use samehost_stats::Interval;
 
     fn found(verdict: Verdict, ratio: f64, low: f64, high: f64, code: Option<Code>) -> Comparison {
         Comparison {
-            point: Point::default(),
             metric: "throughput".into(),
-            baseline: "tcp".into(),
-            candidate: "unix".into(),
-            baseline_value: 1.0,
             candidate_value: ratio,
             ratio,
             ci_low: Some(low),
             ci_high: Some(high),
-            confidence: 0.95,
             narrow_low: Some(low),
             narrow_high: Some(high),
-            method: "signed-rank".into(),
-            blocks: 10,
-            server_starts: None,
-            p: Some(0.01),
-            p_margin: Some(0.01),
-            p_adjusted: Some(0.01),
-            p_margin_adjusted: Some(0.01),
             verdict,
-            grade: None,
             warnings: code.map(|code| Warning::new(code, "throughput", "so it is")).into_iter().collect(),
+            ..Comparison::default()
         }
     }
 

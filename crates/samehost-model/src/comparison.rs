@@ -8,7 +8,7 @@ use crate::arm::Point;
 use crate::warning::Warning;
 
 /// The interval of a ratio held against the practical margin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -19,6 +19,7 @@ pub enum Verdict {
     /// The ratio lies inside the margin around 1.
     Equivalent,
     /// The data do not decide; the warnings say why.
+    #[default]
     Inconclusive,
 }
 
@@ -61,7 +62,7 @@ pub enum Grade {
 }
 
 /// Candidate ÷ baseline of one metric at one point, over all blocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Where in the matrix.

@@ -98,35 +98,20 @@ fn tick_labels() -> Vec<(f64, String)> {
 
 #[cfg(test)]
 mod tests {
-    use samehost_model::{Point, Verdict};
+    use samehost_model::Verdict;
 
     use super::*;
 
     #[test]
     fn an_interval_stands_around_its_ratio() {
         let comparison = Comparison {
-            point: Point::default(),
             metric: "throughput".into(),
-            baseline: "tcp".into(),
             candidate: "unix".into(),
-            baseline_value: 1.0,
-            candidate_value: 1.4,
             ratio: 1.4,
             ci_low: Some(1.3),
             ci_high: Some(1.5),
-            confidence: 0.95,
-            narrow_low: None,
-            narrow_high: None,
-            method: "signed-rank".into(),
-            blocks: 12,
-            server_starts: None,
-            p: None,
-            p_margin: None,
-            p_adjusted: None,
-            p_margin_adjusted: None,
             verdict: Verdict::Faster,
-            grade: None,
-            warnings: Vec::new(),
+            ..Comparison::default()
         };
         let axis = Axis::over([0.9, 1.6], 40).unwrap();
         let mut line = Line::default();
