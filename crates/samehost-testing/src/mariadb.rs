@@ -44,34 +44,39 @@ fn server() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("MariaDB must be installed: cargo xtask servers")
 }
 
+/// Statements that make the accounts, and the table that they may read.
+fn accounts() -> String {
+    let secret = SECRET.replace('\'', "''");
+    let own = own_name();
+    let mut accounts = format!(
+        "CREATE DATABASE shop;\nCREATE USER '{own}x'@'localhost';\nCREATE OR REPLACE USER '{own}'@'localhost' IDENTIFIED VIA unix_socket;\nGRANT ALL ON *.* TO '{own}'@'localhost' WITH GRANT OPTION;\n"
+    );
+    for host in ["localhost", "127.0.0.1"] {
+        accounts += &format!(
+            "CREATE USER by_native@'{host}' IDENTIFIED VIA mysql_native_password USING PASSWORD('{secret}');\n\
+             CREATE USER by_ed25519@'{host}' IDENTIFIED VIA ed25519 USING PASSWORD('{secret}');\n\
+             CREATE USER by_nothing@'{host}';\n\
+             GRANT ALL ON *.* TO by_native@'{host}';\nGRANT ALL ON *.* TO by_ed25519@'{host}';\n\
+             GRANT SELECT ON shop.* TO by_nothing@'{host}';\n"
+        );
+    }
+    accounts += &format!(
+        "CREATE USER by_tls@'127.0.0.1' IDENTIFIED BY '{secret}' REQUIRE SSL;\nGRANT ALL ON *.* TO by_tls@'127.0.0.1';\n\
+         USE shop;\nCREATE TABLE shop.orders (id BIGINT PRIMARY KEY, what VARCHAR(60), price DECIMAL(9,2));\n\
+         INSERT INTO shop.orders SELECT seq, CONCAT('thing ', seq), seq / 3 FROM seq_1_to_500;\n\
+         INSERT INTO shop.orders VALUES (1000, NULL, NULL);\n"
+    );
+    accounts
+}
+
 impl MariaDb {
     pub fn start(more: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("my").tempdir().unwrap();
         let path = directory.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         let certificate = MadeCertificate::self_signed().unwrap();
-        let secret = SECRET.replace('\'', "''");
-        let own = own_name();
-        let mut accounts = format!(
-            "CREATE DATABASE shop;\nCREATE USER '{own}x'@'localhost';\nCREATE OR REPLACE USER '{own}'@'localhost' IDENTIFIED VIA unix_socket;\nGRANT ALL ON *.* TO '{own}'@'localhost' WITH GRANT OPTION;\n"
-        );
-        for host in ["localhost", "127.0.0.1"] {
-            accounts += &format!(
-                "CREATE USER by_native@'{host}' IDENTIFIED VIA mysql_native_password USING PASSWORD('{secret}');\n\
-                 CREATE USER by_ed25519@'{host}' IDENTIFIED VIA ed25519 USING PASSWORD('{secret}');\n\
-                 CREATE USER by_nothing@'{host}';\n\
-                 GRANT ALL ON *.* TO by_native@'{host}';\nGRANT ALL ON *.* TO by_ed25519@'{host}';\n\
-                 GRANT SELECT ON shop.* TO by_nothing@'{host}';\n"
-            );
-        }
-        accounts += &format!(
-            "CREATE USER by_tls@'127.0.0.1' IDENTIFIED BY '{secret}' REQUIRE SSL;\nGRANT ALL ON *.* TO by_tls@'127.0.0.1';\n\
-             USE shop;\nCREATE TABLE shop.orders (id BIGINT PRIMARY KEY, what VARCHAR(60), price DECIMAL(9,2));\n\
-             INSERT INTO shop.orders SELECT seq, CONCAT('thing ', seq), seq / 3 FROM seq_1_to_500;\n\
-             INSERT INTO shop.orders VALUES (1000, NULL, NULL);\n"
-        );
         for (name, text) in [
-            ("accounts.sql", accounts.as_str()),
+            ("accounts.sql", &accounts()),
             ("certificate.pem", &certificate.certificate_pem),
             ("key.pem", &certificate.key_pem),
         ] {

@@ -73,6 +73,33 @@ pub fn own_name() -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// Makes the data directory below `path`.
+fn make_data(bin: &Path, path: &Path) -> PathBuf {
+    let data = path.join("data");
+    let made = unprivileged(&bin.join("initdb"))
+        .args(["--username=admin", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
+        .arg("-D")
+        .arg(&data)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let certificate = MadeCertificate::self_signed().unwrap();
+    for (name, text) in [
+        ("server.crt", certificate.certificate_pem.as_str()),
+        ("server.key", certificate.key_pem.as_str()),
+        ("pg_hba.conf", ACCESS),
+    ] {
+        fs::write(data.join(name), text).unwrap();
+    }
+    // The key keeps its owner, root, when root wrote it: then its group may read it, and nobody else.
+    let key = data.join("server.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    if is_root() {
+        assert!(Command::new("chown").args(["-R", "postgres:"]).arg(&data).status().unwrap().success());
+    }
+    data
+}
+
 impl Cluster {
     pub fn start(most_connections: u32) -> Self {
         let bin = programs();
@@ -82,28 +109,7 @@ impl Cluster {
         if is_root() {
             assert!(Command::new("chown").arg("postgres:").arg(path).status().unwrap().success());
         }
-        let data = path.join("data");
-        let made = unprivileged(&bin.join("initdb"))
-            .args(["--username=admin", "--auth=trust", "--no-sync", "--locale=C", "--encoding=UTF8"])
-            .arg("-D")
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let certificate = MadeCertificate::self_signed().unwrap();
-        for (name, text) in [
-            ("server.crt", certificate.certificate_pem.as_str()),
-            ("server.key", certificate.key_pem.as_str()),
-            ("pg_hba.conf", ACCESS),
-        ] {
-            fs::write(data.join(name), text).unwrap();
-        }
-        // The key keeps its owner, root, when root wrote it: then its group may read it, and nobody else.
-        let key = data.join("server.key");
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-        if is_root() {
-            assert!(Command::new("chown").args(["-R", "postgres:"]).arg(&data).status().unwrap().success());
-        }
+        let data = make_data(&bin, path);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = unprivileged(&bin.join("postgres"))
             .arg("-D")
