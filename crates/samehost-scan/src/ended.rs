@@ -1,7 +1,7 @@
 //! Counts connections that open and close between two snapshots. The kernel announces both ends of each when
 //! they close (sock_diag destroy events), with what each sent and received.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use samehost_model::scan::{NetworkNamespace, ReadBy};
@@ -10,8 +10,8 @@ use crate::diag::{Counters, Endings};
 use crate::join::Listeners;
 use crate::namespaces;
 
-/// Limit on ends whose other end is remote or was not announced yet. At the limit all of them are dropped.
-const MOST_ALONE: usize = 65_536;
+/// Limit on ends whose other end is remote or was not announced yet. Beyond it the oldest is dropped.
+const MOST_UNMATCHED: usize = 65_536;
 
 /// Totals of the connections to one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(crate) struct Ended {
     spaces: Vec<Space>,
     sums: Sums,
     /// At least one namespace sends no events.
-    deaf: bool,
-    /// Events were lost because the kernel's buffer was full.
+    no_events: bool,
+    /// Events were lost: the kernel's buffer was full, or too many ends were unmatched.
     missed: bool,
 }
 
@@ -38,8 +38,40 @@ pub(crate) type Sums = HashMap<(u64, SocketAddr), Sum>;
 struct Space {
     inode: u64,
     endings: Endings,
-    /// Ends without their other end yet, by their own and their peer's address.
-    alone: HashMap<(SocketAddr, SocketAddr), Counters>,
+    unmatched: Unmatched,
+}
+
+/// An end's own address and its peer's.
+type Ends = (SocketAddr, SocketAddr);
+
+/// Ends whose other end was not announced yet, up to a limit.
+#[derive(Default)]
+struct Unmatched {
+    ages: HashMap<Ends, u64>,
+    by_age: BTreeMap<u64, Ends>,
+    next: u64,
+}
+
+impl Unmatched {
+    /// Takes out the other end of a connection; whether it was there.
+    fn take(&mut self, (local, peer): Ends) -> bool {
+        let age = self.ages.remove(&(peer, local));
+        age.and_then(|age| self.by_age.remove(&age)).is_some()
+    }
+
+    /// Adds an end; whether the oldest had to go for it.
+    fn add(&mut self, ends: Ends, limit: usize) -> bool {
+        if let Some(age) = self.ages.insert(ends, self.next) {
+            self.by_age.remove(&age);
+        }
+        self.by_age.insert(self.next, ends);
+        self.next += 1;
+        let is_full = self.ages.len() > limit;
+        if is_full && let Some((_, oldest)) = self.by_age.pop_first() {
+            self.ages.remove(&oldest);
+        }
+        is_full
+    }
 }
 
 impl Ended {
@@ -49,9 +81,10 @@ impl Ended {
         for space in namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
             match namespaces::within(space, Endings::open) {
                 Some(Ok(endings)) => {
-                    ended.spaces.push(Space { inode: space.inode, endings, alone: HashMap::new() });
+                    let unmatched = Unmatched::default();
+                    ended.spaces.push(Space { inode: space.inode, endings, unmatched });
                 }
-                Some(Err(_)) => ended.deaf = true,
+                Some(Err(_)) => ended.no_events = true,
                 None => {}
             }
         }
@@ -60,21 +93,22 @@ impl Ended {
 
     /// Whether there is a subscription in every namespace of a scan that allows one.
     pub(crate) fn covers(&self, namespaces: &[NetworkNamespace]) -> bool {
-        let heard = |inode| self.spaces.iter().any(|space| space.inode == inode);
+        let is_covered = |inode| self.spaces.iter().any(|space| space.inode == inode);
         let mut readable = namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag);
-        self.deaf || readable.all(|space| heard(space.inode))
+        self.no_events || readable.all(|space| is_covered(space.inode))
     }
 
     /// Reads the events since the last call. Connections that were open `before` are skipped: their counters
     /// include earlier traffic.
-    pub(crate) fn hear(
+    pub(crate) fn read(
         &mut self,
         listeners: &Listeners,
         before: impl Fn(u64, SocketAddr, SocketAddr) -> bool,
     ) {
         for space in &mut self.spaces {
-            let (inode, alone, sums) = (space.inode, &mut space.alone, &mut self.sums);
-            let heard = space.endings.hear(|one| {
+            let (inode, unmatched, sums) = (space.inode, &mut space.unmatched, &mut self.sums);
+            let mut is_full = false;
+            let read = space.endings.hear(|one| {
                 let (Some(local), Some(peer), Some(counters)) =
                     (one.local.inet(), one.peer.inet(), one.counters)
                 else {
@@ -84,11 +118,8 @@ impl Ended {
                     return;
                 }
                 let (local, peer) = (canonical(local), canonical(peer));
-                if alone.remove(&(peer, local)).is_none() {
-                    if alone.len() >= MOST_ALONE {
-                        alone.clear();
-                    }
-                    alone.insert((local, peer), counters);
+                if !unmatched.take((local, peer)) {
+                    is_full |= unmatched.add((local, peer), MOST_UNMATCHED);
                     return;
                 }
                 let server = [local, peer].into_iter().find(|end| listeners.accepts(inode, *end).is_some());
@@ -96,7 +127,7 @@ impl Ended {
                     sums.entry((inode, server)).or_default().add(&counters);
                 }
             });
-            self.missed |= heard.is_err();
+            self.missed |= is_full || read.is_err();
         }
     }
 
@@ -108,7 +139,7 @@ impl Ended {
     /// Takes the totals since the last call, and whether they are complete.
     pub(crate) fn take(&mut self) -> (Sums, bool) {
         let missed = std::mem::take(&mut self.missed);
-        (std::mem::take(&mut self.sums), !missed && !self.deaf)
+        (std::mem::take(&mut self.sums), !missed && !self.no_events)
     }
 }
 
@@ -136,6 +167,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_oldest_unmatched_end_goes_and_that_is_reported() {
+        let end = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let mut unmatched = Unmatched::default();
+        assert!(!unmatched.add((end(1), end(9)), 2) && !unmatched.add((end(2), end(9)), 2));
+        assert!(!unmatched.add((end(1), end(9)), 2), "the same addresses again: now it is the newest");
+        assert!(unmatched.add((end(3), end(9)), 2));
+        assert!(!unmatched.take((end(9), end(2))), "the oldest was dropped");
+        assert!(unmatched.take((end(9), end(1))) && unmatched.take((end(9), end(3))));
+        assert!(unmatched.ages.is_empty() && unmatched.by_age.is_empty());
+    }
+
+    #[test]
     fn a_connection_counts_once_and_by_its_fewer_segments() {
         let mut sum = Sum::default();
         let counters = Counters {
@@ -151,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_told_once_and_what_is_never_heard_always() {
+    fn missed_events_are_reported_once_and_missing_ones_always() {
         let mut ended = Ended { missed: true, ..Ended::default() };
         assert_eq!((ended.take().1, ended.take().1), (false, true));
-        let mut ended = Ended { deaf: true, ..Ended::default() };
+        let mut ended = Ended { no_events: true, ..Ended::default() };
         assert_eq!((ended.take().1, ended.take().1), (false, false));
     }
 }

@@ -52,7 +52,7 @@ impl Observer {
         let ended = match self.before.take() {
             Some((before, mut ended)) => {
                 let listeners = Listeners::of(&scan.sockets);
-                before.hear(&mut ended, &listeners);
+                before.count_closed(&mut ended, &listeners);
                 fill(scan, &before, &after, ended.take(), &listeners);
                 Some(ended).filter(|ended| ended.covers(&scan.network_namespaces))
             }
@@ -73,7 +73,7 @@ pub fn observe(scan: &mut Scan, period: Duration, stop: &AtomicBool) {
     let mut steps: Vec<HashMap<usize, f64>> = Vec::new();
     while before.at.elapsed() < period && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(NAP.min(period.saturating_sub(before.at.elapsed())));
-        before.hear(&mut ended, &listeners);
+        before.count_closed(&mut ended, &listeners);
         if before.at.elapsed() >= step * (steps.len() as u32 + 1) {
             steps.push(so_far(scan, &before, &look(scan), ended.sums(), &listeners));
         }
@@ -238,8 +238,8 @@ impl Look {
     }
 
     /// Counts the connections that opened and closed since this snapshot.
-    fn hear(&self, ended: &mut Ended, listeners: &Listeners) {
-        ended.hear(listeners, |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)));
+    fn count_closed(&self, ended: &mut Ended, listeners: &Listeners) {
+        ended.read(listeners, |namespace, local, peer| self.counters.contains_key(&(namespace, local, peer)));
     }
 }
 
@@ -290,7 +290,7 @@ fn wrapped(was: u32, is: u32) -> f64 {
 fn short_connections(
     scan: &Scan,
     after: &Look,
-    (heard, is_all): (Sums, bool),
+    (counted, is_all): (Sums, bool),
     listeners: &Listeners,
     seconds: f64,
 ) -> HashMap<usize, Short> {
@@ -310,7 +310,7 @@ fn short_connections(
         }
     }
     let mut of_service: HashMap<usize, Sum> = HashMap::new();
-    for ((namespace, server), sum) in heard {
+    for ((namespace, server), sum) in counted {
         if let Some(service) = service(namespace, &[server]) {
             of_service.entry(service).or_default().merge(sum);
         }
