@@ -1,6 +1,8 @@
 //! Blocker `accounts`: the account depends on the transport, `u@127.0.0.1` against `u@localhost`,
 //! `host … scram` against `local … peer`. Reads pg_hba.conf where permissions allow it; never tries a password.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +32,9 @@ pub(super) fn check(pair: &Pair<'_>) -> Option<Finding> {
 
 fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     let (client, server) = (pair.client()?, pair.server()?);
-    let path = rules_path(server)?;
-    let text = rules_text(server, &path)?;
+    let environment = open::proc_file(&format!("/proc/{}/environ", server.pid), LONGEST).unwrap_or_default();
+    let paths = rules_paths(&server.command_line, &environment);
+    let (text, path) = paths.into_iter().find_map(|path| Some((rules_text(server, &path)?, path)))?;
     let local = rules(&text).find(|rule| rule.kind == "local")?;
     if local.method != "peer" && local.method != "ident" {
         return None;
@@ -49,7 +52,7 @@ fn postgres(pair: &Pair<'_>) -> Option<Finding> {
     ))
 }
 
-/// Text of the access rules. Their path comes from a command line, which a process can rewrite: only a
+/// Text of the access rules. Their path comes from a command line or environment, which a process can rewrite: only a
 /// regular file of root or of the process' user is read, through the process' own root.
 fn rules_text(server: &Process, path: &Path) -> Option<String> {
     let file = open::regular_in_root(server.pid, path).ok()?;
@@ -61,21 +64,38 @@ fn rules_text(server: &Process, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Path of pg_hba.conf: `hba_file=` or the configuration's directory on the command line, else the data directory.
-fn rules_path(server: &Process) -> Option<PathBuf> {
-    let words = &server.command_line;
-    let value = |name: &str| words.iter().find_map(|word| word.trim_start_matches('-').strip_prefix(name));
-    if let Some(path) = value("hba_file=") {
-        return Some(PathBuf::from(path));
+/// Paths where the server may have pg_hba.conf, the surest first: the file that `hba_file` names; a file beside the
+/// configuration that `config_file` names, as Debian has it; else one in the directory of `-D` or PGDATA. Never the
+/// directory of `data_directory`: PostgreSQL reads no configuration there.
+fn rules_paths(words: &[String], environment: &[u8]) -> Vec<PathBuf> {
+    if let Some(path) = parameter(words, "hba_file") {
+        return vec![PathBuf::from(path)];
     }
-    let folder = match value("config_file=") {
-        Some(path) => Path::new(path).parent()?.to_owned(),
-        None => {
-            let at = words.iter().position(|word| word == "-D")?;
-            PathBuf::from(words.get(at + 1)?)
-        }
+    let beside = parameter(words, "config_file").and_then(|path| Path::new(path).parent());
+    let in_environment = || {
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find_map(|variable| variable.strip_prefix(b"PGDATA=")).map(OsStr::from_bytes)
     };
-    Some(folder.join("pg_hba.conf"))
+    let folder = data_option(words).map(OsStr::new).or_else(in_environment).map(Path::new);
+    beside.into_iter().chain(folder).map(|folder| folder.join("pg_hba.conf")).collect()
+}
+
+/// Value of a parameter on PostgreSQL's command line, where the last one counts: `-c NAME=VALUE`, `-cNAME=VALUE` or
+/// `--NAME=VALUE`, with `-` for `_` if wanted.
+fn parameter<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    words.iter().rev().find_map(|word| {
+        let assignment = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")).unwrap_or(word);
+        let (left, value) = assignment.split_once('=')?;
+        (left.replace('-', "_") == name).then_some(value)
+    })
+}
+
+/// Value of the option `-D DIR` or `-DDIR`; the last one counts.
+fn data_option(words: &[String]) -> Option<&str> {
+    words.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix("-D")? {
+        "" => words.get(at + 1).map(String::as_str),
+        attached => Some(attached),
+    })
 }
 
 struct Rule<'a> {
@@ -109,15 +129,25 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_are_found_by_the_command_line() {
-        let path = |line: &str| {
-            let command_line = line.split(' ').map(str::to_owned).collect();
-            rules_path(&Process { command_line, ..Process::default() })
+    fn the_rules_are_found_by_the_command_line_or_the_environment() {
+        let paths = |line: &str, environment: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let found = rules_paths(&words, environment.replace(' ', "\0").as_bytes());
+            found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };
         let debian =
             "postgres -D /var/lib/postgresql/15/main -c config_file=/etc/postgresql/15/main/postgresql.conf";
-        assert_eq!(path(debian).unwrap(), Path::new("/etc/postgresql/15/main/pg_hba.conf"));
-        assert_eq!(path("postgres -D /data").unwrap(), Path::new("/data/pg_hba.conf"));
-        assert!(path("postgres").is_none());
+        assert_eq!(paths(debian, "")[0], "/etc/postgresql/15/main/pg_hba.conf");
+        assert_eq!(paths(debian, "")[1], "/var/lib/postgresql/15/main/pg_hba.conf");
+        // What `postgres … -C hba_file` of PostgreSQL 15 prints for each.
+        for line in ["postgres -D /data", "postgres -D/data", "postgres -D /other -D /data"] {
+            assert_eq!(paths(line, "PGDATA=/ignored"), ["/data/pg_hba.conf"], "{line}");
+        }
+        assert_eq!(paths("postgres", "HOME=/x PGDATA=/data PATH=/bin"), ["/data/pg_hba.conf"]);
+        for option in ["-c hba_file=/x/y", "-chba_file=/x/y", "--hba_file=/x/y", "--hba-file=/x/y"] {
+            assert_eq!(paths(&format!("postgres -D /data {option}"), ""), ["/x/y"], "{option}");
+        }
+        // PostgreSQL refuses to start with these alone, unless its configuration names the file.
+        assert!(paths("postgres --data-directory=/data", "").is_empty() && paths("postgres", "").is_empty());
     }
 }
