@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, Protocol, Redactor};
 use samehost_transport::{ConnectOptions, connect};
 
 use crate::check::Verdict;
-use crate::plan::{Plan, PlannedStage, SwitchRequest, keep, listen, shown};
+use crate::plan::{Hop, Plan, PlannedStage, SwitchRequest, keep, listen, shown};
 use crate::preflight::{fewer_rights, obstacle, try_hop};
 use crate::redacted::redacted;
 use crate::reload::{reload, reload_now};
@@ -69,7 +69,7 @@ pub struct Confirm<'a> {
 /// # Errors
 /// When the transaction could not begin, with nothing touched, or could not put back what it had touched.
 pub fn apply(
-    mut plan: Plan,
+    plan: Plan,
     request: &SwitchRequest,
     around: &Around<'_>,
 ) -> Result<SwitchReport, TransactionError> {
@@ -77,51 +77,107 @@ pub fn apply(
     // Servers, checks and reloads have a word in what is told.
     let telling = |what: &str| (around.telling)(&redactor.message(what));
     let around = &Around { telling: &telling, command: around.command.clone(), ..*around };
+    let mut plan = plan;
     loop {
-        let (report, heard) = attempt(&mut plan, request, around)?;
-        match heard {
+        let (report, in_use) = attempt(&plan, request, around)?;
+        match in_use {
             // Put back because of the last stages alone: without them it is made anew.
-            Some((at, reasons)) if at > 0 && report.outcome == SwitchOutcome::RolledBack => {
-                plan.hold_back(at, reasons);
-            }
+            Some((at, reasons)) if at > 0 => plan = plan.hold_back(at, reasons),
             _ => return Ok(redacted(report, &redactor)),
         }
     }
 }
 
-/// The stage before which somebody was heard who should not be, and who.
-type Heard = Option<(usize, Vec<SwitchObstacle>)>;
+/// The stage before which somebody still used the old place, and who.
+type InUse = Option<(usize, Vec<SwitchObstacle>)>;
+
+/// What showed that everything serves over the new endpoints.
+struct Proved {
+    /// In words.
+    proofs: Vec<String>,
+    /// What the login of each move showed.
+    logins: Vec<String>,
+    /// Why some checks were not run.
+    notes: Vec<String>,
+    /// Until when the switch is to be confirmed.
+    until: Option<String>,
+}
+
+/// Why everything is put back.
+enum Aborted {
+    Because(String),
+    Obstacle(SwitchObstacle),
+    /// Before this stage somebody still used the old place; who.
+    InUse(usize, Vec<SwitchObstacle>),
+}
+
+impl Aborted {
+    fn reason(&self) -> String {
+        match self {
+            Aborted::Because(reason) => reason.clone(),
+            Aborted::Obstacle(obstacle) => obstacle.found.clone(),
+            Aborted::InUse(_, who) => who.first().map(|first| first.found.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<String> for Aborted {
+    fn from(reason: String) -> Self {
+        Aborted::Because(reason)
+    }
+}
+
+impl From<SwitchObstacle> for Aborted {
+    fn from(obstacle: SwitchObstacle) -> Self {
+        Aborted::Obstacle(obstacle)
+    }
+}
+
+impl From<TransactionError> for Aborted {
+    fn from(error: TransactionError) -> Self {
+        Aborted::Because(error.to_string())
+    }
+}
 
 fn attempt(
-    plan: &mut Plan,
+    plan: &Plan,
     request: &SwitchRequest,
     around: &Around<'_>,
-) -> Result<(SwitchReport, Heard), TransactionError> {
+) -> Result<(SwitchReport, InUse), TransactionError> {
     let mut report = plan.report(request);
     let mut transaction = Transaction::begin(around.store, &intent(plan, &report, around))?;
     report.id = Some(transaction.id().to_owned());
-    let mut heard = None;
-    let done = proceed(plan, request, &mut transaction, around, &mut heard);
-    match done {
-        Ok((proofs, until)) => {
+    match proceed(plan, request, &mut transaction, around) {
+        Ok(proved) => {
             transaction.commit()?;
-            report.confirm_until = until;
+            report.confirm_until = proved.until;
             report.outcome = SwitchOutcome::Committed;
-            report.proofs = proofs;
-            let now = plan.report(request);
-            (report.hops, report.notes) = (now.hops, now.notes);
+            report.proofs = proved.proofs;
+            for (hop, login) in report.hops.iter_mut().zip(proved.logins) {
+                hop.login = Some(login);
+            }
+            report.notes.extend(proved.notes);
             report.still_tcp = (around.scan)().map_or(Vec::new(), |scan| still_tcp(plan, &scan));
+            Ok((report, None))
         }
-        Err(reason) => {
+        Err(aborted) => {
+            let reason = aborted.reason();
             (around.telling)(&format!("{reason}: everything is put back"));
             let back = transaction.roll_back(&mut |step: &Reload| reload(&step.command));
             report.outcome = SwitchOutcome::RolledBack;
             report.notes.insert(0, reason);
             report.notes.extend(left(&back));
-            report.obstacles.clone_from(&plan.obstacles);
+            let in_use = match aborted {
+                Aborted::Because(_) => None,
+                Aborted::Obstacle(obstacle) => {
+                    report.obstacles.push(obstacle);
+                    None
+                }
+                Aborted::InUse(at, who) => Some((at, who)),
+            };
+            Ok((report, in_use))
         }
     }
-    Ok((report, heard))
 }
 
 fn intent(plan: &Plan, report: &SwitchReport, around: &Around<'_>) -> Intent {
@@ -170,67 +226,20 @@ pub fn left(back: &RolledBack) -> Vec<String> {
     told
 }
 
-/// One stage: its files, their checks, the reloads, and what must answer then.
-fn proceed_with(
-    index: usize,
-    plan: &mut Plan,
-    request: &SwitchRequest,
-    transaction: &mut Transaction,
-    around: &Around<'_>,
-    heard: &mut Heard,
-) -> Result<(), String> {
-    let stage = plan.stages[index].clone();
-    not_interrupted(around)?;
-    if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
-        (around.telling)("waiting until no client uses the old address");
-        let reasons = listen(&stage, &plan.hops, request.observe, around.scan, around.is_interrupted);
-        if let Some(first) = reasons.first() {
-            let reason = first.found.clone();
-            *heard = Some((index, reasons));
-            return Err(reason);
-        }
-        not_interrupted(around)?;
-    }
-    (around.telling)(stage.title);
-    transaction.write(index).map_err(|error| error.to_string())?;
-    for check in &stage.checks {
-        match check.run(&plan.secrets) {
-            Verdict::Sound => {}
-            Verdict::NotChecked(why) => plan.notes.push(why),
-            Verdict::Wrong(why) => return Err(format!("the check failed: {why}")),
-        }
-    }
-    not_interrupted(around)?;
-    transaction.reloading(index).map_err(|error| error.to_string())?;
-    for (what, command) in &stage.reloads {
-        (around.telling)(what);
-        reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
-    }
-    for endpoint in &stage.awaits {
-        answers(endpoint, around)?;
-    }
-    if !stage.awaits.is_empty() {
-        // Only now can the new endpoint be tried; no client has moved yet.
-        log_in(plan, around, true)?;
-    }
-    Ok(())
-}
-
-/// Every stage, then the proof. An error is the reason to put everything back.
+/// Every stage, then the proof.
 fn proceed(
-    plan: &mut Plan,
+    plan: &Plan,
     request: &SwitchRequest,
     transaction: &mut Transaction,
     around: &Around<'_>,
-    heard: &mut Heard,
-) -> Result<(Vec<String>, Option<String>), String> {
-    let words = |error: TransactionError| error.to_string();
-    keep(plan, around.store, transaction.id()).map_err(words)?;
+) -> Result<Proved, Aborted> {
+    keep(plan, around.store, transaction.id())?;
     let page_before = around.page.map(Page::remember);
+    let mut notes = Vec::new();
     for index in 0..plan.stages.len() {
-        proceed_with(index, plan, request, transaction, around, heard)?;
+        notes.extend(make(index, plan, request, transaction, around)?);
     }
-    let mut proofs = log_in(plan, around, false)?;
+    let (logins, mut proofs) = log_in(&plan.hops, around)?;
     if let (Some(page), Some(before)) = (around.page, page_before) {
         proofs.push(held(page, before)?);
     }
@@ -241,10 +250,54 @@ fn proceed(
         until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     });
     if let Some(confirm) = &around.confirm {
-        around.store.note(transaction.id(), "watch", &(confirm.note)()).map_err(words)?;
+        around.store.note(transaction.id(), "watch", &(confirm.note)())?;
     }
-    transaction.verified_until(until.clone()).map_err(words)?;
-    Ok((proofs, until))
+    transaction.verified_until(until.clone())?;
+    Ok(Proved { proofs, logins, notes, until })
+}
+
+/// Makes one stage: its files, their checks, the reloads, and what must answer then. Why some checks were not run.
+fn make(
+    index: usize,
+    plan: &Plan,
+    request: &SwitchRequest,
+    transaction: &mut Transaction,
+    around: &Around<'_>,
+) -> Result<Vec<String>, Aborted> {
+    let stage = &plan.stages[index];
+    not_interrupted(around)?;
+    if stage.leaves.iter().any(|leaving| leaving.moved && leaving.can_wait) {
+        (around.telling)("waiting until no client uses the old address");
+        let reasons = listen(stage, &plan.hops, request.observe, around.scan, around.is_interrupted);
+        if !reasons.is_empty() {
+            return Err(Aborted::InUse(index, reasons));
+        }
+        not_interrupted(around)?;
+    }
+    (around.telling)(stage.title);
+    transaction.write(index)?;
+    let mut not_checked = Vec::new();
+    for check in &stage.checks {
+        match check.run(&plan.secrets) {
+            Verdict::Sound => {}
+            Verdict::NotChecked(why) => not_checked.push(why),
+            Verdict::Wrong(why) => return Err(format!("the check failed: {why}").into()),
+        }
+    }
+    not_interrupted(around)?;
+    transaction.reloading(index)?;
+    for (what, command) in &stage.reloads {
+        (around.telling)(what);
+        reload_now(command).map_err(|error| Redactor::new(&plan.secrets).message(&error))?;
+    }
+    for endpoint in &stage.awaits {
+        answers(endpoint, around)?;
+    }
+    if !stage.awaits.is_empty() {
+        // Only now can the new endpoint be tried; no client has moved yet.
+        try_new_servers(&plan.hops, around)?;
+    }
+    Ok(not_checked)
 }
 
 /// Holds a page against what it was before; the proof, in words.
@@ -283,34 +336,27 @@ fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
     }
 }
 
-/// Logs in over the new endpoints as the application; what was seen. `new_servers`: only those that were not there before.
-fn log_in(plan: &mut Plan, around: &Around<'_>, only_new: bool) -> Result<Vec<String>, String> {
-    let mut proofs = Vec::new();
-    for hop in &mut plan.hops {
-        if only_new && hop.server.is_none() {
-            continue;
-        }
-        match try_hop(hop, around.program) {
-            Ok((login, views)) => {
-                // Those that were there before were asked before.
-                if only_new && let Some(fewer) = fewer_rights(hop, &views, around.program) {
-                    let reason = fewer.found.clone();
-                    plan.obstacles.push(fewer);
-                    return Err(reason);
-                }
-                let spoken = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
-                proofs.push(format!("{} {spoken} over {} {login}", hop.setting.name, hop.to));
-                hop.login = Some(login);
-            }
-            Err(failed) => {
-                let found = obstacle(hop, &failed);
-                let reason = found.found.clone();
-                plan.obstacles.push(found);
-                return Err(reason);
-            }
+/// Logs in as the application over the endpoints of servers that were not there before.
+fn try_new_servers(hops: &[Hop], around: &Around<'_>) -> Result<(), SwitchObstacle> {
+    for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
+        let (_, views) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
+        // Those that were there before were asked before.
+        if let Some(fewer) = fewer_rights(hop, &views, around.program) {
+            return Err(fewer);
         }
     }
-    Ok(proofs)
+    Ok(())
+}
+
+/// Logs in as the application over all new endpoints: what each login showed, and the proofs.
+fn log_in(hops: &[Hop], around: &Around<'_>) -> Result<(Vec<String>, Vec<String>), SwitchObstacle> {
+    let logged_in = hops.iter().map(|hop| {
+        let (login, _) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
+        let verb = if hop.setting.protocol == Protocol::Plain { "connects" } else { "logs in" };
+        let proof = format!("{} {verb} over {} {login}", hop.setting.name, hop.to);
+        Ok((login, proof))
+    });
+    logged_in.collect()
 }
 
 /// Who is connected over TCP to a service that the plan moved clients away from.

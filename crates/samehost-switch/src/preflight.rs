@@ -17,38 +17,36 @@ use crate::report::place;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Logs in as the application, for every hop whose new endpoint is there already. `program` is this program.
-    pub fn try_logins(&mut self, program: &Path) {
-        let mut hops = std::mem::take(&mut self.hops);
+    /// Logs in as the application, for every move whose new endpoint is there already; the plan with what that showed.
+    /// `program` is this program.
+    #[must_use]
+    pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
-        for hop in &mut hops {
-            if hop.server.is_some() {
-                // The server listens there only when the first stage is done; it is tried then.
-                continue;
-            }
+        // A server that has to change listens there only when the first stage is done; it is tried then.
+        for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
                 Ok((login, views)) => {
                     hop.login = Some(login);
-                    self.obstacles.extend(fewer_rights(hop, &views, program));
+                    self.findings.add(fewer_rights(hop, &views, program));
                 }
                 Err(failed) => {
                     all_in = false;
                     let error = &failed.error;
                     let mut obstacle = obstacle(hop, &failed);
                     // What scan saw in the way explains it, and says what to do.
-                    let why = self.obstacles.iter_mut().filter(|why| is_for_the_login(why));
+                    let why = self.findings.obstacles.iter_mut().filter(|why| is_for_the_login(why));
                     for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
                         why.bars = true;
                         obstacle.remedy.clone_from(&why.remedy);
                     }
-                    self.obstacles.push(obstacle);
+                    self.findings.add([obstacle]);
                 }
             }
         }
-        self.hops = hops;
         if all_in {
-            self.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
+            self.findings.obstacles.retain(|obstacle| obstacle.bars || !is_for_the_login(obstacle));
         }
+        self
     }
 }
 
@@ -160,7 +158,7 @@ fn attempt(
     let identity = &client.identity;
     let who =
         As { pid: client.present(), uid: identity.uid, gid: identity.gid, groups: identity.groups.clone() };
-    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.expected, PATIENCE)
+    log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.server.expected, PATIENCE)
 }
 
 /// What an account may do over the present transport and not over the new one: it is let in, and fails later.

@@ -22,8 +22,6 @@ impl Plan {
         } else {
             SwitchOutcome::Planned
         };
-        let mut notes = self.notes.clone();
-        notes.dedup();
         let redactor = self.redactor();
         let report = SwitchReport {
             schema: SWITCH_SCHEMA,
@@ -32,8 +30,8 @@ impl Plan {
             hops: self.hops.iter().map(hop).collect(),
             steps: self.stages.iter().map(|stage| step(stage, &redactor)).collect(),
             later: self.later.iter().map(|stage| step(stage, &redactor)).collect(),
-            obstacles: self.obstacles.clone(),
-            notes,
+            obstacles: self.findings.obstacles.clone(),
+            notes: self.findings.notes.clone(),
             outcome,
             id: None,
             proofs: Vec::new(),
@@ -51,7 +49,7 @@ fn hop(hop: &Hop) -> SwitchHop {
         protocol: hop.setting.protocol.name(),
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
-        service: hop.service_name.clone(),
+        service: hop.server.name.clone(),
         clients: hop.clients.iter().map(|client| client.name.clone()).collect(),
         login: hop.login.clone(),
     }

@@ -114,16 +114,17 @@ const MOST_MAPS: u64 = 4 << 20;
 /// How long is watched who connects to a service, where nobody is connected that could be its client.
 const A_MOMENT: Duration = Duration::from_millis(1500);
 
-/// Who will connect because of a configuration; one for each user and view of the file system. `holders` hold a
-/// connection to the service now. With notes: who was passed over, and why.
+/// Who will connect to a service because of a configuration, by which this process runs; one for each user and view of
+/// the file system. With notes: who was passed over, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
+    process: Option<u32>,
     service: Option<usize>,
-    holders: &[u32],
 ) -> (Vec<ClientIdentity>, Vec<String>) {
     let mut notes = Vec::new();
-    let (candidates, reader) = candidates(scan, config, holders, &mut notes);
+    let holders = holders(scan, service);
+    let (candidates, reader) = candidates(scan, config, process, &holders, &mut notes);
     let found = fitting(scan, config, candidates, reader, &mut notes);
     if !found.is_empty() {
         return (found, notes);
@@ -138,6 +139,13 @@ pub(crate) fn client_identities(
     let talking = service.map(|at| talkers(scan, at, A_MOMENT)).unwrap_or_default();
     let found = fitting(scan, config, talking.iter().map(Candidate::from).collect(), reader, &mut notes);
     (found, notes)
+}
+
+/// The processes that hold a connection to a service now.
+fn holders(scan: &Scan, service: Option<usize>) -> Vec<u32> {
+    let connections = scan.connections.iter().filter(|one| service.is_some() && one.service == service);
+    let sockets = connections.filter_map(|connection| scan.sockets.get(connection.client));
+    sockets.flat_map(|socket| socket.pids.iter().copied()).collect()
 }
 
 fn fitting(
@@ -172,6 +180,7 @@ fn fitting(
 fn candidates<'a>(
     scan: &'a Scan,
     config: &ConfigFile,
+    main: Option<u32>,
     holders: &[u32],
     notes: &mut Vec<String>,
 ) -> (Vec<Candidate<'a>>, Reader) {
@@ -186,7 +195,6 @@ fn candidates<'a>(
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
             // Of several such services, the one that this configuration is for.
-            let main = server_files::process_of(scan, config);
             let is_its =
                 |process: &&&Process| main.is_some_and(|pid| process.pid == pid || process.parent == pid);
             let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();

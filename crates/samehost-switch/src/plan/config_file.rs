@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use samehost_edit::{EDITORS, Editor, Refusal, recognise};
-use samehost_edit::{Files, Uptake};
+use samehost_edit::{EDITORS, Editor, Files, Reading, Refusal, Uptake, recognise};
 use samehost_services::Kind;
 use samehost_system::User;
 
@@ -36,7 +35,13 @@ impl ConfigFile {
         Disk::of(&self.file, reads, self.reader.as_ref())
     }
 
-    /// The service that reads it, by its name in scan's registry.
+    /// Reads it.
+    pub(crate) fn read(&self) -> Result<ParsedConfig, Refusal> {
+        let reading = self.editor.read(&self.file, &self.files())?;
+        Ok(ParsedConfig { config: self.clone(), reading })
+    }
+
+    /// The service that reads it.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self.editor.uptake() {
             Uptake::Reload(kind) | Uptake::Restart(kind) => Some(kind),
@@ -49,6 +54,13 @@ impl std::fmt::Debug for ConfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.file.display(), self.editor.name())
     }
+}
+
+/// A configuration that was read.
+#[derive(Debug)]
+pub(crate) struct ParsedConfig {
+    pub(crate) config: ConfigFile,
+    pub(crate) reading: Reading,
 }
 
 /// Why nothing was found.

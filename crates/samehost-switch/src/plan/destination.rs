@@ -9,9 +9,10 @@ use samehost_model::switch::SwitchObstacle;
 use samehost_scan::{accounts_of, services_at, socket_of};
 use samehost_services::{Descriptor, Kind, UnixSocket};
 
-use super::config_file::ConfigFile;
+use super::SwitchRequest;
+use super::findings::bar;
 use super::place::{same_port, unfit};
-use super::{Hop, SwitchRequest, bar};
+use super::server::Server;
 
 /// Where a connection goes.
 pub(crate) struct Place {
@@ -21,20 +22,20 @@ pub(crate) struct Place {
     pub(crate) listens: bool,
 }
 
-/// The socket that stands for a port, or that the server is to have.
+/// The socket that stands for a port, or that the server is to have. `taken`: where the moves that were found before come
+/// from and go to.
 pub(crate) fn unix_place(
     request: &SwitchRequest,
     scan: &Scan,
-    service: Option<usize>,
+    server: &Server,
     setting: &Setting,
-    named: Option<&(ConfigFile, Setting)>,
-    hops: &[Hop],
+    taken: &[(&Endpoint, &Endpoint)],
 ) -> Result<Place, SwitchObstacle> {
     let port = match &setting.endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
         _ => None,
     };
-    let present = match service.map(|at| socket_of(scan, at, port)).transpose() {
+    let present = match server.service.map(|at| socket_of(scan, at, port)).transpose() {
         Ok(present) => present.flatten(),
         // Another one may be asked for.
         Err(unsafe_socket) if request.socket.is_none() => {
@@ -45,9 +46,7 @@ pub(crate) fn unix_place(
     if let Some(path) = present.filter(|path| request.socket.as_ref().is_none_or(|wanted| wanted == path)) {
         return Ok(Place { endpoint: Endpoint::Unix(path), listens: true });
     }
-    let kind = service.and_then(|at| scan.services.get(at)?.kind);
-    let kind = kind.or_else(|| named.and_then(|(config, _)| config.kind()));
-    let known = kind.map(Kind::descriptor);
+    let known = server.kind.map(Kind::descriptor);
     if let Some(UnixSocket::Never(why)) = known.map(Descriptor::unix) {
         return Err(bar("server", format!("it cannot listen on a Unix socket: {why}"), ""));
     }
@@ -59,11 +58,12 @@ pub(crate) fn unix_place(
             "Have it listen on one, and name it: --socket /run/NAME/NAME.sock",
         ));
     };
+    let named = server.named.as_ref();
     let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
-    let path = free(hops, setting, path, port);
-    let (users, groups) = match service.and_then(|at| scan.services.get(at)) {
+    let path = free(taken, setting, path, port);
+    let (users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
-        None => (kind.map_or_else(Vec::new, accounts_of), Vec::new()),
+        None => (server.kind.map_or_else(Vec::new, accounts_of), Vec::new()),
     };
     if let Some((found, remedy)) = unfit(&path, &users, &groups) {
         return Err(bar("socket-path", found, remedy));
@@ -75,10 +75,10 @@ pub(crate) fn unix_place(
 pub(crate) fn tcp_place(
     request: &SwitchRequest,
     scan: &Scan,
-    service: Option<usize>,
+    server: &Server,
     setting: &Setting,
 ) -> Result<Place, SwitchObstacle> {
-    let found = service.and_then(|at| scan.services.get(at));
+    let found = server.service(scan);
     let sockets =
         found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
     let mut addresses: Vec<std::net::SocketAddr> =
@@ -123,9 +123,8 @@ fn new_port(
 }
 
 /// The path, or another where a server beside this one gets it: two servers of one kind need two sockets.
-fn free(hops: &[Hop], setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
-    let is_other = |endpoint: &Endpoint| !same_port(endpoint, &setting.endpoint);
-    if !hops.iter().any(|hop| hop.to.path() == Some(&path) && is_other(&hop.setting.endpoint)) {
+fn free(taken: &[(&Endpoint, &Endpoint)], setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
+    if !taken.iter().any(|(from, to)| to.path() == Some(&path) && !same_port(from, &setting.endpoint)) {
         return path;
     }
     PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()))

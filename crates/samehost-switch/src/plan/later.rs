@@ -7,15 +7,18 @@ use samehost_edit::{Files, Role, Setting, editor};
 use samehost_model::Endpoint;
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
+use samehost_scan::{Trusted, service_at, services_at};
 use serde::{Deserialize, Serialize};
 
 use super::client_identity::client_identities;
-use super::config_file::ConfigFile;
+use super::config_file::{ConfigFile, ParsedConfig};
+use super::findings::{Findings, bar};
 use super::hop::Hop;
-use super::leaving::Leaving;
+use super::leaving::{Leaving, used};
 use super::others::{self, Look};
-use super::stages::{PlannedStage, Replacement, TITLES};
-use super::{ParsedConfig, Plan, SwitchRequest, bar, elsewhere, server_files, shown};
+use super::server::Server;
+use super::stages::{PlannedStage, Replacement, Staged, TITLES, shown};
+use super::{Plan, SwitchRequest, elsewhere, server_files};
 use crate::disk::Disk;
 use crate::preflight::try_hop;
 use crate::reload::{ReloadAction, reload_action};
@@ -98,7 +101,7 @@ pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), Transacti
         from: hop.setting.endpoint.to_string(),
         to: hop.to.to_string(),
         is_restarted: restarted(hop),
-        trusted: hop.trusted.users().collect(),
+        trusted: hop.server.trusted.users().collect(),
     };
     let stage = |stage: &PlannedStage| LaterStage {
         title: stage.title.to_owned(),
@@ -123,6 +126,15 @@ impl LaterChange {
             before: change.before.clone(),
             after: change.after.clone(),
             like: change.like.clone(),
+        }
+    }
+
+    fn replacement(&self) -> Replacement {
+        Replacement {
+            path: self.path.clone(),
+            before: self.before.clone(),
+            after: self.after.clone(),
+            like: self.like.clone(),
         }
     }
 }
@@ -156,16 +168,18 @@ pub fn finishing(
         let Some(read) = read_again(hop) else { continue };
         plan.secrets.extend(read.reading.settings.iter().filter_map(|setting| setting.password.clone()));
         let Some((hop, notes)) = again(hop, scan, read) else { continue };
-        plan.note(notes);
+        plan.findings.note(notes);
         plan.hops.push(hop);
     }
-    stages(&later, request, scan, &mut plan);
+    let staged = stages(&later, request, scan);
+    plan.findings.merge(staged.findings);
+    plan.stages = staged.stages;
     if plan.stages.is_empty() || plan.is_barred() {
         return Ok(plan);
     }
     for (from, to) in later.stages.iter().flat_map(|stage| &stage.leaves) {
         let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { continue };
-        plan.add(still_there(&later, &from, &to, request, scan, (look, is_interrupted)));
+        plan.findings.add(still_there(&later, &from, &to, request, scan, (look, is_interrupted)));
     }
     Ok(plan)
 }
@@ -184,8 +198,7 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
 /// The configuration of a connection that moved, as it is now.
 fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
     let config = ConfigFile { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
-    let reading = config.editor.read(&config.file, &config.files()).ok()?;
-    Some(ParsedConfig { config, reading })
+    config.read().ok()
 }
 
 /// A connection that moved, as its configuration has it now; with notes on who was passed over.
@@ -197,49 +210,30 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     };
     let found = reading.settings.iter().find(is_it);
     let found = found.or_else(|| reading.settings.iter().find(|setting| setting.endpoint == to))?;
-    let mut setting = found.clone();
-    setting.endpoint = from;
-    let trusted =
-        hop.trusted.iter().copied().fold(samehost_scan::Trusted::default(), samehost_scan::Trusted::or);
-    let service = samehost_scan::service_at(scan, &to, setting.protocol, &trusted).ok();
-    let expected = match service {
-        Some(at) => samehost_scan::expected_of(scan, at, setting.protocol, &trusted),
-        None => samehost_scan::expected(setting.protocol, &trusted),
-    };
-    let holders: Vec<u32> = scan
-        .connections
-        .iter()
-        .filter(|connection| connection.service == service && service.is_some())
-        .filter_map(|connection| scan.sockets.get(connection.client)?.pids.first().copied())
-        .collect();
-    let name = service.and_then(|at| scan.services.get(at)).map(|service| service.name.clone());
-    let (clients, notes) = client_identities(scan, &config, service, &holders);
-    let hop = Hop {
-        config,
-        setting,
-        to,
-        service,
-        service_name: name,
-        expected,
-        trusted,
-        clients,
-        server: None,
-        login: None,
-    };
+    let setting = Setting { endpoint: from, ..found.clone() };
+    let trusted = hop.trusted.iter().copied().fold(Trusted::default(), Trusted::or);
+    let service = service_at(scan, &to, setting.protocol, &trusted).ok();
+    let server = Server::of(scan, service, setting.protocol, trusted);
+    let name = server.service(scan).map(|service| service.name.clone());
+    let process = server_files::process_of(scan, &config);
+    let (clients, notes) = client_identities(scan, &config, process, service);
+    let server = Server { name, ..server };
+    let hop = Hop { config, process, setting, to, server, server_line: None, clients, login: None };
     Some((hop, notes))
 }
 
-/// The stages that were kept, held against the files as they are.
-fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) {
+/// The stages that were kept; refused where a file is not as the switch left it.
+fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
     let now = |change: &LaterChange| Disk::default().read(&change.path).ok();
     let all = || later.stages.iter().flat_map(|stage| &stage.changes);
+    let mut staged = Staged::default();
     if all().all(|change| now(change) == change.after) {
-        return;
+        return staged;
     }
     for change in all() {
         let first = all().find(|other| other.path == change.path);
         if first.is_some_and(|first| now(first) != first.before) {
-            plan.add([bar(
+            staged.findings.add([bar(
                 "changed",
                 format!("{} is not as the switch left it", shown(&change.path)),
                 "Make the last step by hand, or undo the switch and make it anew",
@@ -247,44 +241,46 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan, plan: &mut Plan) 
         }
     }
     for kept in &later.stages {
-        let title = TITLES
-            .into_iter()
-            .find(|title| *title == kept.title)
-            .unwrap_or("the server leaves the old place");
-        let mut stage = PlannedStage { title, ..PlannedStage::default() };
-        stage.changes = kept
-            .changes
-            .iter()
-            .map(|change| Replacement {
-                path: change.path.clone(),
-                before: change.before.clone(),
-                after: change.after.clone(),
-                like: change.like.clone(),
-            })
-            .collect();
-        for (file, name) in &kept.of {
-            let Some(editor) = editor(name) else { continue };
-            let config = ConfigFile { file: file.clone(), editor, reader: None };
-            plan.note(stage.check(&config));
-            stage.of.push((file.clone(), editor.name()));
-            // Of several such servers, the one that listens there.
-            let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
-            let there = places
-                .flat_map(|to: Endpoint| samehost_scan::services_at(scan, &to))
-                .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
-            let pid = there.or_else(|| server_files::process_of(scan, &config));
-            match reload_action(scan, editor.uptake(), file, pid, &request.reloads) {
-                ReloadAction::Nothing(note) => plan.notes.extend(note),
-                ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
-                ReloadAction::Missing { found, remedy } => plan.add([bar("reload", found, remedy)]),
-            }
-        }
-        let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
-        let leaving = |(from, to)| Leaving { from, to, can_wait: false, moved: false, restart: None };
-        stage.leaves = ends.map(leaving).collect();
-        stage.awaits = stage.leaves.iter().map(|leaving| leaving.to.clone()).collect();
-        plan.stages.push(stage);
+        let (stage, findings) = stage(kept, request, scan);
+        staged.stages.push(stage);
+        staged.findings.merge(findings);
     }
+    staged
+}
+
+/// A stage that was kept, with its checks and reloads as they are now.
+fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedStage, Findings) {
+    let title = TITLES.into_iter().find(|title| *title == kept.title);
+    let title = title.unwrap_or("the server leaves the old place");
+    let changes = kept.changes.iter().map(LaterChange::replacement).collect();
+    let mut stage = PlannedStage { title, changes, ..PlannedStage::default() };
+    let mut findings = Findings::default();
+    for (file, name) in &kept.of {
+        let Some(editor) = editor(name) else { continue };
+        let config = ConfigFile { file: file.clone(), editor, reader: None };
+        findings.note(stage.check(&config));
+        stage.of.push((file.clone(), editor.name()));
+        // Of several such servers, the one that listens there.
+        let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
+        let there = places
+            .flat_map(|to: Endpoint| services_at(scan, &to))
+            .find_map(|at| scan.services.get(at).filter(|service| service.kind == config.kind())?.pid);
+        let pid = there.or_else(|| server_files::process_of(scan, &config));
+        match reload_action(scan, editor.uptake(), file, pid, &request.reloads) {
+            ReloadAction::Nothing(note) => findings.note(note),
+            ReloadAction::Words { what, command } => stage.reloads.push((what, command)),
+            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
+        }
+    }
+    let ends = kept.leaves.iter().filter_map(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    stage.leaves = ends.map(|(from, to)| last(from, to)).collect();
+    stage.awaits = stage.leaves.iter().map(|leaving| leaving.to.clone()).collect();
+    (stage, findings)
+}
+
+/// A server that leaves its old place in the last step of a switch.
+fn last(from: Endpoint, to: Endpoint) -> Leaving {
+    Leaving { from, to, can_wait: false, moved: false, restart: None }
 }
 
 /// What bars taking a place away: somebody uses it.
@@ -300,9 +296,7 @@ fn still_there(
     let mut reasons: Vec<SwitchObstacle> =
         named.map(|named| bar("still-used", named.found, named.remedy)).collect();
     let seen = others::watch(from, &[], request.observe, look, is_interrupted);
-    let leaving =
-        Leaving { from: from.clone(), to: to.clone(), can_wait: false, moved: false, restart: None };
-    reasons.extend(super::leaving::used(&leaving, &seen, request.observe));
+    reasons.extend(used(&last(from.clone(), to.clone()), &seen, request.observe));
     for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
         let there = others::connected(scan, to, &[]);
         if there.others.is_empty() && there.movers.is_empty() {

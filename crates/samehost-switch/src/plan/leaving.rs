@@ -9,8 +9,10 @@ use samehost_model::Endpoint;
 use samehost_model::scan::{Process, Scan};
 use samehost_model::switch::SwitchObstacle;
 
+use super::findings::bar;
 use super::hop::Hop;
 use super::others::{self, Look, Seen};
+use super::place::same_port;
 use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
 use crate::reload::{ReloadAction, reload_action, systemd_runs};
 
@@ -33,109 +35,115 @@ pub(crate) struct Leaving {
 }
 
 impl Plan {
-    /// Looks for a while who else uses what this plan would take away, where it takes anything away; holds the last
-    /// stages back, or bars the plan, where somebody does.
+    /// Looks for a while who else uses what this plan would take away, where it takes anything away. The plan, with the
+    /// last stages held back, or barred, where somebody does.
+    #[must_use]
     pub fn look_who_stays(
-        &mut self,
+        self,
         request: &SwitchRequest,
         scan: &Scan,
         look: Look<'_>,
         is_interrupted: &dyn Fn() -> bool,
-    ) {
-        let mut at = 0;
-        while let Some(stage) = self.stages.get(at) {
-            let mut found = Vec::new();
+    ) -> Self {
+        let mut notes = Vec::new();
+        let mut in_use = None;
+        for (at, stage) in self.stages.iter().enumerate() {
             // A row of servers shares the time.
-            let leaves = stage.leaves.clone();
             let shortest = request.observe.min(SHORTEST);
-            let period = (request.observe / leaves.len().max(1) as u32).max(shortest);
+            let period = (request.observe / stage.leaves.len().max(1) as u32).max(shortest);
             let one = SwitchRequest { observe: period, ..request.clone() };
-            for leaving in leaves {
-                found.extend(
-                    self.reasons(&leaving, &one, scan, look, is_interrupted)
-                        .into_iter()
-                        .map(|why| (leaving.clone(), why)),
-                );
+            let mut found = Vec::new();
+            for leaving in &stage.leaves {
+                let (reasons, more) = reasons(leaving, &self.hops, &one, scan, look, is_interrupted);
+                found.extend(reasons.into_iter().map(|why| (leaving.clone(), why)));
+                notes.extend(more);
             }
-            if found.is_empty() {
-                at += 1;
-                continue;
+            if !found.is_empty() {
+                in_use = Some((at, found));
+                break;
             }
-            let can_wait =
-                found.iter().all(|(leaving, _)| leaving.can_wait && (leaving.moved || request.keep_tcp));
-            if can_wait {
-                return self.hold_back(at, found.into_iter().map(|(_, why)| why).collect());
+        }
+        let mut plan = self;
+        plan.findings.note(notes);
+        match in_use {
+            None => plan,
+            Some((at, found)) if found.iter().all(|(leaving, _)| may_wait(leaving, request)) => {
+                plan.hold_back(at, found.into_iter().map(|(_, why)| why).collect())
             }
-            for (leaving, mut why) in found {
-                why.bars = true;
-                if leaving.can_wait && !leaving.moved && !request.keep_tcp {
-                    why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch --finish ID");
-                }
-                if !self.obstacles.contains(&why) {
-                    self.obstacles.push(why);
-                }
+            Some((_, found)) => {
+                plan.findings.add(found.into_iter().map(|(leaving, why)| barring(&leaving, request, why)));
+                plan
             }
-            return;
         }
     }
 
-    /// Why a server must not leave its old place yet.
-    fn reasons(
-        &mut self,
-        leaving: &Leaving,
-        request: &SwitchRequest,
-        scan: &Scan,
-        look: Look<'_>,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Vec<SwitchObstacle> {
-        let why = |found: String, remedy: String| SwitchObstacle {
-            code: "still-used".into(),
-            bars: false,
-            found,
-            remedy,
-        };
-        let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, &leaving.from, &leaving.to, &self.hops)
-            .into_iter()
-            .map(|named| why(named.found, named.remedy))
-            .collect();
-        if let Some(client) = &leaving.restart {
-            reasons.push(why(
-                format!(
-                    "{client} takes the change only when it is restarted, and uses {} until then",
-                    leaving.from
-                ),
-                "Say how it is restarted: --reload 'COMMAND'".into(),
-            ));
-        }
-        if request.keep_tcp {
-            reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
-            // Nothing more could hold it back.
-            return reasons;
-        }
-        let seen = others::watch(&leaving.from, &self.hops, request.observe, look, is_interrupted);
-        reasons.extend(used(leaving, &seen, request.observe));
-        if leaving.moved && !leaving.can_wait && seen.unnamed > 0 {
-            self.notes.push(format!(
-                "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
-                seen.unnamed, leaving.from, request.observe.as_secs_f32()
-            ));
-        }
-        reasons
-    }
-
-    /// Leaves the stages from this one on for later.
-    pub(crate) fn hold_back(&mut self, at: usize, reasons: Vec<SwitchObstacle>) {
+    /// The plan that leaves the stages from this one on for later.
+    #[must_use]
+    pub(crate) fn hold_back(mut self, at: usize, reasons: Vec<SwitchObstacle>) -> Self {
         let later = self.stages.split_off(at);
         let left: Vec<&Endpoint> =
             later.iter().flat_map(|stage| &stage.leaves).map(|leaving| &leaving.from).collect();
-        self.notes.retain(|note| !left.iter().any(|from| *note == moves_away(from)));
-        let notes = left.into_iter().map(|from| {
+        self.findings.notes.retain(|note| !left.iter().any(|from| *note == moves_away(from)));
+        self.findings.note(left.into_iter().map(|from| {
             format!("{from} stays open; when nobody uses it any more: samehost switch --finish ID")
-        });
-        self.note(notes.collect::<Vec<_>>());
-        self.later = later;
-        self.add(reasons);
+        }));
+        self.findings.add(reasons);
+        Plan { later, ..self }
     }
+}
+
+/// Whether a server can stay at its old place for now, with the stages before made.
+fn may_wait(leaving: &Leaving, request: &SwitchRequest) -> bool {
+    leaving.can_wait && (leaving.moved || request.keep_tcp)
+}
+
+/// A reason to keep the old place, where the server cannot stay there.
+fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) -> SwitchObstacle {
+    why.bars = true;
+    if leaving.can_wait && !leaving.moved && !request.keep_tcp {
+        why.remedy.push_str(". Or first have it listen at both places: the same command with --keep-tcp, and then samehost switch --finish ID");
+    }
+    why
+}
+
+/// Why a server must not leave its old place yet; with notes.
+fn reasons(
+    leaving: &Leaving,
+    hops: &[Hop],
+    request: &SwitchRequest,
+    scan: &Scan,
+    look: Look<'_>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> (Vec<SwitchObstacle>, Option<String>) {
+    let why =
+        |found: String, remedy: String| SwitchObstacle { bars: false, ..bar("still-used", found, remedy) };
+    let mut reasons: Vec<SwitchObstacle> = elsewhere::named(scan, &leaving.from, &leaving.to, hops)
+        .into_iter()
+        .map(|named| why(named.found, named.remedy))
+        .collect();
+    if let Some(client) = &leaving.restart {
+        reasons.push(why(
+            format!(
+                "{client} takes the change only when it is restarted, and uses {} until then",
+                leaving.from
+            ),
+            "Say how it is restarted: --reload 'COMMAND'".into(),
+        ));
+    }
+    if request.keep_tcp {
+        reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
+        // Nothing more could hold it back.
+        return (reasons, None);
+    }
+    let seen = others::watch(&leaving.from, hops, request.observe, look, is_interrupted);
+    reasons.extend(used(leaving, &seen, request.observe));
+    let note = (leaving.moved && !leaving.can_wait && seen.unnamed > 0).then(|| {
+        format!(
+            "{} connections to {} came and went within {} s: whose they were was not to be seen, and everybody who uses it has to move",
+            seen.unnamed, leaving.from, request.observe.as_secs_f32()
+        )
+    });
+    (reasons, note)
 }
 
 /// The note on a server that can be at one place only.
@@ -146,12 +154,8 @@ pub(crate) fn moves_away(from: &Endpoint) -> String {
 /// What was seen of an address, as reasons to keep it.
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let from = &leaving.from;
-    let why = |found: String, remedy: &str| SwitchObstacle {
-        code: "still-used".into(),
-        bars: false,
-        found,
-        remedy: remedy.to_owned(),
-    };
+    let why =
+        |found: String, remedy: &str| SwitchObstacle { bars: false, ..bar("still-used", found, remedy) };
     let mut reasons: Vec<SwitchObstacle> = seen
         .others
         .iter()
@@ -232,8 +236,7 @@ fn reads_at_each_request(process: &Process) -> bool {
 
 /// The clients that stages take the old place away from, of all hops.
 pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
-    hops.iter()
-        .any(|hop| hop.setting.role == Role::Connects && super::place::same_port(&hop.setting.endpoint, from))
+    hops.iter().any(|hop| hop.setting.role == Role::Connects && same_port(&hop.setting.endpoint, from))
 }
 
 /// The stage in which somebody was heard who should not be, and who.

@@ -8,6 +8,7 @@ mod destination;
 mod discover;
 mod elsewhere;
 mod environment_file;
+mod findings;
 mod hop;
 mod host;
 mod idle_pools;
@@ -15,6 +16,7 @@ mod later;
 mod leaving;
 mod others;
 mod place;
+mod server;
 mod server_files;
 mod stages;
 mod target;
@@ -23,17 +25,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use samehost_edit::{Reading, Refusal, Role, Setting};
+use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Redactor, Secret};
 use samehost_system::User;
 
 pub(crate) use client_identity::ClientIdentity;
-pub(crate) use config_file::ConfigFile;
 pub use config_file::ConfigFileError;
+pub(crate) use config_file::{ConfigFile, ParsedConfig};
 pub use discover::configurations;
+pub(crate) use findings::{Findings, bar};
 pub(crate) use hop::Hop;
+use hop::Moves;
 pub(crate) use later::keep;
 pub use later::{FinishError, finishing, refused_since};
 pub(crate) use leaving::listen;
@@ -97,8 +101,7 @@ pub struct Plan {
     pub(crate) stages: Vec<PlannedStage>,
     /// What is left for later, for somebody still uses what it takes away.
     pub(crate) later: Vec<PlannedStage>,
-    pub(crate) obstacles: Vec<SwitchObstacle>,
-    pub(crate) notes: Vec<String>,
+    pub(crate) findings: Findings,
     pub(crate) secrets: Vec<Secret>,
 }
 
@@ -106,7 +109,7 @@ impl Plan {
     /// Whether something bars it.
     #[must_use]
     pub fn is_barred(&self) -> bool {
-        self.obstacles.iter().any(|obstacle| obstacle.bars)
+        self.findings.is_barred()
     }
 
     /// Whether there is nothing to do.
@@ -116,42 +119,14 @@ impl Plan {
     }
 
     /// Bars what only a person may pass who was shown it, but for what was accepted beforehand, by its code.
-    pub fn without_a_person(&mut self, accepted: &[String]) {
-        for obstacle in &mut self.obstacles {
+    #[must_use]
+    pub fn without_a_person(mut self, accepted: &[String]) -> Self {
+        for obstacle in &mut self.findings.obstacles {
             let is_passed = accepted.contains(&obstacle.code);
             obstacle.bars |= host::FOR_A_PERSON.contains(&obstacle.code.as_str()) && !is_passed;
         }
+        self
     }
-
-    /// Adds obstacles, each once.
-    pub(crate) fn add(&mut self, obstacles: impl IntoIterator<Item = SwitchObstacle>) {
-        for obstacle in obstacles {
-            if !self.obstacles.contains(&obstacle) {
-                self.obstacles.push(obstacle);
-            }
-        }
-    }
-
-    /// Adds notes, each once.
-    pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = String>) {
-        for note in notes {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-    }
-}
-
-/// An obstacle that prevents the switch.
-pub(crate) fn bar(code: &str, found: impl Into<String>, remedy: impl Into<String>) -> SwitchObstacle {
-    SwitchObstacle { code: code.to_owned(), bars: true, found: found.into(), remedy: remedy.into() }
-}
-
-/// A configuration that was read.
-#[derive(Debug)]
-pub(crate) struct ParsedConfig {
-    pub(crate) config: ConfigFile,
-    pub(crate) reading: Reading,
 }
 
 impl Plan {
@@ -206,6 +181,33 @@ pub fn clients(path: &str) -> Result<Vec<Setting>, ConfigFileError> {
 /// When a target stands for no configuration. What else is in the way is an obstacle of the plan.
 pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileError> {
     let mut plan = Plan::default();
+    let mut read: Vec<ParsedConfig> = Vec::new();
+    for config in named(request, scan)? {
+        match config.read() {
+            Ok(parsed) => read.push(parsed),
+            Err(refusal) => {
+                plan.secrets.extend(in_file(&config.files(), &config.file));
+                plan.findings.add([bar("not-understood", place::said(&refusal), refusal.by_hand)]);
+            }
+        }
+    }
+    let Moves { hops, configurations, findings } = hop::find(request, scan, read);
+    plan.findings.merge(findings);
+    plan.secrets.extend(secrets(&configurations));
+    if !plan.is_barred() {
+        let staged = stages::build(request, scan, &configurations, &hops);
+        plan.findings.merge(staged.findings);
+        plan.findings.add(other_owners(&configurations, &staged.stages));
+        plan.stages = staged.stages;
+    }
+    if !plan.is_barred() && !plan.is_empty() {
+        plan.findings.merge(host::look(scan, &hops, &plan.stages));
+    }
+    Ok(Plan { hops, ..plan })
+}
+
+/// The configurations that the user named, each once.
+fn named(request: &SwitchRequest, scan: &Scan) -> Result<Vec<ConfigFile>, ConfigFileError> {
     // Where there is no such user, that is an obstacle later.
     let reader = request.user.as_deref().and_then(User::named);
     let mut configs: Vec<ConfigFile> = Vec::new();
@@ -216,29 +218,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
             }
         }
     }
-    let mut configurations: Vec<ParsedConfig> = Vec::new();
-    for config in configs {
-        match config.editor.read(&config.file, &config.files()) {
-            Ok(reading) => configurations.push(ParsedConfig { config, reading }),
-            Err(refusal) => {
-                plan.secrets.extend(in_file(&config.files(), &config.file));
-                plan.add([bar("not-understood", place::said(&refusal), refusal.by_hand)]);
-            }
-        }
-    }
-    hop::find(request, scan, &mut configurations, &mut plan);
-    plan.secrets.extend(secrets(&configurations));
-    if !plan.is_barred() {
-        stages::build(request, scan, &configurations, &mut plan);
-        let found = other_owners(&configurations, &plan.stages);
-        plan.add(found);
-    }
-    if !plan.is_barred() && !plan.is_empty() {
-        let (obstacles, notes) = host::look(scan, &plan);
-        plan.add(obstacles);
-        plan.notes.extend(notes);
-    }
-    Ok(plan)
+    Ok(configs)
 }
 
 /// A configuration may include files of other users: it is read as its program reads it, and then nothing of theirs is

@@ -11,7 +11,8 @@ use samehost_scan::Trusted;
 use samehost_system::ownership::View;
 use samehost_system::{accounts, hosts};
 
-use super::{SwitchRequest, bar};
+use super::SwitchRequest;
+use super::findings::bar;
 
 /// A refusal in one line; what to do by hand is told beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {

@@ -18,11 +18,12 @@ use samehost_scan::identity;
 use samehost_services::NewSocket;
 use samehost_system::accounts;
 
-use super::config_file::ConfigFile;
+use super::config_file::{ConfigFile, ParsedConfig};
+use super::findings::{Findings, bar};
 use super::hop::Hop;
 use super::leaving::{Leaving, client_reload_action, has_clients, moves_away, needs_restart};
 use super::place::{said, same_port};
-use super::{Direction, ParsedConfig, Plan, SwitchRequest, bar, server_files};
+use super::{Direction, SwitchRequest};
 use crate::check::{Planned, planned};
 use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::resolve;
@@ -99,58 +100,128 @@ struct Side<'a> {
     setting: &'a Setting,
     goal: Goal,
     pid: Option<u32>,
-    hop: Option<&'a Hop>,
+    /// The move, where it is the client's side.
+    client: Option<&'a Hop>,
     /// How far it has moved after each stage.
     states: [State; 4],
 }
 
-/// Builds the stages of a plan.
-pub(crate) fn build(request: &SwitchRequest, scan: &Scan, configurations: &[ParsedConfig], plan: &mut Plan) {
-    let hops = plan.hops.clone();
-    let (sides, notes) = sides(request, scan, &hops);
-    plan.notes.extend(notes);
+/// A configuration that changes, and how its program takes the change.
+struct Changing<'a> {
+    config: &'a ConfigFile,
+    sides: Vec<&'a Side<'a>>,
+    reload: ReloadAction,
+}
+
+/// The stages of a switch, and what was found while they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    pub(crate) stages: Vec<PlannedStage>,
+    pub(crate) findings: Findings,
+}
+
+/// The stages in which these connections move.
+pub(crate) fn build(
+    request: &SwitchRequest,
+    scan: &Scan,
+    configurations: &[ParsedConfig],
+    hops: &[Hop],
+) -> Staged {
+    let mut staged = Staged::default();
+    let (sides, notes) = sides(request, hops);
+    staged.findings.note(notes);
+    let changing: Vec<Changing<'_>> =
+        configurations.iter().map(|read| Changing::of(request, scan, &read.config, &sides)).collect();
+    let restarts: Vec<(&Endpoint, String)> = hops
+        .iter()
+        .filter_map(|hop| Some((&hop.setting.endpoint, needs_restart(scan, request, hop)?)))
+        .collect();
     // The files of each configuration, as they are so far.
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
-    for (index, title) in TITLES.into_iter().enumerate() {
-        let mut stage = PlannedStage { title, ..PlannedStage::default() };
-        for (read, texts) in configurations.iter().zip(&mut texts) {
-            let config = &read.config;
-            let own: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
-            let changed = match configuration(config, &own, index) {
-                Ok(after) => {
-                    advance(&config.files(), texts, after, most_private(&own).as_deref(), &mut stage)
-                }
-                Err(error) => {
-                    plan.stages.clear();
-                    return plan.add([refused(config, error)]);
-                }
-            };
-            if changed {
-                stage.of.push((config.file.clone(), config.editor.name()));
-                leave(request, scan, &hops, &own, index, &mut stage);
-                finish(request, scan, config, &own, index, &mut stage, plan);
+    for index in 0..TITLES.len() {
+        match stage(index, &changing, hops, &restarts, &mut texts) {
+            Ok((stage, findings)) => {
+                staged.findings.merge(findings);
+                staged.stages.extend(Some(stage).filter(|stage| !stage.changes.is_empty()));
             }
-        }
-        let twice =
-            |change: &Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
-        if let Some(change) = stage.changes.iter().find(|change| twice(change)) {
-            plan.stages.clear();
-            return plan.add([bar(
-                "same-file",
-                format!("two of the configurations change {}", shown(&change.path)),
-                "Switch one after the other",
-            )]);
-        }
-        for change in &mut stage.changes {
-            match resolve(&change.path) {
-                Ok(path) => change.path = path,
-                Err(error) => plan.add([bar("file", error.to_string(), "")]),
+            Err(obstacle) => {
+                staged.findings.add([obstacle]);
+                staged.stages.clear();
+                return staged;
             }
-        }
-        if !stage.changes.is_empty() {
-            plan.stages.push(stage);
         }
     }
+    staged
+}
+
+impl<'a> Changing<'a> {
+    fn of(request: &SwitchRequest, scan: &Scan, config: &'a ConfigFile, sides: &'a [Side<'a>]) -> Self {
+        let sides: Vec<&Side<'_>> = sides.iter().filter(|side| side.config.file == config.file).collect();
+        let pid = sides.iter().find_map(|side| side.pid);
+        let reload = match sides.iter().find_map(|side| side.client) {
+            Some(hop) => client_reload_action(scan, request, hop, pid),
+            None => reload_action(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
+        };
+        Changing { config, sides, reload }
+    }
+
+    /// Adds to a stage in which it changes what follows from that: the check, the reload, and what must answer then.
+    fn finish(&self, index: usize, stage: &mut PlannedStage) -> Findings {
+        let mut findings = Findings::default();
+        stage.of.push((self.config.file.clone(), self.config.editor.name()));
+        findings.note(stage.check(self.config));
+        match &self.reload {
+            ReloadAction::Nothing(note) => findings.note(note.clone()),
+            ReloadAction::Words { what, command } => {
+                if !stage.reloads.iter().any(|(_, other)| other == command) {
+                    stage.reloads.push((what.clone(), command.clone()));
+                }
+            }
+            ReloadAction::Missing { found, remedy } => findings.add([bar("reload", found, remedy)]),
+        }
+        let listens = |side: &&&Side<'_>| side.setting.role == Role::Listens && side.pid.is_some();
+        let moved = self.sides.iter().filter(listens).filter(|side| side.states[index] != State::Old);
+        stage.awaits.extend(moved.map(|side| side.goal.endpoint.clone()));
+        findings
+    }
+}
+
+/// One stage; it may change nothing. `restarts`: the clients that nobody restarts, and where they connect to.
+fn stage(
+    index: usize,
+    changing: &[Changing<'_>],
+    hops: &[Hop],
+    restarts: &[(&Endpoint, String)],
+    texts: &mut [Texts],
+) -> Result<(PlannedStage, Findings), SwitchObstacle> {
+    let mut stage = PlannedStage { title: TITLES[index], ..PlannedStage::default() };
+    let mut findings = Findings::default();
+    for (changing, texts) in changing.iter().zip(texts) {
+        let Changing { config, sides, .. } = changing;
+        let after = configuration(config, sides, index).map_err(|error| refused(config, error))?;
+        let changes = advance(&config.files(), texts, after, most_private(sides).as_deref());
+        if !changes.is_empty() {
+            stage.changes.extend(changes);
+            stage.leaves.extend(leaving(index, sides, hops, restarts));
+            findings.merge(changing.finish(index, &mut stage));
+        }
+    }
+    let twice =
+        |change: &&Replacement| stage.changes.iter().filter(|other| other.path == change.path).count() > 1;
+    if let Some(change) = stage.changes.iter().find(twice) {
+        return Err(bar(
+            "same-file",
+            format!("two of the configurations change {}", shown(&change.path)),
+            "Switch one after the other",
+        ));
+    }
+    for change in &mut stage.changes {
+        match resolve(&change.path) {
+            Ok(path) => change.path = path,
+            Err(error) => findings.add([bar("file", error.to_string(), "")]),
+        }
+    }
+    Ok((stage, findings))
 }
 
 fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
@@ -165,13 +236,13 @@ fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
 }
 
 /// Everything that changes, with how far it is after each stage.
-fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<String>) {
+fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<String>) {
     let (mut sides, mut notes): (Vec<Side<'a>>, Vec<String>) = Default::default();
     for hop in hops {
         let mut client = [State::Old, State::New, State::New, State::New];
-        if let Some((config, setting)) = &hop.server {
+        if let Some((config, setting)) = &hop.server_line {
             let editor = config.editor;
-            let (goal, note) = server_goal(request, scan, hop, setting);
+            let (goal, note) = server_goal(request, hop, setting);
             notes.extend(note);
             let copies = editor
                 .transition(&config.file, &config.files(), setting, &goal)
@@ -198,21 +269,19 @@ fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop]) -> (Vec<Side
                     [State::New; 4]
                 }
             };
-            let pid = hop.service.and_then(|at| scan.services.get(at)).and_then(|service| service.pid);
             let is_new = |side: &Side<'_>| side.config.file != config.file || side.setting != setting;
             if sides.iter().all(is_new) {
-                sides.push(Side { config, setting, goal, pid, hop: None, states: server });
+                let pid = hop.server.pid;
+                sides.push(Side { config, setting, goal, pid, client: None, states: server });
             }
         }
         if hop.setting.role == Role::Connects {
-            let pid = server_files::process_of(scan, &hop.config);
-            let goal = Goal::client(hop.to.clone());
             sides.push(Side {
                 config: &hop.config,
                 setting: &hop.setting,
-                goal,
-                pid,
-                hop: Some(hop),
+                goal: Goal::client(hop.to.clone()),
+                pid: hop.process,
+                client: Some(hop),
                 states: client,
             });
         }
@@ -222,18 +291,18 @@ fn sides<'a>(request: &SwitchRequest, scan: &Scan, hops: &'a [Hop]) -> (Vec<Side
 
 /// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
 /// common; else everyone here, as with the port.
-fn server_goal(request: &SwitchRequest, scan: &Scan, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
+fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
     /// What nginx and PHP-FPM take where nothing is said.
     const USUAL_BACKLOG: u32 = 511;
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
     let goal = Goal { endpoint: hop.to.clone(), stays: !request.close_tcp, access: None, backlog };
-    let kind = hop.server.as_ref().and_then(|(config, _)| config.kind());
+    let kind = hop.server_line.as_ref().and_then(|(config, _)| config.kind());
     let new_socket = kind.map(|kind| kind.descriptor().new_socket).unwrap_or_default();
     if request.to == Direction::Tcp || new_socket == NewSocket::Everyone {
         return (goal, None);
     }
     let client = hop.clients.first().map(|client| &client.identity);
-    let server = hop.service.and_then(|at| scan.services.get(at)?.pid).and_then(identity);
+    let server = hop.server.pid.and_then(identity);
     let gives = new_socket == NewSocket::Owner;
     let shares = client.is_some_and(|client| {
         let group = server.map(|server| server.gid);
@@ -297,88 +366,52 @@ fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
     files.min_by_key(readable).cloned()
 }
 
-/// Brings the files of one configuration from what they were before a stage to what they are after it; whether any
-/// changes. What the stage before had changed and this one does not speak of is as it was at first.
-fn advance(
-    files: &dyn Files,
-    now: &mut Texts,
-    mut after: Texts,
-    like: Option<&Path>,
-    stage: &mut PlannedStage,
-) -> bool {
+/// Brings the files of one configuration from what they were before a stage to what they are after it; the changes. What
+/// the stage before had changed and this one does not mention is as it was at first.
+fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<Replacement> {
     for path in now.keys() {
         if !after.contains_key(path) {
             after.insert(path.clone(), files.read(path).ok());
         }
     }
-    let mut any = false;
+    let mut changes = Vec::new();
     for (path, after) in &after {
         let before = now.get(path).cloned().unwrap_or_else(|| files.read(path).ok());
         if before != *after {
-            any = true;
             let like = like.filter(|_| before.is_none()).map(Path::to_owned);
-            stage.changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
+            changes.push(Replacement { path: path.clone(), before, after: after.clone(), like });
         }
     }
     *now = after;
-    any
+    changes
 }
 
-/// Adds the servers that leave their old place in a stage.
-fn leave(
-    request: &SwitchRequest,
-    scan: &Scan,
+/// The servers of one configuration that leave their old place in a stage.
+fn leaving(
+    index: usize,
+    sides: &[&Side<'_>],
     hops: &[Hop],
-    sides: &[&Side<'_>],
-    index: usize,
-    stage: &mut PlannedStage,
-) {
-    for side in sides.iter().filter(|side| side.setting.role == Role::Listens) {
-        let before = index.checked_sub(1).map_or(State::Old, |before| side.states[before]);
-        if side.states[index] != State::New || before == State::New {
-            continue;
-        }
-        let from = side.setting.endpoint.clone();
-        let clients = hops.iter().filter(|hop| same_port(&hop.setting.endpoint, &from));
-        stage.leaves.push(Leaving {
-            can_wait: matches!(before, State::Both | State::Copied),
-            moved: has_clients(hops, &from),
-            restart: clients.into_iter().find_map(|hop| needs_restart(scan, request, hop)),
-            to: side.goal.endpoint.clone(),
-            from,
-        });
-    }
-}
-
-/// Adds what follows from a change of this configuration: the check, the reload, and what must answer then.
-fn finish(
-    request: &SwitchRequest,
-    scan: &Scan,
-    config: &ConfigFile,
-    sides: &[&Side<'_>],
-    index: usize,
-    stage: &mut PlannedStage,
-    plan: &mut Plan,
-) {
-    plan.note(stage.check(config));
-    let pid = sides.iter().find_map(|side| side.pid);
-    let client = sides.iter().find_map(|side| side.hop.filter(|_| side.setting.role == Role::Connects));
-    let taken = match client {
-        Some(hop) => client_reload_action(scan, request, hop, pid),
-        None => reload_action(scan, config.editor.uptake(), &config.file, pid, &request.reloads),
-    };
-    match taken {
-        ReloadAction::Nothing(note) => plan.note(note),
-        ReloadAction::Words { what, command } => {
-            if !stage.reloads.iter().any(|(_, other)| *other == command) {
-                stage.reloads.push((what, command));
+    restarts: &[(&Endpoint, String)],
+) -> Vec<Leaving> {
+    let state_before =
+        |side: &Side<'_>| index.checked_sub(1).map_or(State::Old, |before| side.states[before]);
+    let listeners = sides.iter().filter(|side| side.setting.role == Role::Listens);
+    let leaving = listeners
+        .filter(|side| side.states[index] == State::New && state_before(side) != State::New)
+        .map(|side| {
+            let from = side.setting.endpoint.clone();
+            Leaving {
+                can_wait: matches!(state_before(side), State::Both | State::Copied),
+                moved: has_clients(hops, &from),
+                restart: restarts
+                    .iter()
+                    .find(|(at, _)| same_port(at, &from))
+                    .map(|(_, client)| client.clone()),
+                to: side.goal.endpoint.clone(),
+                from,
             }
-        }
-        ReloadAction::Missing { found, remedy } => plan.add([bar("reload", found, remedy)]),
-    }
-    let listens = sides.iter().filter(|side| side.setting.role == Role::Listens && side.pid.is_some());
-    let moved = listens.filter(|side| side.states[index] != State::Old);
-    stage.awaits.extend(moved.map(|side| side.goal.endpoint.clone()));
+        });
+    leaving.collect()
 }
 
 /// A path for people.

@@ -31,12 +31,12 @@ const TMPFILES: &[&str] =
 pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
-        let (Some((config, _)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
+        let (Some((config, _)), Endpoint::Unix(socket)) = (&hop.server_line, &hop.to) else { continue };
         let folder = socket.parent().unwrap_or(Path::new("/"));
         if !file_system(folder).is_some_and(|kind| matches!(kind, TMPFS | RAMFS)) {
             continue;
         }
-        let process = hop.service.and_then(|at| scan.process(scan.services.get(at)?.pid?));
+        let process = hop.server.pid.and_then(|pid| scan.process(pid));
         let unit = process.and_then(|process| process.unit.as_deref());
         if is_made_again(Path::new("/"), folder, unit) {
             continue;
@@ -45,7 +45,7 @@ pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
         let what = format!(
             "{} is on a tmpfs, and gone after the next boot: {} could not make its socket there, and would not start",
             shown(folder),
-            hop.service_name.as_deref().or(config.kind().map(Kind::name)).unwrap_or("the server")
+            hop.server.name.as_deref().or(config.kind().map(Kind::name)).unwrap_or("the server")
         );
         let remedy = format!(
             "Have its unit make it: systemctl edit {}, [Service] RuntimeDirectory={}; or a line `d {} 0755 USER GROUP -` in /etc/tmpfiles.d/{name}.conf",

@@ -13,7 +13,7 @@ use crate::plan::{Hop, shown};
 pub(super) fn look(hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
-        let (Some((config, setting)), Endpoint::Unix(socket)) = (&hop.server, &hop.to) else { continue };
+        let (Some((config, setting)), Endpoint::Unix(socket)) = (&hop.server_line, &hop.to) else { continue };
         if setting.role != Role::Listens || config.kind() != Some(Kind::Nginx) {
             continue;
         }

@@ -13,35 +13,33 @@ use std::path::{Path, PathBuf};
 use samehost_model::scan::Scan;
 use samehost_model::switch::SwitchObstacle;
 
-use super::{Plan, bar};
+use super::findings::{Findings, bar};
+use super::hop::Hop;
+use super::stages::PlannedStage;
 
 /// Obstacles that a person who is shown them may pass, and nobody else: `--accept CODE` stands for the person.
 pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
 
 /// Looks at the machine around the files and sockets of a plan.
-pub(crate) fn look(scan: &Scan, plan: &Plan) -> (Vec<SwitchObstacle>, Vec<String>) {
-    let files = edited(plan);
-    let processes: Vec<u32> = plan
-        .hops
+pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findings {
+    let files = edited(stages);
+    let processes: Vec<u32> = hops
         .iter()
-        .flat_map(|hop| {
-            let server = hop.service.and_then(|at| scan.services.get(at)?.pid);
-            hop.clients.iter().filter_map(|client| client.pid).chain(server)
-        })
+        .flat_map(|hop| hop.clients.iter().filter_map(|client| client.pid).chain(hop.server.pid))
         .collect();
-    let mut obstacles = boot::look(scan, &plan.hops);
-    obstacles.extend(crash::look(&plan.hops));
+    let mut obstacles = boot::look(scan, hops);
+    obstacles.extend(crash::look(hops));
     obstacles.extend(files.iter().flat_map(|file| {
         let here =
             [bound::look(file, &processes), shared::look(file), managed::look(file), open_editor::look(file)];
         here.into_iter().flatten()
     }));
-    (obstacles, managed::packages(&files))
+    Findings { obstacles, notes: managed::packages(&files) }
 }
 
 /// The files that are there and change.
-fn edited(plan: &Plan) -> Vec<PathBuf> {
-    let changes = plan.stages.iter().flat_map(|stage| &stage.changes);
+fn edited(stages: &[PlannedStage]) -> Vec<PathBuf> {
+    let changes = stages.iter().flat_map(|stage| &stage.changes);
     let mut files: Vec<PathBuf> =
         changes.filter(|change| change.before.is_some()).map(|change| change.path.clone()).collect();
     files.sort();

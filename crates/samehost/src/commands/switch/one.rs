@@ -36,7 +36,8 @@ pub(super) fn one(options: &SwitchOptions, targets: &[String]) -> anyhow::Result
     let mut plan = plan(&wish, &scan).map_err(|error| WrongUse(error.to_string()))?;
     let interrupted = interrupt::flag();
     if !plan.is_barred() {
-        plan.look_who_stays(&wish, &scan, &|| look().ok(), &|| interrupted.load(Ordering::Relaxed));
+        let is_interrupted = || interrupted.load(Ordering::Relaxed);
+        plan = plan.look_who_stays(&wish, &scan, &|| look().ok(), &is_interrupted);
     }
     make(options, plan, &wish, words(options, targets), &interrupted)
 }
@@ -62,10 +63,10 @@ fn make(
 ) -> anyhow::Result<Ending> {
     let program = std::env::current_exe().context("the path of this program")?;
     if !plan.is_barred() && !plan.is_empty() {
-        plan.try_logins(&program);
+        plan = plan.try_logins(&program);
     }
     if options.yes && !options.dry_run {
-        plan.without_a_person(&options.accept);
+        plan = plan.without_a_person(&options.accept);
     }
     let report = plan.report(wish);
     if report.outcome != SwitchOutcome::Planned {

@@ -1,0 +1,152 @@
+//! The server that a setting names, as the scan shows it: found once, and carried with the connection from then on.
+
+use samehost_edit::{Role, Setting};
+use samehost_login::Expected;
+use samehost_model::scan::{Scan, Service};
+use samehost_model::switch::SwitchObstacle;
+use samehost_model::{Endpoint, Protocol};
+use samehost_scan::{Trusted, Unserved, described, expected, expected_of, service_at};
+use samehost_services::Kind;
+
+use super::config_file::{ConfigFile, ParsedConfig};
+use super::findings::bar;
+use super::place::{said, same_port, trusted};
+use super::{SwitchRequest, server_files};
+
+/// A line of a server's configuration, and the file that it is part of.
+pub(crate) type ServerLine = (ConfigFile, Setting);
+
+/// The server of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// Its service, as an index into the scan's; none when the server does not run and only its configuration is known.
+    pub(crate) service: Option<usize>,
+    /// Its process.
+    pub(crate) pid: Option<u32>,
+    /// What it is: as it was recognised, else as its configuration says.
+    pub(crate) kind: Option<Kind>,
+    /// For people.
+    pub(crate) name: Option<String>,
+    /// Users that it may run as, beside root and the account that its package created.
+    pub(crate) trusted: Trusted,
+    /// The processes that a login may reach.
+    pub(crate) expected: Expected,
+    /// Its line in one of the configurations that the user named.
+    pub(crate) named: Option<ServerLine>,
+}
+
+impl Server {
+    /// The server that a setting connects to, or whose listener the setting is.
+    pub(crate) fn find(
+        request: &SwitchRequest,
+        scan: &Scan,
+        configurations: &[ParsedConfig],
+        config: &ConfigFile,
+        setting: &Setting,
+    ) -> Result<Self, SwitchObstacle> {
+        let named = match setting.role {
+            Role::Listens => Some((config.clone(), setting.clone())),
+            _ => configurations.iter().find_map(|read| line_of(read, &setting.endpoint)),
+        };
+        let trusted = trusted(request, setting, named.as_ref().map(|(config, _)| config.file.as_path()))?;
+        let service = match service_at(scan, &setting.endpoint, setting.protocol, &trusted) {
+            Ok(at) => Some(at),
+            Err(Unserved::Nobody(_)) if named.is_some() => None,
+            Err(unserved) => return Err(not_served(&unserved, setting)),
+        };
+        let mut server = Server::of(scan, service, setting.protocol, trusted);
+        if setting.role == Role::Listens {
+            // Nobody was seen to connect to it: only the account of whoever answers is checked.
+            server.expected = expected(setting.protocol, &server.trusted);
+        }
+        server.kind = server.kind.or_else(|| named.as_ref().and_then(|(config, _)| config.kind()));
+        Ok(Server { named, ..server })
+    }
+
+    /// A service of the scan, or a server of this protocol that does not run.
+    pub(crate) fn of(scan: &Scan, service: Option<usize>, protocol: Protocol, trusted: Trusted) -> Self {
+        let found = service.and_then(|at| scan.services.get(at));
+        Server {
+            service,
+            pid: found.and_then(|service| service.pid),
+            kind: found.and_then(|service| service.kind),
+            name: found.map(|service| described(scan, service)),
+            expected: match service {
+                Some(at) => expected_of(scan, at, protocol, &trusted),
+                None => expected(protocol, &trusted),
+            },
+            trusted,
+            named: None,
+        }
+    }
+
+    /// Its service.
+    pub(crate) fn service<'a>(&self, scan: &'a Scan) -> Option<&'a Service> {
+        scan.services.get(self.service?)
+    }
+
+    /// The line of its configuration that makes it listen at an endpoint: of a configuration that the user named, else of
+    /// the one that it runs by, which then is part of the plan.
+    pub(crate) fn line(
+        &self,
+        scan: &Scan,
+        setting: &Setting,
+    ) -> Result<(ServerLine, Option<ParsedConfig>), SwitchObstacle> {
+        match (&self.named, self.service(scan)) {
+            (Some(named), _) => Ok((named.clone(), None)),
+            (None, Some(service)) => {
+                own_line(scan, service, &setting.endpoint).map(|(line, read)| (line, Some(read)))
+            }
+            (None, None) => Err(not_served(&Unserved::Nobody(setting.endpoint.clone()), setting)),
+        }
+    }
+}
+
+fn not_served(unserved: &Unserved, setting: &Setting) -> SwitchObstacle {
+    let code = if matches!(unserved, Unserved::Nobody(_)) { "nobody-listens" } else { "server-identity" };
+    let place = format!("{} ({}:{})", setting.name, setting.file.display(), setting.line);
+    bar(code, format!("{unserved}; {place} names it"), unserved.remedy())
+}
+
+/// The listener of a configuration at an endpoint.
+fn line_of(read: &ParsedConfig, endpoint: &Endpoint) -> Option<ServerLine> {
+    let listens =
+        |setting: &&Setting| setting.role == Role::Listens && same_port(&setting.endpoint, endpoint);
+    Some((read.config.clone(), read.reading.settings.iter().find(listens)?.clone()))
+}
+
+/// The listener of a running service's own configuration.
+fn own_line(
+    scan: &Scan,
+    service: &Service,
+    endpoint: &Endpoint,
+) -> Result<(ServerLine, ParsedConfig), SwitchObstacle> {
+    let candidates = server_files::of(scan, service);
+    for path in &candidates {
+        let Ok(Some(config)) = ConfigFile::at(path, None) else { continue };
+        let read = match config.read() {
+            Ok(read) => read,
+            Err(refusal) => return Err(bar("not-understood", said(&refusal), refusal.by_hand)),
+        };
+        if let Some(line) = line_of(&read, endpoint) {
+            return Ok((line, read));
+        }
+    }
+    let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+    let looked = match server_files::elsewhere(scan, service) {
+        Some(why) => why,
+        None if looked.is_empty() => "nothing is known of its files".to_owned(),
+        None => looked.join(", "),
+    };
+    Err(bar(
+        "server",
+        format!(
+            "{} listens on no Unix socket, and the line of its configuration for {endpoint} was not found ({looked})",
+            service.name
+        ),
+        format!(
+            "Name its file as well, and how it is reloaded: samehost switch FILE SERVERS-FILE --reload COMMAND; or have it listen on a socket first: samehost how {}",
+            service.kind.map_or("SERVICE", Kind::name)
+        ),
+    ))
+}
