@@ -1,6 +1,6 @@
 //! Where a connection goes: the endpoint at which its service listens already, else the one that it is to have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use samehost_edit::Setting;
 use samehost_model::Endpoint;
@@ -11,7 +11,7 @@ use samehost_services::{Descriptor, Kind, UnixSocket};
 
 use super::SwitchRequest;
 use super::findings::bar;
-use super::place::{same_port, unfit};
+use super::place::unfit;
 use super::server::Server;
 
 /// Where a connection goes.
@@ -22,14 +22,13 @@ pub(crate) struct Place {
     pub(crate) listens: bool,
 }
 
-/// The socket that stands for a port, or that the server is to have. `taken`: where the moves that were found before come
-/// from and go to.
+/// The socket that stands for a port, or that the server is to have. `taken`: the sockets that other servers are to have.
 pub(crate) fn unix_place(
     request: &SwitchRequest,
     scan: &Scan,
     server: &Server,
     setting: &Setting,
-    taken: &[(&Endpoint, &Endpoint)],
+    taken: &[&Path],
 ) -> Result<Place, SwitchObstacle> {
     let port = match &setting.endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
@@ -60,7 +59,7 @@ pub(crate) fn unix_place(
     };
     let named = server.named.as_ref();
     let path = named.map_or(path.clone(), |(config, setting)| config.editor.socket(setting, &path));
-    let path = free(taken, setting, path, port);
+    let path = free(taken, path, port);
     let (users, groups) = match server.service(scan) {
         Some(service) => samehost_scan::users(scan, service),
         None => (server.kind.map_or_else(Vec::new, accounts_of), Vec::new()),
@@ -123,8 +122,8 @@ fn new_port(
 }
 
 /// The path, or another where a server beside this one gets it: two servers of one kind need two sockets.
-fn free(taken: &[(&Endpoint, &Endpoint)], setting: &Setting, path: PathBuf, port: Option<u16>) -> PathBuf {
-    if !taken.iter().any(|(from, to)| to.path() == Some(&path) && !same_port(from, &setting.endpoint)) {
+fn free(taken: &[&Path], path: PathBuf, port: Option<u16>) -> PathBuf {
+    if !taken.contains(&path.as_path()) {
         return path;
     }
     PathBuf::from(format!("{}.{}.sock", path.with_extension("").display(), port.unwrap_or_default()))

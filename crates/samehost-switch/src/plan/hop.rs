@@ -1,6 +1,8 @@
 //! The connections that move: each setting of a client with the server that it reaches, where that listens or could
 //! listen, and who will connect.
 
+use std::path::Path;
+
 use samehost_edit::{Role, Setting};
 use samehost_model::scan::{Scan, Weight};
 use samehost_model::switch::SwitchObstacle;
@@ -12,7 +14,7 @@ use super::client_identity::{ClientIdentity, client_identities};
 use super::config_file::{ConfigFile, ParsedConfig};
 use super::destination::{tcp_place, unix_place};
 use super::findings::{Findings, bar};
-use super::place::{is_local, is_loopback, said};
+use super::place::{is_local, is_loopback, said, same_port};
 use super::server::{Server, ServerLine};
 use super::{Direction, SwitchRequest, server_files};
 
@@ -151,7 +153,8 @@ fn hop(
     hops: &[Hop],
 ) -> Result<Found, SwitchObstacle> {
     let server = Server::find(request, scan, configurations, &config, &setting)?;
-    let taken: Vec<_> = hops.iter().map(|hop| (&hop.setting.endpoint, &hop.to)).collect();
+    let others = hops.iter().filter(|hop| !same_port(&hop.setting.endpoint, &setting.endpoint));
+    let taken: Vec<&Path> = others.filter_map(|hop| hop.to.path()).collect();
     let place = match request.to {
         Direction::Unix => unix_place(request, scan, &server, &setting, &taken)?,
         Direction::Tcp => tcp_place(request, scan, &server, &setting)?,
@@ -170,11 +173,9 @@ fn hop(
         None => client_identities(scan, &config, process, server.service),
     };
     let hop = Hop { config, process, setting, to: place.endpoint, server, server_line, clients, login: None };
-    let mut findings = Findings { notes, ..Findings::default() };
-    if is_client && request.to == Direction::Unix {
-        findings.add(blockers(request, scan, &hop));
-    }
-    Ok(Found { hop, read, findings })
+    let obstacles =
+        if is_client && request.to == Direction::Unix { blockers(request, scan, &hop) } else { Vec::new() };
+    Ok(Found { hop, read, findings: Findings { obstacles, notes } })
 }
 
 fn named_client(user: &str) -> Result<ClientIdentity, SwitchObstacle> {

@@ -21,13 +21,11 @@ mod server_files;
 mod stages;
 mod target;
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use samehost_edit::{Refusal, Role, Setting};
 use samehost_model::scan::Scan;
-use samehost_model::switch::SwitchObstacle;
 use samehost_model::{Endpoint, Redactor, Secret};
 use samehost_system::User;
 
@@ -197,7 +195,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
     if !plan.is_barred() {
         let staged = stages::build(request, scan, &configurations, &hops);
         plan.findings.merge(staged.findings);
-        plan.findings.add(other_owners(&configurations, &staged.stages));
+        plan.findings.add(host::other_owners(&configurations, &staged.stages));
         plan.stages = staged.stages;
     }
     if !plan.is_barred() && !plan.is_empty() {
@@ -219,27 +217,4 @@ fn named(request: &SwitchRequest, scan: &Scan) -> Result<Vec<ConfigFile>, Config
         }
     }
     Ok(configs)
-}
-
-/// A configuration may include files of other users: it is read as its program reads it, and then nothing of theirs is
-/// changed because somebody else's file says so.
-fn other_owners(configurations: &[ParsedConfig], stages: &[PlannedStage]) -> Vec<SwitchObstacle> {
-    if !rustix::process::geteuid().is_root() {
-        return Vec::new();
-    }
-    let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
-    let mut owners: Vec<u32> = configurations.iter().filter_map(|read| owner(&read.config.file)).collect();
-    owners.extend(configurations.iter().filter_map(|read| Some(read.config.files().user()?.account.uid)));
-    owners.push(0);
-    let changes = stages.iter().flat_map(|stage| &stage.changes);
-    let found = changes.filter_map(|change| Some((&change.path, owner(&change.path)?)));
-    let found = found.filter(|(_, uid)| !owners.contains(uid)).map(|(path, uid)| {
-        let (path, owner) = (shown(path), User::of(uid));
-        bar(
-            "other-owner",
-            format!("{path} belongs to {owner}, and only another user's configuration includes it"),
-            format!("Where it is to change, name it: samehost switch {path}"),
-        )
-    });
-    found.collect()
 }

@@ -1,14 +1,12 @@
 //! How a server of nginx listens at another endpoint, in place of the one that it has or beside it, and goes on seeing
 //! the addresses of its clients.
 
-use std::net::IpAddr;
-
 use samehost_model::Endpoint;
 
 use super::address;
 use super::analysis::{Analysis, Found, Kind};
 use super::layout::Spot;
-use super::real_ip;
+use super::real_ip::Moved;
 use crate::edit::Edit;
 use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
@@ -47,7 +45,9 @@ impl Listener<'_> {
         }
         let spelled =
             address::spell(&goal.endpoint).map_err(|reason| self.refuse(reason, &self.example()))?;
-        let mut edits = real_ip::edits(self)?;
+        let moved =
+            Moved { tree: &self.analysis.tree, node: self.node, from: &setting.endpoint, to: &goal.endpoint };
+        let mut edits = moved.edits()?;
         if self.listens_already() {
             if !goal.stays {
                 let spot = self.spot();
@@ -76,7 +76,7 @@ impl Listener<'_> {
         "`listen unix:/path/of.sock;` beside it".to_owned()
     }
 
-    pub(super) fn refuse(&self, reason: impl Into<String>, by_hand: &str) -> Refusal {
+    fn refuse(&self, reason: impl Into<String>, by_hand: &str) -> Refusal {
         self.analysis.tree.refusal(self.node, reason, by_hand)
     }
 
@@ -164,11 +164,4 @@ impl Listener<'_> {
         }
         Ok(edits)
     }
-}
-
-/// The address that a local client of a listener comes from; none where it may be any.
-pub(super) fn client_of(endpoint: &Endpoint) -> Option<IpAddr> {
-    let Endpoint::Tcp { host, .. } = endpoint else { return None };
-    let address = if host == "localhost" { Some("127.0.0.1") } else { Some(host.as_str()) };
-    address?.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
 }

@@ -6,47 +6,114 @@ use std::net::IpAddr;
 use samehost_model::Endpoint;
 
 use super::layout::Spot;
-use super::listen::{Listener, client_of};
 use super::tree::Tree;
 use crate::edit::Edit;
 use crate::refusal::Result;
 
-/// The edits that keep clients' addresses known when a listener moves.
-///
-/// # Errors
-/// [`Refusal`], where clients would be judged by an address that they have no more.
-pub(super) fn edits(listener: &Listener<'_>) -> Result<Vec<Edit>> {
-    let tree = &listener.analysis.tree;
-    let (from, to) = (&listener.found.setting.endpoint, &listener.goal.endpoint);
-    if from.path().is_some() == to.path().is_some() {
-        return Ok(Vec::new());
+/// A listener that moves.
+pub(super) struct Moved<'a> {
+    pub(super) tree: &'a Tree,
+    /// Its directive.
+    pub(super) node: usize,
+    pub(super) from: &'a Endpoint,
+    pub(super) to: &'a Endpoint,
+}
+
+impl Moved<'_> {
+    /// The edits that keep clients' addresses known.
+    ///
+    /// # Errors
+    /// [`Refusal`], where access is decided by an address that clients no longer have.
+    pub(super) fn edits(&self) -> Result<Vec<Edit>> {
+        let Moved { tree, node, from, to } = *self;
+        if from.path().is_some() == to.path().is_some() {
+            return Ok(Vec::new());
+        }
+        let server = tree.nodes[node].parent;
+        let below = |node: &usize| tree.around(*node).any(|block| Some(block) == server);
+        let around = |other: &usize| {
+            let parent = tree.nodes[*other].parent;
+            parent.is_none() || tree.around(node).any(|block| Some(block) == parent)
+        };
+        let concerned: Vec<usize> =
+            (0..tree.nodes.len()).filter(|node| below(node) || around(node)).collect();
+        let named = |name: &'static [u8]| {
+            concerned.iter().copied().filter(move |node| tree.nodes[*node].name() == name)
+        };
+        let mut edits = Vec::new();
+        let mut levels: Vec<Option<usize>> =
+            named(b"set_real_ip_from").map(|node| tree.nodes[node].parent).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        let mut is_trusted = false;
+        for level in &levels {
+            let nodes: Vec<usize> = tree.named(*level, b"set_real_ip_from").collect();
+            is_trusted |= self.trusts(&nodes);
+            if let Some(line) = self.line(&nodes)? {
+                edits.extend(nodes.last().map(|last| put(tree, *last, line)));
+            }
+        }
+        if !is_trusted {
+            self.judged(&concerned)?;
+        }
+        Ok(edits)
     }
-    let server = tree.nodes[listener.node].parent;
-    let below = |node: &usize| tree.around(*node).any(|block| Some(block) == server);
-    let around = |node: &usize| {
-        let parent = tree.nodes[*node].parent;
-        parent.is_none() || tree.around(listener.node).any(|block| Some(block) == parent)
-    };
-    let concerned: Vec<usize> = (0..tree.nodes.len()).filter(|node| below(node) || around(node)).collect();
-    let named =
-        |name: &'static [u8]| concerned.iter().copied().filter(move |node| tree.nodes[*node].name() == name);
-    let mut edits = Vec::new();
-    let mut levels: Vec<Option<usize>> =
-        named(b"set_real_ip_from").map(|node| tree.nodes[node].parent).collect();
-    levels.sort_unstable();
-    levels.dedup();
-    let mut is_trusted = false;
-    for level in &levels {
-        let nodes: Vec<usize> = tree.named(*level, b"set_real_ip_from").collect();
-        is_trusted |= trusts(listener, tree, &nodes);
-        if let Some(line) = line(listener, tree, &nodes)? {
-            edits.extend(nodes.last().map(|last| put(tree, *last, line)));
+
+    /// Whether a level trusts the clients that the listener has now: then their addresses come from a header.
+    fn trusts(&self, nodes: &[usize]) -> bool {
+        let from = self.from;
+        let known = |text: &String| {
+            if from.path().is_some() { is_socket(text) } else { covers(text, client_of(from)) }
+        };
+        trusted(self.tree, nodes).iter().any(known)
+    }
+
+    /// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
+    fn line(&self, nodes: &[usize]) -> Result<Option<String>> {
+        let trusted = trusted(self.tree, nodes);
+        let trusts_sockets = trusted.iter().any(|text| is_socket(text));
+        if self.to.path().is_some() {
+            return Ok((self.trusts(nodes) && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
+        }
+        let client = client_of(self.to);
+        if !trusts_sockets || trusted.iter().any(|text| covers(text, client)) {
+            return Ok(None);
+        }
+        match client {
+            Some(client) if client.is_loopback() => Ok(Some(format!("set_real_ip_from {client};"))),
+            _ => {
+                let reason = "clients of the socket are trusted to say whom they ask for (`set_real_ip_from unix:`); which would be at this address is not known";
+                Err(self.tree.refusal(self.node, reason, "add a `set_real_ip_from` with the address of each"))
+            }
         }
     }
-    if !is_trusted {
-        judged(listener, tree, &concerned)?;
+
+    /// Refuses where clients are judged by their address.
+    fn judged(&self, concerned: &[usize]) -> Result<()> {
+        let tree = self.tree;
+        for node in concerned {
+            let directive = &tree.nodes[*node];
+            let all = directive.arguments().first().is_some_and(|word| word.value == b"all");
+            let by_list = matches!(directive.name(), b"allow" | b"deny") && !all;
+            let by_condition = directive.name() == b"if"
+                && directive.arguments().iter().any(|word| {
+                    let variable = b"remote_addr";
+                    word.value.windows(variable.len()).any(|window| window == variable)
+                });
+            if by_list || by_condition {
+                let place = format!("{}:{}", tree.source(*node).path.display(), directive.line());
+                let reason = format!(
+                    "`{}` ({place}) judges clients by their address, which those at a socket do not have",
+                    tree.text(*node)
+                );
+                let to =
+                    if matches!(self.to, Endpoint::Unix(_)) { "`allow unix:;`" } else { "their addresses" };
+                let by_hand = format!("say there what holds for the new clients ({to}); then listen");
+                return Err(tree.refusal(self.node, reason, &by_hand));
+            }
+        }
+        Ok(())
     }
-    Ok(edits)
 }
 
 /// Puts a line behind a directive.
@@ -70,34 +137,11 @@ fn is_socket(text: &str) -> bool {
     text.eq_ignore_ascii_case("unix:")
 }
 
-/// Whether a level trusts the clients that the listener has now: then their addresses come from a header.
-fn trusts(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> bool {
-    let from = &listener.found.setting.endpoint;
-    let known =
-        |text: &String| if from.path().is_some() { is_socket(text) } else { covers(text, client_of(from)) };
-    trusted(tree, nodes).iter().any(known)
-}
-
-/// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
-fn line(listener: &Listener<'_>, tree: &Tree, nodes: &[usize]) -> Result<Option<String>> {
-    let trusted = trusted(tree, nodes);
-    let trusts_sockets = trusted.iter().any(|text| is_socket(text));
-    let to = &listener.goal.endpoint;
-    if to.path().is_some() {
-        let trusts = trusts(listener, tree, nodes);
-        return Ok((trusts && !trusts_sockets).then(|| "set_real_ip_from unix:;".to_owned()));
-    }
-    let client = client_of(to);
-    if !trusts_sockets || trusted.iter().any(|text| covers(text, client)) {
-        return Ok(None);
-    }
-    match client {
-        Some(client) if client.is_loopback() => Ok(Some(format!("set_real_ip_from {client};"))),
-        _ => {
-            let reason = "clients of the socket are trusted to say whom they ask for (`set_real_ip_from unix:`); which would be at this address is not known";
-            Err(listener.refuse(reason, "add a `set_real_ip_from` with the address of each"))
-        }
-    }
+/// The address that a local client of a listener comes from; none where it may be any.
+fn client_of(endpoint: &Endpoint) -> Option<IpAddr> {
+    let Endpoint::Tcp { host, .. } = endpoint else { return None };
+    let address = if host == "localhost" { Some("127.0.0.1") } else { Some(host.as_str()) };
+    address?.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
 }
 
 /// Whether a trusted address or network is this machine's, seen at a listener: this address, or any where it is none.
@@ -130,35 +174,6 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
             IpAddr::V6(network) => network.is_loopback() || network.is_unique_local() || bits == 0,
         },
     }
-}
-
-/// Refuses where clients are judged by their address.
-fn judged(listener: &Listener<'_>, tree: &Tree, concerned: &[usize]) -> Result<()> {
-    for node in concerned {
-        let directive = &tree.nodes[*node];
-        let all = directive.arguments().first().is_some_and(|word| word.value == b"all");
-        let by_list = matches!(directive.name(), b"allow" | b"deny") && !all;
-        let by_condition = directive.name() == b"if"
-            && directive.arguments().iter().any(|word| {
-                let variable = b"remote_addr";
-                word.value.windows(variable.len()).any(|window| window == variable)
-            });
-        if by_list || by_condition {
-            let place = format!("{}:{}", tree.source(*node).path.display(), directive.line());
-            let reason = format!(
-                "`{}` ({place}) judges clients by their address, which those at a socket do not have",
-                tree.text(*node)
-            );
-            let to = if matches!(listener.goal.endpoint, Endpoint::Unix(_)) {
-                "`allow unix:;`"
-            } else {
-                "their addresses"
-            };
-            return Err(listener
-                .refuse(reason, &format!("say there what holds for the new clients ({to}); then listen")));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

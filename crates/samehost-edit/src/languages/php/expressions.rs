@@ -4,13 +4,10 @@ use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::run::Run;
+use super::run::{DEEPEST, Run};
 use super::source::{Source, children};
 use super::statements::place;
 use super::value::{Entry, Item, Value, Valued, next};
-
-/// Nothing is followed that is nested deeper.
-pub(super) const DEEPEST: usize = 150;
 
 impl Run<'_> {
     /// What an expression is worth.

@@ -5,22 +5,8 @@ use std::ops::Range;
 use tree_sitter::Node;
 
 use super::source::Source;
+use super::value::Quoting;
 use crate::lines::around;
-
-/// How a value is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quoting {
-    /// `'…'`
-    Single,
-    /// `"…"`
-    Double,
-    /// `<<<NAME`, of one line.
-    Heredoc,
-    /// `<<<'NAME'`, of one line.
-    Nowdoc,
-    /// An expression of several parts, for which a string in single quotes is written.
-    Expression,
-}
 
 /// Which bytes of a string literal say its value; an expression has none of its own.
 pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range<usize>)> {

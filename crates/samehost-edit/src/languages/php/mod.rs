@@ -12,8 +12,8 @@ mod strings;
 mod uses;
 mod value;
 
-pub(crate) use literal::{Quoting, content, encode};
+pub(crate) use literal::{content, encode};
 pub(crate) use run::{Outcome, Setup, execute};
 pub(crate) use source::{Source, children};
 pub(crate) use uses::{constant_used, once, variable_used};
-pub(crate) use value::{Constant, Entry, Item, Place, Trouble, Value, Valued};
+pub(crate) use value::{Constant, Entry, Item, Place, Quoting, Trouble, Value, Valued};

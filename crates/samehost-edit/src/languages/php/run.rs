@@ -13,6 +13,9 @@ use crate::files::Files;
 /// So many files may include each other.
 const MOST_INCLUDES: usize = 64;
 
+/// Nothing is followed that is nested deeper.
+pub(super) const DEEPEST: usize = 150;
+
 /// What is known beforehand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setup<'a> {

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::run::Run;
+use super::run::{DEEPEST, Run};
 use super::source::{Source, children};
 use super::value::{Key, Place, State, Value, Valued};
 
@@ -18,7 +18,7 @@ impl Run<'_> {
         if self.state.over {
             return;
         }
-        if self.depth > super::expressions::DEEPEST {
+        if self.depth > DEEPEST {
             self.pass(source, node, "this is nested too deep to be followed");
             return;
         }
@@ -130,7 +130,7 @@ impl Run<'_> {
             |run| {
                 if let Some((first, rest)) = alternatives.split_first() {
                     run.depth += 1;
-                    if run.depth > super::expressions::DEEPEST {
+                    if run.depth > DEEPEST {
                         for node in alternatives {
                             run.pass(source, *node, "this is nested too deep to be followed");
                         }

@@ -3,10 +3,10 @@
 use tree_sitter::Node;
 
 use super::expressions::{here, inherit};
-use super::literal::{Quoting, content, decode, indentation};
+use super::literal::{content, decode, indentation};
 use super::run::Run;
 use super::source::{Source, children};
-use super::value::{Value, Valued};
+use super::value::{Quoting, Value, Valued};
 
 impl Run<'_> {
     /// A string, with the variables in it.

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::literal::Quoting;
-
 /// Something that cannot be known, or is not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -21,6 +19,21 @@ impl Trouble {
     pub(crate) fn new(file: &Path, line: u32, reason: impl Into<String>) -> Self {
         Trouble { file: file.to_owned(), line, reason: reason.into(), environment: None }
     }
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quoting {
+    /// `'…'`
+    Single,
+    /// `"…"`
+    Double,
+    /// `<<<NAME`, of one line.
+    Heredoc,
+    /// `<<<'NAME'`, of one line.
+    Nowdoc,
+    /// An expression of several parts, for which a string in single quotes is written.
+    Expression,
 }
 
 /// Where a value is written.

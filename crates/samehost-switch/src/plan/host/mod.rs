@@ -6,6 +6,7 @@ mod bound;
 mod crash;
 mod managed;
 mod open_editor;
+mod owners;
 mod shared;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use samehost_model::switch::SwitchObstacle;
 use super::findings::{Findings, bar};
 use super::hop::Hop;
 use super::stages::PlannedStage;
+pub(crate) use owners::other_owners;
 
 /// Obstacles that a person who is shown them may pass, and nobody else: `--accept CODE` stands for the person.
 pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
