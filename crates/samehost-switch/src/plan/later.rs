@@ -15,7 +15,7 @@ use super::config_file::{ConfigFile, ParsedConfig};
 use super::findings::{Findings, bar};
 use super::hop::Hop;
 use super::leaving::{Leaving, used};
-use super::others::{self, Look};
+use super::others::{self, Look, Watch};
 use super::server::Server;
 use super::stages::{PlannedStage, Replacement, Staged, TITLES, shown};
 use super::{Plan, SwitchRequest, elsewhere, server_files};
@@ -295,7 +295,8 @@ fn still_there(
     let named = elsewhere::named(scan, from, to, &[]).into_iter();
     let mut reasons: Vec<SwitchObstacle> =
         named.map(|named| bar("still-used", named.found, named.remedy)).collect();
-    let seen = others::watch(from, &[], request.observe, look, is_interrupted);
+    let watch = Watch { endpoint: from, hops: &[], period: request.observe, look, is_interrupted };
+    let seen = watch.for_the_period();
     reasons.extend(used(&last(from.clone(), to.clone()), &seen, request.observe));
     for hop in later.hops.iter().filter(|hop| hop.is_restarted && hop.from == from.to_string()) {
         let there = others::connected(scan, to, &[]);

@@ -11,7 +11,7 @@ use samehost_model::switch::SwitchObstacle;
 
 use super::findings::bar;
 use super::hop::Hop;
-use super::others::{self, Look, Seen};
+use super::others::{Look, Seen, Watch};
 use super::place::same_port;
 use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
 use crate::reload::{ReloadAction, reload_action, systemd_runs};
@@ -135,7 +135,8 @@ fn reasons(
         // Nothing more could hold it back.
         return (reasons, None);
     }
-    let seen = others::watch(&leaving.from, hops, request.observe, look, is_interrupted);
+    let watch = Watch { endpoint: &leaving.from, hops, period: request.observe, look, is_interrupted };
+    let seen = watch.for_the_period();
     reasons.extend(used(leaving, &seen, request.observe));
     let note = (leaving.moved && !leaving.can_wait && seen.unnamed > 0).then(|| {
         format!(
@@ -249,7 +250,8 @@ pub(crate) fn listen(
 ) -> Vec<SwitchObstacle> {
     let mut reasons = Vec::new();
     for leaving in stage.leaves.iter().filter(|leaving| leaving.moved && leaving.can_wait) {
-        let seen = others::quiet(&leaving.from, hops, period, look, is_interrupted);
+        let watch = Watch { endpoint: &leaving.from, hops, period, look, is_interrupted };
+        let seen = watch.until_quiet();
         reasons.extend(still_used(leaving, &seen, period));
     }
     reasons

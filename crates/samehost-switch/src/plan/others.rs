@@ -1,7 +1,7 @@
-//! Who uses an address beside those that a switch moves, looked at over a time: connections that are there, with who
-//! holds them, and those that come and go, of which the kernel tells as they end. Only looks.
+//! Who uses an address beside the clients that a switch moves, observed over a period: open connections with the
+//! processes that hold them, and short ones, which the kernel reports when they close. Changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use samehost_system::diag::{Diag, Endings};
 use super::Hop;
 use super::place::same_port;
 
-/// How often it is looked.
+/// Interval between two looks.
 const STEP: Duration = Duration::from_millis(50);
-/// How long quiet is waited for, in the times that it has to last.
+/// Maximum wait for a quiet period, in periods.
 const PATIENCE: u32 = 4;
 
 /// What was seen of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Who speaks there and does not move, by name: `apache2 4711 (www-data)`.
+    /// Who is connected and does not move, by name: `apache2 4711 (www-data)`.
     pub(crate) others: BTreeSet<String>,
-    /// Who speaks there and is to move.
+    /// Who is connected and is to move.
     pub(crate) movers: BTreeSet<String>,
-    /// Connections that had ended before anybody could be seen at them.
+    /// Connections that closed before a look could show who held them.
     pub(crate) unnamed: u64,
 }
 
@@ -42,59 +42,65 @@ impl Seen {
 /// A way to look at this machine.
 pub(crate) type Look<'a> = &'a dyn Fn() -> Option<Scan>;
 
-/// Who speaks at an address over a time, while those that are to move still do too.
-pub(crate) fn watch(
-    endpoint: &Endpoint,
-    hops: &[Hop],
-    period: Duration,
-    look: Look<'_>,
-    is_interrupted: &dyn Fn() -> bool,
-) -> Seen {
-    let mut ears = Ears::open(endpoint);
-    let mut seen = look().map_or_else(Seen::default, |scan| connected(&scan, endpoint, hops));
-    let begun = Instant::now();
-    while begun.elapsed() < period && !is_interrupted() {
-        std::thread::sleep(STEP.min(period));
-        let (open, ended) = ears.hear();
-        seen.unnamed += ended;
-        if open {
-            seen.add(look().map_or_else(Seen::default, |scan| connected(&scan, endpoint, hops)));
-        }
-    }
-    seen
+/// An address that is watched.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    /// The moves: their clients are expected there until they have moved.
+    pub(crate) hops: &'a [Hop],
+    pub(crate) period: Duration,
+    pub(crate) look: Look<'a>,
+    pub(crate) is_interrupted: &'a dyn Fn() -> bool,
 }
 
-/// Waits until nobody has spoken at an address for a time, now that those that were to move have; who still does where
-/// that does not come.
-pub(crate) fn quiet(
-    endpoint: &Endpoint,
-    hops: &[Hop],
-    period: Duration,
-    look: Look<'_>,
-    is_interrupted: &dyn Fn() -> bool,
-) -> Seen {
-    let mut ears = Ears::open(endpoint);
-    let begun = Instant::now();
-    let mut heard = Instant::now();
-    let mut seen = look().map_or_else(Seen::default, |scan| connected(&scan, endpoint, hops));
-    while seen.others.is_empty() && !is_interrupted() {
-        if heard.elapsed() >= period {
-            return Seen::default();
+impl Watch<'_> {
+    /// Who is connected in the period; the clients that are to move still are too.
+    pub(crate) fn for_the_period(&self) -> Seen {
+        let mut port = Port::open(self.endpoint);
+        let mut seen = self.connected();
+        let begun = Instant::now();
+        while begun.elapsed() < self.period && !(self.is_interrupted)() {
+            std::thread::sleep(STEP.min(self.period));
+            let (open, ended) = port.poll();
+            seen.unnamed += ended;
+            if open {
+                seen.add(self.connected());
+            }
         }
-        if begun.elapsed() >= period * PATIENCE {
-            break;
-        }
-        std::thread::sleep(STEP.min(period));
-        let (open, ended) = ears.hear();
-        if open || ended > 0 {
-            heard = Instant::now();
-        }
-        if open {
-            seen.add(look().map_or_else(Seen::default, |scan| connected(&scan, endpoint, hops)));
-        }
-        seen.unnamed += ended;
+        seen
     }
-    seen
+
+    /// Waits until nobody was connected for a whole period, after the clients have moved; who still is, if that does not
+    /// happen.
+    pub(crate) fn until_quiet(&self) -> Seen {
+        let mut port = Port::open(self.endpoint);
+        let begun = Instant::now();
+        let mut last_used = Instant::now();
+        let mut seen = self.connected();
+        while seen.others.is_empty() && !(self.is_interrupted)() {
+            if last_used.elapsed() >= self.period {
+                return Seen::default();
+            }
+            if begun.elapsed() >= self.period * PATIENCE {
+                break;
+            }
+            std::thread::sleep(STEP.min(self.period));
+            let (open, ended) = port.poll();
+            if open || ended > 0 {
+                last_used = Instant::now();
+            }
+            if open {
+                seen.add(self.connected());
+            }
+            seen.unnamed += ended;
+        }
+        seen
+    }
+
+    /// Who is connected at this moment.
+    fn connected(&self) -> Seen {
+        (self.look)().map_or_else(Seen::default, |scan| connected(&scan, self.endpoint, self.hops))
+    }
 }
 
 /// Who holds a connection to an address in a scan.
@@ -107,7 +113,7 @@ pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen 
         {
             continue;
         }
-        // What nobody holds is about to end, and is heard of then.
+        // A connection that nobody holds is about to close, and is counted then.
         let Some(process) = scan.holder(connection.client) else { continue };
         let own = std::process::id();
         if process.pid == own || process.parent == own {
@@ -145,54 +151,55 @@ fn is_mover(hop: &Hop, process: &Process) -> bool {
     })
 }
 
-/// Hears of connections to one port of this network.
-struct Ears {
-    port: u16,
+/// The connections to one port of this network namespace.
+struct Port {
+    number: u16,
     endings: Option<Endings>,
-    /// What was there when it began: its end says nothing of who comes now.
-    before: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// Ends of connections of which only one was heard of.
-    alone: BTreeMap<(SocketAddr, SocketAddr), ()>,
+    /// Those that were open at the start: that one of them ends does not mean that somebody connects now.
+    before: BTreeSet<Ends>,
+    /// Those that were reported as closed.
+    closed: BTreeSet<Ends>,
 }
 
-impl Ears {
+/// The addresses of server and client.
+type Ends = (SocketAddr, SocketAddr);
+
+impl Port {
     fn open(endpoint: &Endpoint) -> Self {
-        let port = if let Endpoint::Tcp { port, .. } = endpoint { *port } else { 0 };
-        let mut ears =
-            Ears { port, endings: Endings::open().ok(), before: BTreeSet::new(), alone: BTreeMap::new() };
-        ears.before = ears.open_now().into_iter().collect();
-        ears
+        let number = if let Endpoint::Tcp { port, .. } = endpoint { *port } else { 0 };
+        // Subscribed first, so that no connection is missed in between.
+        let endings = Endings::open().ok();
+        let before = connections(number).into_iter().collect();
+        Port { number, endings, before, closed: BTreeSet::new() }
     }
 
-    /// The connections to the port that are there now, by the addresses of server and client.
-    fn open_now(&self) -> Vec<(SocketAddr, SocketAddr)> {
-        let found = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
-        let at_port = found.iter().filter(|one| one.counters.is_some()).filter_map(|one| {
-            let (local, peer) = (one.local.inet()?, one.peer.inet()?);
-            (local.port() == self.port).then_some((local, peer))
-        });
-        at_port.collect()
-    }
-
-    /// Whether any connection is there, and how many ended that had begun meanwhile.
-    fn hear(&mut self) -> (bool, u64) {
+    /// Whether any connection is open, and how many opened and closed since the last call.
+    fn poll(&mut self) -> (bool, u64) {
         let mut ended = 0;
-        let (port, before, alone) = (self.port, &self.before, &mut self.alone);
+        let (number, before, closed) = (self.number, &self.before, &mut self.closed);
         if let Some(endings) = &mut self.endings {
-            // What was missed on a busy machine is like what was heard.
+            // Events that the kernel dropped on a busy machine are like those that arrive.
             let _ = endings.hear(|one| {
                 let (Some(local), Some(peer)) = (one.local.inet(), one.peer.inet()) else { return };
-                // The server's end counts; a listener that ends has no peer.
-                if local.port() != port || peer.port() == 0 || before.contains(&(local, peer)) {
+                // Only the server's end counts; a listener that closes has no peer.
+                if local.port() != number || peer.port() == 0 || before.contains(&(local, peer)) {
                     return;
                 }
-                if alone.insert((local, peer), ()).is_none() {
-                    ended += 1;
-                }
+                ended += u64::from(closed.insert((local, peer)));
             });
         }
-        (!self.open_now().is_empty(), ended)
+        (!connections(number).is_empty(), ended)
     }
+}
+
+/// The connections to a port that are open now.
+fn connections(port: u16) -> Vec<Ends> {
+    let found = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
+    let at_port = found.iter().filter(|one| one.counters.is_some()).filter_map(|one| {
+        let (local, peer) = (one.local.inet()?, one.peer.inet()?);
+        (local.port() == port).then_some((local, peer))
+    });
+    at_port.collect()
 }
 
 #[cfg(test)]
@@ -207,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_is_waited_for_and_short_connections_are_heard() {
+    fn quiet_is_waited_for_and_short_connections_are_counted() {
         assert!(
             rustix::process::geteuid().is_root(),
             "the kernel tells only root of connections that end: run this test as root"
@@ -215,7 +222,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint: Endpoint = format!("tcp:{}", listener.local_addr().unwrap()).parse().unwrap();
         let period = Duration::from_millis(150);
-        assert_eq!(quiet(&endpoint, &[], period, &look, &|| false), Seen::default());
+        let watch = Watch { endpoint: &endpoint, hops: &[], period, look: &look, is_interrupted: &|| false };
+        assert_eq!(watch.until_quiet(), Seen::default());
         let address = listener.local_addr().unwrap();
         let stop = &std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -228,7 +236,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(30));
                 }
             });
-            let seen = quiet(&endpoint, &[], period, &look, &|| false);
+            let seen = watch.until_quiet();
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             assert!(seen.unnamed > 0, "{seen:?}");
         });
