@@ -1,6 +1,6 @@
 //! How a URL says that a connection goes through a socket: every library has words of its own.
 
-use samehost_model::{Endpoint, Protocol, Secret};
+use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
 use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
 
@@ -102,7 +102,7 @@ impl Spelling {
                 if parameter(url, "host")?.is_some() {
                     return Err(HOST_AND_SOCKET);
                 }
-                match crate::languages::url::decoded(&url.host).filter(|host| host.starts_with('/')) {
+                match percent_decoded(&url.host).filter(|host| host.starts_with('/')) {
                     Some(directory) => said(in_directory(url, &directory, usual)?),
                     None => said(tcp()?),
                 }

@@ -2,6 +2,7 @@
 //! formatting an address never shows it.
 
 use samehost_model::Protocol;
+pub use samehost_model::percent_decoded as unescape;
 
 /// Parts of a URL, percent-decoded except for the place.
 #[derive(Clone, PartialEq, Eq)]
@@ -106,24 +107,6 @@ pub fn escape(text: &str) -> String {
             other => format!("%{other:02X}"),
         })
         .collect()
-}
-
-/// Percent-decodes a text; `None` if a `%` lacks two digits, or the bytes are not UTF-8.
-#[must_use]
-pub fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

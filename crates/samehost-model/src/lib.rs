@@ -14,6 +14,7 @@ mod endpoint;
 mod hidden;
 pub mod human;
 mod metric;
+mod percent;
 mod prediction;
 pub mod printable;
 mod profile;
@@ -36,6 +37,7 @@ pub use connection::{ConnectionSettings, SocketEnd};
 pub use effect::{Effect, Factor, Limit, LimitedBy};
 pub use endpoint::{Endpoint, EndpointError, UNIX_PATH_MAX};
 pub use metric::{Better, Family, MetricInfo, metric_title, split_unit};
+pub use percent::percent_decoded;
 pub use prediction::{Bounds, Part, Prediction};
 pub use profile::{FunctionSamples, Profile, ProfileDifference, Role, RoleShare, StackSamples};
 pub use quantity::{

@@ -1,7 +1,7 @@
 //! The URL of a server as configurations write it, taken apart without decoding: what is put together again is, byte
 //! for byte, what it was, but for what was changed.
 
-use samehost_model::{Endpoint, Protocol, Redactor, Secret};
+use samehost_model::{Endpoint, Protocol, Redactor, Secret, percent_decoded};
 
 /// A URL in its parts, as written: percent signs stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Url {
     /// The password of the login, for a library to which a login without a colon is one.
     pub(crate) fn password_alone(&self) -> Option<Secret> {
         let login = self.login.as_ref().filter(|login| !login.contains([':', '$']))?;
-        Some(Secret::new(decoded(login)?)).filter(|_| !login.is_empty())
+        Some(Secret::new(percent_decoded(login)?)).filter(|_| !login.is_empty())
     }
 
     /// The first part of the path: a database.
@@ -170,7 +170,7 @@ impl Url {
 
 /// The text of a part; none where it is empty or holds a variable, which a `$` that is not escaped begins.
 fn text_of(part: &str) -> Option<String> {
-    if part.is_empty() || part.contains('$') { None } else { decoded(part) }
+    if part.is_empty() || part.contains('$') { None } else { percent_decoded(part) }
 }
 
 /// What is spoken, by the scheme of a URL.
@@ -248,22 +248,6 @@ fn split_port(place: &str) -> Option<(String, Option<String>)> {
     };
     // Several hosts are for clusters.
     (!host.contains(',')).then(|| (host.to_owned(), port))
-}
-
-/// A text with its percent signs decoded; none where they are wrong.
-pub(crate) fn decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            let value = digit(bytes.next()?)? * 16 + digit(bytes.next()?)?;
-            out.push(u8::try_from(value).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]

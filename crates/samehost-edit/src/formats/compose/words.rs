@@ -1,6 +1,6 @@
 //! How a client says where its database is.
 
-use samehost_model::{Endpoint, Protocol};
+use samehost_model::{Endpoint, Protocol, percent_decoded};
 
 use super::service::{Server, Service};
 use crate::languages::url::{self, Url, is_plain_path};
@@ -27,7 +27,7 @@ pub(super) fn host_of(value: &str) -> Option<String> {
     if let Some(url) = Url::parse(value) {
         let path =
             ["socket", "unix_socket", "host"].iter().find_map(|name| url.parameter(name).ok().flatten());
-        let host = url::decoded(&url.host)?;
+        let host = percent_decoded(&url.host)?;
         return Some(path.filter(|path| path.starts_with('/')).map_or(host, str::to_owned));
     }
     if let Some(path) = value.strip_prefix("localhost:").filter(|path| path.starts_with('/')) {
