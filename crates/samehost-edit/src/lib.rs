@@ -4,6 +4,7 @@
 
 mod check;
 mod edit;
+mod editing;
 mod editor;
 mod files;
 pub mod formats;

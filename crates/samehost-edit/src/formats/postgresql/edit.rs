@@ -7,52 +7,26 @@ use samehost_model::Endpoint;
 use super::parameters::{Parameter, parse};
 use super::{Listening, canonical, socket};
 use crate::edit::Edit;
-use crate::files::Files;
-use crate::goal::Goal;
-use crate::lines::{
-    self, Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path,
-};
+use crate::editing::Editing;
+use crate::lines::{Line, append, insert_below, is_loopback, is_plain, lines, listening_host, socket_path};
 use crate::refusal::{Refusal, Result};
-use crate::setting::Setting;
 
-/// A configuration that is being edited.
-struct Editing<'a> {
-    file: &'a Path,
-    text: Vec<u8>,
-    listening: &'a Listening,
-    setting: &'a Setting,
-    goal: &'a Goal,
-    edits: Vec<Edit>,
-}
-
-/// The edits that take a setting to its goal.
-pub(super) fn edits(
-    file: &Path,
-    files: &dyn Files,
-    listening: &Listening,
-    setting: &Setting,
-    goal: &Goal,
-) -> Result<Vec<Edit>> {
-    let text = lines::read(file, files)?;
-    let mut editing = Editing { file, text, listening, setting, goal, edits: Vec::new() };
-    match &goal.endpoint {
-        Endpoint::Unix(_) => editing.listen_unix()?,
-        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
-        other => {
-            return Err(editing
-                .refuse(format!("this setting cannot be changed to {other}"), "choose a socket's path"));
+impl Editing<'_, Listening> {
+    /// The edits that take the setting to its goal.
+    pub(super) fn edits(mut self) -> Result<Vec<Edit>> {
+        match &self.goal.endpoint {
+            Endpoint::Unix(_) => self.listen_unix()?,
+            Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
+            other => {
+                return Err(self
+                    .refuse(format!("this setting cannot be changed to {other}"), "choose a socket's path"));
+            }
         }
-    }
-    Ok(editing.edits)
-}
-
-impl Editing<'_> {
-    fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
+        Ok(self.edits)
     }
 
     fn last(&self, name: &str) -> Option<&Parameter> {
-        self.listening.parameters.last(name)
+        self.configuration.parameters.last(name)
     }
 
     fn is_tcp(&self) -> bool {
@@ -60,7 +34,7 @@ impl Editing<'_> {
     }
 
     fn listen_unix(&mut self) -> Result<()> {
-        let (goal, port) = (self.goal, self.listening.port);
+        let (goal, port) = (self.goal, self.configuration.port);
         let by_hand = "add the socket's directory to unix_socket_directories";
         let path = socket_path(&goal.endpoint).map_err(|reason| self.refuse(reason, by_hand))?;
         let folder = path.strip_suffix(&format!("/.s.PGSQL.{port}")).unwrap_or_default();
@@ -77,7 +51,7 @@ impl Editing<'_> {
             if !folders.contains(&folder) {
                 let list = [folders.as_slice(), std::slice::from_ref(&folder)].concat().join(", ");
                 self.set("unix_socket_directories", &format!("'{list}'"));
-            } else if self.listening.folders.is_none() {
+            } else if self.configuration.folders.is_none() {
                 self.set("unix_socket_directories", &format!("'{}'", folders.join(", ")));
             }
         } else if self.setting.endpoint != goal.endpoint {
@@ -92,7 +66,7 @@ impl Editing<'_> {
 
     /// The directories of today; where the file does not say, those that its comment says are built in.
     fn folders(&self, wanted: &str) -> Result<Vec<String>> {
-        if let Some(folders) = &self.listening.folders {
+        if let Some(folders) = &self.configuration.folders {
             return Ok(folders.clone());
         }
         let comment = self.comment("unix_socket_directories").map(|(_, value)| value);
@@ -132,7 +106,7 @@ impl Editing<'_> {
         if there && present & wanted == wanted && lets_in {
             return Ok(());
         }
-        let others = others || (there && self.listening.folders.is_some());
+        let others = others || (there && self.configuration.folders.is_some());
         if others && present & !wanted != 0 {
             return Err(self.refuse(
                 "unix_socket_permissions holds for all sockets: users of the other directories could lose access",
@@ -157,13 +131,13 @@ impl Editing<'_> {
 
     /// Closes TCP.
     fn close(&mut self) -> Result<()> {
-        if let Some(open) = self.listening.hosts.iter().find(|host| !is_loopback(host)) {
+        if let Some(open) = self.configuration.hosts.iter().find(|host| !is_loopback(host)) {
             return Err(self.refuse(
                 format!("the server also listens at {open}, where other machines may need it"),
                 "keep TCP open; or, if only this machine uses it, write `listen_addresses = ''`",
             ));
         }
-        if !self.listening.hosts.is_empty() {
+        if !self.configuration.hosts.is_empty() {
             self.set("listen_addresses", "''");
         }
         Ok(())
@@ -175,13 +149,13 @@ impl Editing<'_> {
         if self.setting.endpoint == self.goal.endpoint {
             return Ok(());
         }
-        if port != self.listening.port {
+        if port != self.configuration.port {
             return Err(self.refuse("another port would give the sockets another name", by_hand));
         }
         if !is_loopback(&host) {
             return Err(self.refuse("only an address that other machines do not reach is written", by_hand));
         }
-        let hosts = &self.listening.hosts;
+        let hosts = &self.configuration.hosts;
         if self.is_tcp() || (!hosts.is_empty() && !hosts.contains(&host)) {
             let reason = format!("`listen_addresses` has other addresses ({})", hosts.join(", "));
             return Err(self.refuse(reason, by_hand));
@@ -192,7 +166,7 @@ impl Editing<'_> {
         }
         if !self.goal.stays {
             let own = self.own_folder();
-            let kept = self.listening.folders.iter().flatten().filter(|folder| **folder != own);
+            let kept = self.configuration.folders.iter().flatten().filter(|folder| **folder != own);
             let list = kept.cloned().collect::<Vec<_>>().join(", ");
             self.set("unix_socket_directories", &format!("'{list}'"));
         }

@@ -11,6 +11,7 @@ use samehost_services::Kind;
 
 use self::parameters::{Parameter, Parameters};
 use crate::edit::Edit;
+use crate::editing::Editing;
 use crate::editor::Editor;
 use crate::files::Files;
 use crate::goal::Goal;
@@ -73,7 +74,7 @@ impl Editor for Postgresql {
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let edits = edit::edits(file, files, &listening(file, files)?, setting, goal)?;
+        let edits = Editing::new(file, files, &listening(file, files)?, setting, goal)?.edits()?;
         verify_edits(self, file, files, setting, goal, edits)
     }
 

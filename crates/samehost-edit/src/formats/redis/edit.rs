@@ -1,62 +1,36 @@
 //! The bytes of redis.conf that change so that the server listens elsewhere.
 
-use std::path::Path;
-
 use samehost_model::Endpoint;
 
 use super::words::{quote, words};
 use super::{Configuration, Directive};
 use crate::edit::Edit;
-use crate::files::Files;
-use crate::goal::Goal;
+use crate::editing::Editing;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::refusal::{Refusal, Result};
-use crate::setting::Setting;
 
 /// Connections that may wait where nothing is said.
 const DEFAULT_BACKLOG: u32 = 511;
 
-/// A configuration that is being edited.
-struct Editing<'a> {
-    file: &'a Path,
-    files: &'a dyn Files,
-    text: Vec<u8>,
-    configuration: &'a Configuration,
-    setting: &'a Setting,
-    goal: &'a Goal,
-    edits: Vec<Edit>,
-}
-
-/// The edits that take a setting to its goal.
-pub(super) fn edits(
-    file: &Path,
-    files: &dyn Files,
-    configuration: &Configuration,
-    setting: &Setting,
-    goal: &Goal,
-) -> Result<Vec<Edit>> {
-    let text = lines::read(file, files)?;
-    let mut editing = Editing { file, files, text, configuration, setting, goal, edits: Vec::new() };
-    match &goal.endpoint {
-        Endpoint::Unix(_) => editing.listen_unix()?,
-        Endpoint::Tcp { host, port } => editing.listen_tcp(host, *port)?,
-        other if *other == setting.endpoint => {}
-        other => {
-            return Err(
-                editing.refuse(format!("the server cannot listen at {other}"), "choose a socket's path")
-            );
+impl Editing<'_, Configuration> {
+    /// The edits that take the setting to its goal.
+    pub(super) fn edits(mut self) -> Result<Vec<Edit>> {
+        match &self.goal.endpoint {
+            Endpoint::Unix(_) => self.listen_unix()?,
+            Endpoint::Tcp { host, port } => self.listen_tcp(host, *port)?,
+            other if *other == self.setting.endpoint => {}
+            other => {
+                return Err(
+                    self.refuse(format!("the server cannot listen at {other}"), "choose a socket's path")
+                );
+            }
         }
-    }
-    if editing.edits.is_empty() && goal.endpoint == setting.endpoint && goal.backlog.is_none() {
-        return Ok(Vec::new());
-    }
-    editing.backlog()?;
-    Ok(editing.edits)
-}
-
-impl Editing<'_> {
-    fn refuse(&self, reason: impl Into<String>, by_hand: impl Into<String>) -> Refusal {
-        Refusal::new(&self.setting.file, self.setting.line, reason, by_hand)
+        if self.edits.is_empty() && self.goal.endpoint == self.setting.endpoint && self.goal.backlog.is_none()
+        {
+            return Ok(Vec::new());
+        }
+        self.backlog()?;
+        Ok(self.edits)
     }
 
     fn listen_unix(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@ use samehost_services::Kind;
 
 use self::words::{Word, words};
 use crate::edit::Edit;
+use crate::editing::Editing;
 use crate::editor::Editor;
 use crate::files::{Bounded, Files};
 use crate::glob::glob;
@@ -164,7 +165,7 @@ impl Editor for Redis {
     }
 
     fn edit(&self, file: &Path, files: &dyn Files, setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
-        let edits = edit::edits(file, files, &configuration(file, files)?, setting, goal)?;
+        let edits = Editing::new(file, files, &configuration(file, files)?, setting, goal)?.edits()?;
         verify_edits(self, file, files, setting, goal, edits)
     }
 
