@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use samehost_model::{Arm, Code, Driven, Outcome, Plan, Report, ServerInfo, Trial, Warning};
+use samehost_system::peer::family;
 
 use crate::driving::Driving;
 use crate::engine::{self, Load, OpenLoop, Surroundings};
 use crate::error::BenchError;
-use crate::machine::{MachineMeter, busiest_stranger, family, judge_pollution};
+use crate::machine::{MachineMeter, busiest_stranger, judge_pollution};
 use crate::measure::{Aim, ArmSlot, Measurer, run_blocks};
 use crate::network::OwnNetwork;
 use crate::planned::Planned;

@@ -12,7 +12,7 @@ use crate::diag::{Activity, Counters, Diag};
 use crate::ended::{Ended, Sum, Sums};
 use crate::join::Listeners;
 use crate::namespaces;
-use crate::proc::cpu_time;
+use crate::proc::stat;
 
 /// How long the kernel keeps a closed connection in TIME_WAIT (`TCP_TIMEWAIT_LEN`), in milliseconds.
 const TIME_WAIT_MS: f64 = 60_000.0;
@@ -214,7 +214,7 @@ fn look(scan: &Scan) -> Look {
         .iter()
         .flat_map(|advice| [ends(scan, advice, End::Client), ends(scan, advice, End::Server)]);
     for pid in ends.flatten().collect::<BTreeSet<u32>>() {
-        look.cpu_s.extend(cpu_time::read(pid).map(|seconds| (pid, seconds)));
+        look.cpu_s.extend(stat::read(pid).map(|stat| (pid, stat.cpu_s())));
     }
     for space in scan.network_namespaces.iter().filter(|space| space.read_by == ReadBy::SockDiag) {
         let activity = namespaces::within(space, || Diag::open()?.activity());

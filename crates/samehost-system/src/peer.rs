@@ -14,7 +14,7 @@ use samehost_model::scan::Socket;
 
 use crate::diag::Diag;
 use crate::namespaces::{self, Door};
-use crate::proc::descriptors;
+use crate::proc::{descriptors, stat};
 
 /// Process and user that the kernel recorded when a socket began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,21 @@ pub fn children(pid: u32) -> Vec<u32> {
     list
 }
 
+/// The process and all its descendants, itself first; empty if it has ended.
+#[must_use]
+pub fn family(root: u32) -> Vec<u32> {
+    if stat::read(root).is_none() {
+        return Vec::new();
+    }
+    let mut family = vec![root];
+    let mut next = 0;
+    while next < family.len() {
+        family.extend(children(family[next]));
+        next += 1;
+    }
+    family
+}
+
 /// One reading of `/proc/PID/task/TID/children`.
 fn listed_children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -210,6 +225,12 @@ mod tests {
         let server = listener.accept().unwrap().0;
         let accepted = Peer::of(client.as_fd(), None).unwrap().accepted.unwrap();
         assert_eq!(accepted, Accepted { inode: fstat(&server).unwrap().st_ino, uid: Some(own.uid) });
+    }
+
+    #[test]
+    fn this_process_is_its_own_family() {
+        assert_eq!(family(std::process::id())[0], std::process::id());
+        assert!(family(u32::MAX).is_empty());
     }
 
     #[test]

@@ -1,20 +1,15 @@
-//! Finds the processes that listen on an endpoint, from /proc alone, so that the CPU time of a server that was
-//! already running counts as the server's and not as foreign. Without root, processes of other users are not visible.
-
-use std::fs;
+//! Finds the processes that listen on an endpoint, so that the CPU time of a server that was already running
+//! counts as the server's and not as foreign. Without root, processes of other users are not visible.
 
 use samehost_model::Endpoint;
-use samehost_model::scan::Queues;
+use samehost_model::scan::{Address, Queues, Socket, SocketKind};
 use samehost_system::diag::Diag;
-
-use super::proc::{pids, text};
+use samehost_system::peer::holders;
 
 /// Processes that have this endpoint's listening socket open; empty if none is visible.
 #[must_use]
 pub fn listener_pids(endpoint: &Endpoint) -> Vec<u32> {
-    let inodes = listeners(endpoint);
-    let names: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    if names.is_empty() { Vec::new() } else { pids().into_iter().filter(|pid| holds(*pid, &names)).collect() }
+    listeners(endpoint).iter().flat_map(|socket| holders(socket.inode).pids).collect()
 }
 
 /// Queue of connections that wait to be accepted.
@@ -26,66 +21,32 @@ pub(crate) struct Queue {
     pub(crate) most: u32,
 }
 
-/// Accept queue of this endpoint's listener, from sock_diag.
+/// Accept queue of this endpoint's listener.
 pub(crate) fn queue(endpoint: &Endpoint) -> Option<Queue> {
-    let inodes = listeners(endpoint);
-    let sockets = Diag::open().and_then(|mut diag| diag.sockets(0)).ok()?;
-    sockets.into_iter().filter(|socket| inodes.contains(&socket.inode)).find_map(|socket| {
-        match socket.queues {
-            Queues::Listening { waiting, backlog: Some(most) } => Some(Queue { waiting, most }),
-            _ => None,
-        }
+    listeners(endpoint).into_iter().find_map(|socket| match socket.queues {
+        Queues::Listening { waiting, backlog: Some(most) } => Some(Queue { waiting, most }),
+        _ => None,
     })
 }
 
-/// Inodes of the endpoint's listening sockets.
-fn listeners(endpoint: &Endpoint) -> Vec<u64> {
-    match endpoint {
-        Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. } => ["/proc/net/tcp", "/proc/net/tcp6"]
-            .iter()
-            .filter_map(text)
-            .flat_map(|table| tcp_listeners(&table, *port))
-            .collect(),
-        Endpoint::Unix(path) | Endpoint::Seqpacket(path) => {
-            unix_listeners(&text("/proc/net/unix").unwrap_or_default(), &path.to_string_lossy())
+/// The endpoint's listening sockets, from sock_diag.
+fn listeners(endpoint: &Endpoint) -> Vec<Socket> {
+    let mut sockets = Diag::open().and_then(|mut diag| diag.sockets(0)).unwrap_or_default();
+    sockets.retain(|socket| socket.is_listening() && is_at(socket, endpoint));
+    sockets
+}
+
+/// Whether a socket has the port, the path or the name of an endpoint.
+fn is_at(socket: &Socket, endpoint: &Endpoint) -> bool {
+    let is_unix = matches!(socket.kind, SocketKind::UnixStream | SocketKind::UnixSeqpacket);
+    match (endpoint, &socket.local) {
+        (Endpoint::Tcp { port, .. } | Endpoint::TcpTls { port, .. }, Address::Inet(address)) => {
+            socket.kind.is_tcp() && address.port() == *port
         }
-        Endpoint::Abstract(name) => {
-            unix_listeners(&text("/proc/net/unix").unwrap_or_default(), &format!("@{name}"))
-        }
-        Endpoint::Socketpair | Endpoint::Pipe => Vec::new(),
+        (Endpoint::Unix(path) | Endpoint::Seqpacket(path), Address::Path(bound)) => is_unix && bound == path,
+        (Endpoint::Abstract(name), Address::Abstract(bound)) => is_unix && bound == name.as_bytes(),
+        _ => false,
     }
-}
-
-fn holds(pid: u32, names: &[String]) -> bool {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    entries.flatten().any(|entry| {
-        fs::read_link(entry.path())
-            .is_ok_and(|link| names.iter().any(|name| link.as_os_str() == name.as_str()))
-    })
-}
-
-/// Inodes of sockets in state 0A (LISTEN) on a port: fields 1 (local address), 3 (state) and 9 (inode) of
-/// /proc/net/tcp (proc_net_tcp).
-fn tcp_listeners(table: &str, port: u16) -> Vec<u64> {
-    let wanted = format!("{port:04X}");
-    let inode = |line: &str| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let here = fields.get(1)?.rsplit(':').next()? == wanted && *fields.get(3)? == "0A";
-        if here { fields.get(9)?.parse().ok() } else { None }
-    };
-    table.lines().filter_map(inode).collect()
-}
-
-/// Inodes of listening sockets (flag 0x10000, __SO_ACCEPTCON) of a name in /proc/net/unix: fields 3 (flags),
-/// 6 (inode) and the rest (path).
-fn unix_listeners(table: &str, name: &str) -> Vec<u64> {
-    let inode = |line: &str| {
-        let (head, path) = line.split_at(line.find(name)?);
-        let fields: Vec<&str> = head.split_ascii_whitespace().collect();
-        let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & 0x1_0000 != 0;
-        if path == name && listens && fields.len() == 7 { fields.get(6)?.parse().ok() } else { None }
-    };
-    table.lines().filter_map(inode).collect()
 }
 
 #[cfg(test)]
@@ -93,19 +54,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_are_found_by_port_and_name() {
-        let tcp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-                   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0\n   \
-                   1: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0\n";
-        assert_eq!(tcp_listeners(tcp, 8080), [4711]);
-        assert!(tcp_listeners(tcp, 80).is_empty());
-        let unix = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-                    0000000000000000: 00000002 00000000 00010000 0001 01 5001 /run/a b.sock\n\
-                    0000000000000000: 00000003 00000000 00000000 0001 03 5002 /run/a b.sock\n\
-                    0000000000000000: 00000002 00000000 00010000 0001 01 5003 @name\n";
-        assert_eq!(unix_listeners(unix, "/run/a b.sock"), [5001]);
-        assert_eq!(unix_listeners(unix, "@name"), [5003]);
-        assert!(unix_listeners(unix, "b.sock").is_empty());
+    fn listeners_are_found_by_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a b.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let connection = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_eq!(listeners(&Endpoint::Unix(path.clone())).len(), 1);
+        assert!(listeners(&Endpoint::Unix("b.sock".into())).is_empty());
+        assert!(listener_pids(&Endpoint::Unix(path)).contains(&std::process::id()));
+        drop((listener, connection));
     }
 
     #[test]

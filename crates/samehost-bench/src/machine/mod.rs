@@ -22,7 +22,7 @@ pub(crate) use listener::queue;
 pub use listening::{RunningServer, running_servers};
 pub use placement::{CpuPlan, allowed_cpus};
 pub use pollution::{MachineMeter, Pollution, Watch, busiest_stranger, doubt_clock, judge_pollution};
-pub use proc::{command_line, family};
+pub use proc::command_line;
 pub use server_use::{ServerMeter, ServerUse, families};
 pub use switches::{SwitchCounter, Threads};
 pub use thread_use::{ProcessClocks, ThreadMeter, ThreadUse, process_cpu_ns};

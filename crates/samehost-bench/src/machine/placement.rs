@@ -3,6 +3,7 @@
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use samehost_model::Placement;
+use samehost_system::peer::family;
 
 use super::proc;
 use crate::error::BenchError;
@@ -73,7 +74,7 @@ impl CpuPlan {
     /// start later inherit that.
     pub fn place_server(&self, roots: &[u32]) {
         let cpus = set(&self.server);
-        for pid in roots.iter().flat_map(|root| proc::family(*root)) {
+        for pid in roots.iter().flat_map(|root| family(*root)) {
             let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             for task in tasks.flatten() {
                 let tid =

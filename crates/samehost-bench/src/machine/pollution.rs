@@ -2,11 +2,15 @@
 //! the machine, never the result.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use samehost_analysis::LEAST_SPAN_MS;
 use samehost_model::{Code, MachineUse, Warning};
+
+use samehost_system::proc::{pids, stat};
 
 use super::proc;
 
@@ -66,10 +70,13 @@ fn throttled_us() -> u64 {
 
 /// Mean clock of the CPUs whose frequency the kernel reports, in kHz; `None` on most virtual machines.
 fn clock_khz() -> Option<f64> {
-    let clocks: Vec<f64> = (0..64)
-        .map_while(|cpu| proc::text(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")))
-        .filter_map(|text| text.trim().parse().ok())
-        .collect();
+    // The window's edges wait for this, so that only files that are there are opened.
+    static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+        let cpus = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+        let files = cpus.map(|cpu| cpu.path().join("cpufreq/scaling_cur_freq"));
+        files.filter(|file| file.exists()).collect()
+    });
+    let clocks: Vec<f64> = FILES.iter().filter_map(|file| proc::text(file)?.trim().parse().ok()).collect();
     (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
@@ -131,7 +138,7 @@ fn use_between(
     if all == 0.0 {
         return MachineUse::default();
     }
-    let per_second = proc::ticks_per_second();
+    let per_second = stat::ticks_per_second();
     // Softirq time is part of the interrupted process's CPU time, or booked to no process.
     let busy = if softirqs_are_apart { since(|r| r.busy) } else { since(|r| r.busy + r.softirq) };
     let foreign = busy - own_cpu_ns as f64 / 1e9 * per_second;
@@ -260,7 +267,7 @@ fn are_softirqs_apart(config: &str, command_line: &str) -> bool {
 #[must_use]
 pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
     let look = || -> HashMap<u32, u64> {
-        proc::pids()
+        pids()
             .into_iter()
             .filter(|pid| !own.contains(pid))
             .filter_map(|pid| Some((pid, super::process_cpu_ns(pid)?)))
@@ -275,7 +282,7 @@ pub fn busiest_stranger(own: &[u32], span: Duration) -> Option<String> {
     if (used as f64) < span.as_nanos() as f64 * 0.05 {
         return None;
     }
-    let name: String = proc::stat(pid)?.name.chars().flat_map(char::escape_debug).collect();
+    let name: String = stat::read(pid)?.name.chars().flat_map(char::escape_debug).collect();
     Some(format!("{name} (pid {pid})"))
 }
 

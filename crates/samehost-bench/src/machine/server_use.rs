@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use samehost_system::peer::family;
+use samehost_system::proc::stat;
+
 use super::proc;
 use super::thread_use::process_cpu_ns;
 
@@ -43,7 +46,7 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
     let clocks: Vec<(u32, u64)> = pids.iter().filter_map(|pid| Some((*pid, process_cpu_ns(*pid)?))).collect();
     let middle = begun.elapsed() / 2;
     let readings = clocks.into_iter().filter_map(|(pid, cpu_ns)| {
-        let stat = proc::stat(pid)?;
+        let stat = stat::read(pid)?;
         let reading = Reading {
             cpu_ns,
             user_ticks: stat.user_ticks,
@@ -59,7 +62,7 @@ fn readings(pids: &[u32]) -> (BTreeMap<u32, Reading>, Duration) {
 /// is called before the window, not at its edge.
 #[must_use]
 pub fn families(roots: &[u32]) -> Vec<u32> {
-    let mut pids: Vec<u32> = roots.iter().flat_map(|root| proc::family(*root)).collect();
+    let mut pids: Vec<u32> = roots.iter().flat_map(|root| family(*root)).collect();
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -113,7 +116,7 @@ impl ServerMeter {
         if after.is_empty() {
             return None;
         }
-        let tick_ns = 1e9 / proc::ticks_per_second();
+        let tick_ns = 1e9 / stat::ticks_per_second();
         let (mut cpu_ns, mut reaped_ns, mut user, mut system) = (0, 0, 0, 0);
         for (pid, now) in &after {
             let then = self.before.get(pid).copied().unwrap_or_default();
@@ -156,7 +159,7 @@ mod tests {
         let before: u64 = meter.before.values().map(|reading| reading.cpu_ns).sum();
         let children = meter.before.len();
         std::io::Write::write_all(parent.stdin.as_mut().unwrap(), b"\n").unwrap();
-        while proc::family(parent.id()).len() >= children {
+        while family(parent.id()).len() >= children {
             std::thread::sleep(Duration::from_millis(2));
         }
         let used = meter.end().unwrap().cpu_ns;

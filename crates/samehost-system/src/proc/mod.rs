@@ -2,9 +2,9 @@
 
 pub mod cgroup;
 mod command_line;
-pub mod cpu_time;
 pub mod descriptors;
 pub mod net_table;
+pub mod stat;
 pub mod status;
 pub mod users;
 
@@ -14,11 +14,22 @@ use std::os::unix::fs::MetadataExt;
 
 use samehost_model::scan::{Process, text_of_bytes};
 
+use rustix::fd::AsFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
 use crate::open::proc_file;
 use users::Names;
 
 /// Most bytes read of a file whose length the process controls.
 const LONGEST: u64 = 64 << 10;
+
+/// Pids of all processes, ascending; none if /proc cannot be read.
+#[must_use]
+pub fn pids() -> Vec<u32> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = openat(CWD, c"/proc", flags, Mode::empty());
+    proc.and_then(|proc| descriptors::pids(proc.as_fd())).unwrap_or_default()
+}
 
 /// Everything that we can see of a process; `None` if it has ended.
 pub fn process(pid: u32, users: &Names) -> Option<Process> {
@@ -55,7 +66,7 @@ pub fn container_of(pid: u32) -> Option<samehost_model::scan::Container> {
 pub fn fuzzed(bytes: &[u8]) {
     let words = command_line::parse(bytes);
     assert!(words.len() <= bytes.len() + 1);
-    let _ = (cgroup::parse(bytes), cpu_time::parse(bytes));
+    let _ = (cgroup::parse(bytes), stat::Stat::parse(bytes));
     let _ = descriptors::inode_of(bytes);
 }
 
