@@ -46,10 +46,12 @@ pub fn analyse(report: &Report) -> Analysed {
     let comparisons = comparisons(report, &index, &issues);
     let mut warnings: Vec<Warning> = issues.into_iter().map(|issue| issue.warning).collect();
     warnings.extend(missed_precision(report, &comparisons));
+    let (predictions, without) = predict(report, &index);
+    warnings.extend(without);
     let analysis = Analysis {
         comparisons,
         controls,
-        predictions: predict(report, &index),
+        predictions,
         effects: effects(report, &index),
         limits: limits(report, &index),
         profile_differences: profile_differences(report, &index),

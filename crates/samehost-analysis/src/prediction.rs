@@ -2,29 +2,48 @@
 //! becomes x·y shorter, provided that nothing else changes. Computed by block, because a disturbance of a
 //! block affects both values.
 
-use samehost_model::{Arm, Bounds, MetricInfo, Part, Prediction, Report};
+use samehost_model::{Arm, Bounds, Code, MetricInfo, Part, Prediction, Report, Warning, metric_title};
 use samehost_stats::{Estimate, estimate};
 
 use crate::index::Index;
 
-/// Predictions for every part that the workload names, at every point and for every candidate.
-pub(crate) fn predict(report: &Report, index: &Index<'_>) -> Vec<Prediction> {
-    let mut predictions = Vec::new();
+/// Predictions for every part that the workload names, at every point and for every candidate; and warnings about
+/// blocks that allow no prediction.
+pub(crate) fn predict(report: &Report, index: &Index<'_>) -> (Vec<Prediction>, Vec<Warning>) {
+    let (mut predictions, mut warnings) = (Vec::new(), Vec::new());
     for group in &index.groups {
         for part in &report.head.workload.parts {
-            let of = |candidate| predict_one(report, index, part, group.baseline, candidate);
-            predictions.extend(group.candidates.iter().filter_map(|candidate| of(candidate)));
+            for candidate in &group.candidates {
+                let mut left_out = 0;
+                let prediction = predict_one(report, index, part, [group.baseline, candidate], &mut left_out);
+                let used = prediction.as_ref().map_or(0, |prediction| prediction.blocks);
+                if left_out > 0 {
+                    warnings.push(impossible(part, candidate, left_out, used + left_out));
+                }
+                predictions.extend(prediction);
+            }
         }
     }
-    predictions
+    (predictions, warnings)
 }
 
+/// Warns about blocks in which the part gained at least the whole's time.
+fn impossible(part: &Part, candidate: &Arm, left_out: u32, all: u32) -> Warning {
+    let (name, whole) = (metric_title(&part.part), metric_title(&part.whole));
+    let message = format!(
+        "{left_out} of {all} blocks are left out of what the gain of {name} predicts for {whole} over {}: in them {name} gained as much time as {whole} takes",
+        candidate.id
+    );
+    Warning::new(Code::Note, format!("{}: {}", candidate.id, part.whole), message)
+}
+
+/// A prediction; counts the blocks that are left out of it.
 fn predict_one(
     report: &Report,
     index: &Index<'_>,
     part: &Part,
-    baseline: &Arm,
-    candidate: &Arm,
+    [baseline, candidate]: [&Arm; 2],
+    left_out: &mut u32,
 ) -> Option<Prediction> {
     let metric = |name: &str| report.head.workload.metrics.iter().find(|metric| metric.name == name);
     let (part_metric, whole_metric) = (metric(&part.part)?, metric(&part.whole)?);
@@ -44,6 +63,7 @@ fn predict_one(
         let prediction = 1.0 - share * (1.0 - ratio);
         // Without change elsewhere the whole would take no time or less, which has no logarithm.
         if prediction <= 0.0 {
+            *left_out += 1;
             continue;
         }
         shares.push(share.ln());

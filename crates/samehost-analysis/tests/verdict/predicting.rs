@@ -1,7 +1,7 @@
 //! What a part's gain predicts, on reports made by hand.
 
 use samehost_analysis::analyse;
-use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial};
+use samehost_model::{Better, Latency, MetricInfo, Part, Report, Trial, Warning};
 
 use crate::made::{empty, trial};
 
@@ -45,6 +45,29 @@ fn a_fifth_that_loses_a_quarter_makes_the_whole_a_twentieth_shorter() {
 fn what_else_changed_shows() {
     let analysis = analyse(&made(12, 5.0));
     assert_eq!(analysis.analysis.predictions[0].agrees, Some(false), "{:?}", analysis.analysis.predictions);
+}
+
+#[test]
+fn blocks_without_a_prediction_are_counted() {
+    let mut report = made(4, 0.0);
+    for trial in &mut report.trials {
+        // More than the whole, and all of it gained.
+        if trial.block == 0 && trial.arm == "tcp" {
+            trial.measurements.insert("part_ms".into(), 200.0);
+        }
+    }
+    let analysed = analyse(&report);
+    assert_eq!(analysed.analysis.predictions[0].blocks, 3);
+    let said = |warning: &&Warning| warning.message.starts_with("1 of 4 blocks are left out");
+    assert!(analysed.warnings.iter().any(|warning| said(&warning)), "{:?}", analysed.warnings);
+    report.trials.retain(|trial| trial.block == 0);
+    let analysed = analyse(&report);
+    assert!(analysed.analysis.predictions.is_empty());
+    assert!(
+        analysed.warnings[0].message.starts_with("1 of 1 blocks are left out"),
+        "{:?}",
+        analysed.warnings
+    );
 }
 
 #[test]
