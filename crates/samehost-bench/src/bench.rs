@@ -14,7 +14,7 @@ use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
 use crate::runner::{Nets, TrialRunner};
 use crate::tuned::{self, Means};
-use crate::workload::{Look, OpenOrClosed, Wanted, Workload};
+use crate::workload::{Configured, Look, OpenOrClosed, Wanted, Workload};
 
 /// Measures a workload, in a network namespace of our own if its private servers need one.
 ///
@@ -25,11 +25,11 @@ pub fn bench(
     request: &Request,
     observer: &mut dyn Recorder,
 ) -> Result<BenchOutcome, BenchError> {
-    tuned::check(workload, request)?;
-    let network = network(workload, request);
+    let planned = Planned::new(workload, request)?;
+    let network = network(workload, &*planned.configured, request);
     let means = tuned::means(workload, request);
     let instead = match network {
-        Network::Shared => return bench_here(workload, request, Nets::default(), observer),
+        Network::Shared => return bench_here(&planned, Nets::default(), observer),
         Network::Own(instead) | Network::OwnBehind(instead) => instead,
         Network::OwnRoutes => tuned::INSTEAD,
     };
@@ -38,9 +38,9 @@ pub fn bench(
     let outcome = match network {
         Network::OwnBehind(_) => {
             let nets = Nets { behind: Some(Arc::clone(&own)), routed };
-            bench_here(workload, request, nets, observer)
+            bench_here(&planned, nets, observer)
         }
-        _ => own.inside(|| bench_here(workload, request, Nets { behind: None, routed }, observer))?,
+        _ => own.inside(|| bench_here(&planned, Nets { behind: None, routed }, observer))?,
     };
     outcome.map(|outcome| warned(outcome, &own, network))
 }
@@ -48,12 +48,14 @@ pub fn bench(
 /// Whether a measurement's private servers need a network namespace of their own; see [`crate::network::prepare`].
 #[must_use]
 pub fn needs_own_network(workload: &dyn Workload, request: &Request) -> bool {
-    network(workload, request) != Network::Shared
+    // Parameters that are wrong are an error of the measurement.
+    let configured = workload.configure(&request.parameters);
+    configured.is_ok_and(|configured| network(workload, &*configured, request) != Network::Shared)
 }
 
-fn network(workload: &dyn Workload, request: &Request) -> Network {
+fn network(workload: &dyn Workload, configured: &dyn Configured, request: &Request) -> Network {
     let wanted = Wanted { transports: &request.transports, servers: &request.servers };
-    match workload.network(&request.parameters, wanted) {
+    match configured.network(wanted) {
         Network::Shared if tuned::means(workload, request) == Means::Routes => Network::OwnRoutes,
         network => network,
     }
@@ -65,21 +67,15 @@ fn warned(mut outcome: BenchOutcome, own: &OwnNetwork, network: Network) -> Benc
 }
 
 /// Measures a workload in the network namespace of this thread.
-fn bench_here(
-    workload: &'static dyn Workload,
-    request: &Request,
-    nets: Nets,
-    observer: &mut dyn Recorder,
-) -> Result<BenchOutcome, BenchError> {
+fn bench_here(first: &Planned, nets: Nets, observer: &mut dyn Recorder) -> Result<BenchOutcome, BenchError> {
     let host = host();
-    let first = Planned::new(workload, request)?;
     let request = &first.request;
     let profiler = request.profile.map(|graph| Profiler::new(&request.program, graph)).transpose()?;
     let is_agreed = request.earlier.is_some();
-    if !is_agreed && (!request.servers.is_empty() || workload.uses_what_runs(&request.parameters)) {
-        consented(&first, observer)?;
+    if !is_agreed && (!request.servers.is_empty() || first.configured.uses_what_runs()) {
+        consented(first, observer)?;
     }
-    let mut runner = TrialRunner::new(&first, host.cpus, nets)?;
+    let mut runner = TrialRunner::new(first, host.cpus, nets)?;
     let mut planned = match &request.earlier {
         _ if request.rates.is_empty() => first.clone(),
         Some(earlier) => first.with_capacities(capacities_of(&earlier.head.arms))?,
@@ -97,7 +93,7 @@ fn bench_here(
 /// Everything in the report that is known before the first trial.
 fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
     let parameters = planned.shown_parameters();
-    let Planned { workload, request, capabilities, plan, mut arms, .. } = planned;
+    let Planned { workload, configured, request, capabilities, plan, mut arms, .. } = planned;
     if capabilities.timed && workload.name() != FLOOR {
         arms.push(points::floor_arm());
     }
@@ -110,11 +106,11 @@ fn head(planned: Planned, host: Host, server: ServerInfo) -> Head {
         host,
         workload: WorkloadInfo {
             name: workload.name().into(),
-            title: workload.title(&request.parameters),
+            title: configured.title(),
             parameters,
             server,
-            metrics: workload.metrics(&request.parameters, open_loop),
-            parts: workload.parts(&request.parameters),
+            metrics: configured.metrics(open_loop),
+            parts: configured.parts(),
         },
         plan,
         arms,
@@ -130,13 +126,12 @@ fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), Bench
     let mut servers = planned.request.servers.clone();
     servers.retain(|transport, _| matrix.transports.contains(transport));
     let look = Look {
-        parameters: &planned.request.parameters,
         servers: &servers,
         connections: planned.most_at_once(),
         sizes: matrix.sizes.iter().flatten().sum(),
         seconds,
     };
-    let impacts = planned.workload.impact(&look)?;
+    let impacts = planned.configured.impact(&look)?;
     if impacts.is_empty() { Ok(()) } else { observer.consent(&impacts, seconds) }
 }
 
@@ -145,7 +140,6 @@ fn consented(planned: &Planned, observer: &mut dyn Recorder) -> Result<(), Bench
 /// # Errors
 /// When the workload has no such option, a point makes no sense, or the budget is too short.
 pub fn check(workload: &'static dyn Workload, request: &Request) -> Result<Vec<Arm>, BenchError> {
-    tuned::check(workload, request)?;
     let planned = Planned::new(workload, request)?;
     Ok(if request.rates.is_empty() { planned } else { planned.with_capacities(Vec::new())? }.arms)
 }

@@ -33,7 +33,7 @@ impl TrialRunner<'_> {
         }
         let closed =
             Matrix { transports: distinct(matrix.transports.clone()), rates: Vec::new(), ..matrix.clone() };
-        let arms = closed.arms(self.workload, &self.request.parameters)?;
+        let arms = closed.arms(&*self.configured)?;
         let mut capacities = Vec::with_capacity(arms.len());
         let levels = arms.len() / closed.transports.len().max(1);
         for (number, level) in arms.chunks(closed.transports.len().max(1)).enumerate() {

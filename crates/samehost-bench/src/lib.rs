@@ -18,6 +18,7 @@ pub mod machine;
 mod matrix;
 pub mod measure;
 pub mod network;
+pub mod parameters;
 mod planned;
 mod points;
 pub mod private_servers;

@@ -3,7 +3,8 @@
 use samehost_model::{Arm, Placement, Point, RateSpec, Transport, parse_count_list};
 
 use crate::error::BenchError;
-use crate::workload::{ParameterKind, Parameters, Workload};
+use crate::parameters::{ParameterKind, Parameters};
+use crate::workload::{Configured, Workload};
 
 /// Axes of the matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -147,17 +148,17 @@ impl Matrix {
     ///
     /// # Errors
     /// When the workload refuses a point.
-    pub fn arms(&self, workload: &dyn Workload, parameters: &Parameters) -> Result<Vec<Arm>, BenchError> {
+    pub fn arms(&self, configured: &dyn Configured) -> Result<Vec<Arm>, BenchError> {
         let mut arms = Vec::new();
         for level in self.levels() {
             let suffix = self.level_suffix(&level);
             if self.rates.is_empty() {
-                arms.extend(self.arms_at(&level, &suffix, workload, parameters)?);
+                arms.extend(self.arms_at(&level, &suffix, configured)?);
             }
             for rate in &self.rates {
                 let point = Point { rate_per_s: self.rate(&level, *rate), ..level.clone() };
                 let suffix = suffix.clone() + &self.rate_suffix(*rate);
-                arms.extend(self.arms_at(&point, &suffix, workload, parameters)?);
+                arms.extend(self.arms_at(&point, &suffix, configured)?);
             }
         }
         Ok(arms)
@@ -167,12 +168,11 @@ impl Matrix {
         &self,
         point: &Point,
         suffix: &str,
-        workload: &dyn Workload,
-        parameters: &Parameters,
+        configured: &dyn Configured,
     ) -> Result<Vec<Arm>, BenchError> {
         let level = Point { rate_per_s: None, ..point.clone() };
         let arm = |(name, transport): (String, &Transport)| {
-            workload.check(point, *transport, parameters)?;
+            configured.check(point, *transport)?;
             Ok(Arm {
                 id: format!("{name}{suffix}"),
                 name,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn ids(matrix: &Matrix, name: &str) -> Vec<String> {
-        let arms = matrix.arms(workload(name).unwrap(), &parameters(name)).unwrap();
+        let arms = matrix.arms(&*workload(name).unwrap().configure(&parameters(name)).unwrap()).unwrap();
         arms.into_iter().map(|arm| arm.id).collect()
     }
 
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(kept["pipeline"], "1,2,4,64");
         assert_eq!(kept["command"], "get");
         let matrix = Matrix { connections: vec![8], transports: vec![Transport::Tcp], swept, ..matrix() };
-        let arms = matrix.arms(redis, &kept).unwrap();
+        let arms = matrix.arms(&*redis.configure(&kept).unwrap()).unwrap();
         let ids: Vec<&str> = arms.iter().map(|arm| arm.id.as_str()).collect();
         assert_eq!(ids, ["tcp/pipeline=1", "tcp/pipeline=2", "tcp/pipeline=4", "tcp/pipeline=64"]);
         assert_eq!(arms[3].point.parameters["pipeline"], "64");
@@ -322,8 +322,8 @@ mod tests {
         asked.insert("pipeline".into(), "1,x".into());
         assert!(sweep(redis, &asked).unwrap_err().to_string().contains("--pipeline: `x`"));
         asked.insert("pipeline".into(), "1,65".into());
-        let (kept, swept) = sweep(redis, &asked).unwrap();
-        assert!(Matrix { swept, ..matrix }.arms(redis, &kept).is_err(), "each value is checked");
+        let (kept, _) = sweep(redis, &asked).unwrap();
+        assert!(redis.configure(&kept).is_err(), "each value is checked");
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
                 matrix.capacities.push(Capacity { level: level.clone(), transport, per_s: factor * per_s });
             }
         }
-        let arms = matrix.arms(workload("raw").unwrap(), &parameters("raw")).unwrap();
+        let arms = matrix.arms(&*workload("raw").unwrap().configure(&parameters("raw")).unwrap()).unwrap();
         let of = |id: &str| arms.iter().find(|arm| arm.id == id).unwrap();
         assert_eq!(of("tcp/c1/7%").point.rate_per_s, Some(70.0));
         assert_eq!(of("unix/c1/7%").point, of("tcp/c1/7%").point, "both have the same rate");

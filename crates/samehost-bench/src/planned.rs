@@ -1,6 +1,7 @@
 //! A request with all defaults filled in: made once, before anything starts, and read-only afterwards.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_model::{Arm, Placement, Plan, Redactor, Transport};
 
@@ -8,15 +9,17 @@ use crate::driving::Driving;
 use crate::error::BenchError;
 use crate::machine::{CpuPlan, allowed_cpus};
 use crate::matrix::{Capacity, Matrix, distinct, sweep};
+use crate::parameters::Parameters;
 use crate::points;
 use crate::request::Request;
 use crate::tuned;
-use crate::workload::{Capabilities, Parameters, Workload, check_words};
+use crate::workload::{Capabilities, Configured, Workload};
 
 /// What is measured, how, and for how long.
 #[derive(Clone)]
 pub(crate) struct Planned {
     pub(crate) workload: &'static dyn Workload,
+    pub(crate) configured: Arc<dyn Configured>,
     /// The request with its parameters and servers completed.
     pub(crate) request: Request,
     pub(crate) capabilities: Capabilities,
@@ -33,11 +36,12 @@ impl Planned {
     /// # Errors
     /// When the workload has no such option, a point makes no sense, or the budget is too short.
     pub(crate) fn new(workload: &'static dyn Workload, request: &Request) -> Result<Self, BenchError> {
-        check_words(workload, &request.parameters)?;
         let proposed = workload.propose(&request.parameters, &request.connections)?;
         let (mut parameters, mut swept) = sweep(workload, &proposed)?;
         tuned::add(request, &mut parameters, &mut swept);
-        let capabilities = workload.axes(&parameters);
+        let configured = workload.configure(&parameters)?;
+        let capabilities = configured.axes();
+        tuned::check(workload, &capabilities, request)?;
         refuse_unfit(workload, request, &capabilities)?;
         let servers = if request.servers.is_empty() {
             BTreeMap::new()
@@ -46,7 +50,7 @@ impl Planned {
         };
         let request = Request { servers, parameters, ..request.clone() };
         let transports = transports(&request, &capabilities);
-        let driving = driving(workload, &request, &transports);
+        let driving = driving(&*configured, &request, &transports);
         let matrix = Matrix {
             connections: connections(workload, &request, &capabilities)?,
             sizes: sizes(workload, &request, &capabilities)?,
@@ -59,24 +63,24 @@ impl Planned {
         };
         for level in matrix.levels() {
             for transport in &matrix.transports {
-                workload.check(&level, *transport, &request.parameters)?;
+                configured.check(&level, *transport)?;
             }
         }
         let arms = if capabilities.commands {
             points::command_arms(&request.commands)?
         } else if request.rates.is_empty() {
-            matrix.arms(workload, &request.parameters)?
+            matrix.arms(&*configured)?
         } else {
             Vec::new()
         };
         let plan = plan(&request, &capabilities, &driving, &arms)?;
-        Ok(Planned { workload, request, capabilities, matrix, driving, arms, plan })
+        Ok(Planned { workload, configured, request, capabilities, matrix, driving, arms, plan })
     }
 
     /// The same plan with measured capacities, on which rates depend.
     pub(crate) fn with_capacities(&self, capacities: Vec<Capacity>) -> Result<Self, BenchError> {
         let matrix = Matrix { capacities, ..self.matrix.clone() };
-        let arms = matrix.arms(self.workload, &self.request.parameters)?;
+        let arms = matrix.arms(&*self.configured)?;
         let plan = plan(&self.request, &self.capabilities, &self.driving, &arms)?;
         Ok(Planned { matrix, arms, plan, ..self.clone() })
     }
@@ -129,11 +133,11 @@ fn plan(
     Ok(plan)
 }
 
-fn driving(workload: &dyn Workload, request: &Request, transports: &[Transport]) -> Driving {
+fn driving(configured: &dyn Configured, request: &Request, transports: &[Transport]) -> Driving {
     let has_control = transports.len() > 1 && !request.stop.no_control;
     Driving {
-        most: workload.most_sliced(&request.parameters, &request.servers),
-        least: workload.least_slice(&request.parameters),
+        most: configured.most_sliced(),
+        least: configured.least_slice(),
         threads: request.threads,
         slicing: request.stop.slicing,
         lanes: transports.len() as u32 + u32::from(has_control),

@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::matrix::Matrix;
-    use crate::workload::Parameters;
+    use crate::workload::defaults;
     use crate::workloads::workload;
 
     fn matrix() -> Matrix {
@@ -186,18 +186,12 @@ mod tests {
         }
     }
 
-    fn raw_parameters() -> Parameters {
-        [("pattern", "ping-pong"), ("server", "auto"), ("work", ""), ("longer", "")]
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .into()
-    }
-
     #[test]
     fn a_large_matrix_gets_more_blocks_and_a_small_budget_shorter_trials() {
         let raw = workload("raw").unwrap();
-        let parameters = raw_parameters();
-        let axes = raw.axes(&parameters);
-        let arms = matrix().arms(raw, &parameters).unwrap();
+        let raw = raw.configure(&defaults(raw)).unwrap();
+        let axes = raw.axes();
+        let arms = matrix().arms(&*raw).unwrap();
         let plan_of = |stop: StopOptions, arms: &[Arm]| plan(&stop, &axes, arms, Vec::new());
         let default = plan_of(StopOptions::default(), &arms).unwrap();
         assert_eq!(default.min_blocks, 10);
@@ -209,7 +203,7 @@ mod tests {
         let error =
             plan_of(StopOptions { budget: Some(Duration::from_secs(2)), ..StopOptions::default() }, &arms);
         assert!(error.unwrap_err().to_string().contains("too short"));
-        let many = Matrix { connections: (1..=33).collect(), ..matrix() }.arms(raw, &parameters).unwrap();
+        let many = Matrix { connections: (1..=33).collect(), ..matrix() }.arms(&*raw).unwrap();
         let wide = plan_of(StopOptions::default(), &many).unwrap();
         assert!(wide.min_blocks > 10, "Holm over 33 points needs smaller p-values");
         let wrong = StopOptions { min_blocks: Some(9), max_blocks: Some(3), ..StopOptions::default() };

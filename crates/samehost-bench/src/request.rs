@@ -11,9 +11,9 @@ use crate::engine::arrivals::Spacing;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::measure::Observer;
+use crate::parameters::Parameters;
 use crate::points::StopOptions;
 use crate::profile::CallGraph;
-use crate::workload::Parameters;
 
 /// What to measure.
 #[derive(Clone, Debug)]

@@ -24,8 +24,8 @@ use crate::points::FLOOR;
 use crate::profile::Profiler;
 use crate::request::{BenchOutcome, Recorder, Request};
 use crate::starts::Starts;
-use crate::tuned::{congestion, first_congestion, unusual};
-use crate::workload::{StartOptions, Workload};
+use crate::tuned::{congestion, unusual};
+use crate::workload::{Configured, StartOptions, Workload};
 use crate::workloads::noop;
 
 use self::serving::Serving;
@@ -49,6 +49,7 @@ pub(crate) struct Nets {
 /// The running servers and what trials need from them.
 pub(crate) struct TrialRunner<'a> {
     pub(crate) workload: &'static dyn Workload,
+    pub(crate) configured: Arc<dyn Configured>,
     start: StartOptions,
     pub(crate) request: &'a Request,
     /// Servers in use.
@@ -80,7 +81,8 @@ impl<'a> TrialRunner<'a> {
         let start = StartOptions {
             program: request.program.clone(),
             transports,
-            parameters: request.parameters.clone(),
+            congestion: request.congestion.clone(),
+            socket_buffers: request.socket_buffers.clone(),
             connections_of_an_arm: matrix.connections.iter().copied().max().unwrap_or(1),
             most_connections: planned.most_at_once(),
             servers: request.servers.clone(),
@@ -89,11 +91,11 @@ impl<'a> TrialRunner<'a> {
             routed: nets.routed.is_some(),
         };
         raise_file_limit(start.most_connections)?;
-        if let (Some(own), Some(name)) = (&nets.routed, first_congestion(&request.parameters)) {
+        if let (Some(own), Some(name)) = (&nets.routed, request.congestion.first()) {
             own.set_congestion(name)?;
         }
         let apart = if request.own_servers { matrix.names() } else { Vec::new() };
-        let running = Serving::start(workload, &start, apart)?;
+        let running = Serving::start(&*planned.configured, &start, apart)?;
         let surroundings = Surroundings {
             server_pids: running.server().pids,
             proxy_pids: Vec::new(),
@@ -103,6 +105,7 @@ impl<'a> TrialRunner<'a> {
         };
         Ok(TrialRunner {
             workload,
+            configured: Arc::clone(&planned.configured),
             start,
             request,
             running,
@@ -123,7 +126,7 @@ impl<'a> TrialRunner<'a> {
     /// Sets the congestion control of the arm's point for new connections if routes do that. A connection
     /// keeps the one it was opened with.
     fn set_congestion(&self, arm: &Arm) -> Result<(), BenchError> {
-        match (&self.routed, congestion(&arm.point, &self.start.parameters)) {
+        match (&self.routed, congestion(&arm.point, &self.start.congestion)) {
             (Some(own), Some(name)) => own.set_congestion(name),
             _ => Ok(()),
         }
@@ -251,7 +254,7 @@ impl<'a> TrialRunner<'a> {
 impl Measurer for TrialRunner<'_> {
     fn begin_block(&mut self, block: u32) -> Result<(), BenchError> {
         // A server that was already running is not restarted.
-        let usual = self.workload.starts(&self.request.parameters).at_most(self.request.most_servers);
+        let usual = self.configured.starts().at_most(self.request.most_servers);
         let starts = if self.start.servers.is_empty() { usual } else { Starts::Once };
         let due = starts.of_block(block);
         if due == self.start_in_use {
@@ -260,7 +263,7 @@ impl Measurer for TrialRunner<'_> {
         let since = Instant::now();
         let next = match self.idle.remove(&due) {
             Some(idle) => idle,
-            None => self.running.again(self.workload, &self.start)?,
+            None => self.running.again(&*self.configured, &self.start)?,
         };
         let before = std::mem::replace(&mut self.running, next);
         if starts != Starts::EachBlock {

@@ -12,8 +12,9 @@ use samehost_transport::{Stream, Tuning, TuningError};
 use crate::error::BenchError;
 use crate::matrix::{Swept, distinct};
 use crate::network::{Instead, Network};
+use crate::parameters::Parameters;
 use crate::request::Request;
-use crate::workload::{Parameters, StartOptions, Workload};
+use crate::workload::{Capabilities, StartOptions, Workload};
 
 /// Advice for a user without a network namespace.
 pub(crate) const INSTEAD: Instead = Instead("leave --congestion out");
@@ -63,7 +64,11 @@ pub(crate) fn denied(network: Network, error: BenchError) -> BenchError {
 }
 
 /// Refuses what cannot be set, before anything is started. The error contains what to change.
-pub(crate) fn check(workload: &dyn Workload, request: &Request) -> Result<(), BenchError> {
+pub(crate) fn check(
+    workload: &dyn Workload,
+    axes: &Capabilities,
+    request: &Request,
+) -> Result<(), BenchError> {
     let name = workload.name();
     let usage = |text: String| Err(BenchError::Usage(text));
     if !request.socket_buffers.is_empty() && !workload.owns_both_ends() {
@@ -77,7 +82,6 @@ pub(crate) fn check(workload: &dyn Workload, request: &Request) -> Result<(), Be
             "--congestion and --socket-buffer are for servers that samehost starts: the other end of one that already runs is not ours to set".into(),
         );
     }
-    let axes = workload.axes(&request.parameters);
     if !axes.transports.iter().any(|transport| is_tcp(*transport)) && !axes.commands {
         return match request.congestion.is_empty() {
             true => Ok(()),
@@ -132,17 +136,16 @@ fn size(bytes: u64) -> String {
 }
 
 /// Congestion control asked for at a point.
-pub(crate) fn congestion<'a>(point: &'a Point, parameters: &'a Parameters) -> Option<&'a str> {
-    point.parameters.get(CONGESTION).or_else(|| parameters.get(CONGESTION)).map(String::as_str)
+pub(crate) fn congestion<'a>(point: &'a Point, given: &'a [String]) -> Option<&'a str> {
+    point.parameters.get(CONGESTION).or_else(|| given.first()).map(String::as_str)
 }
 
 /// Socket options of a point if both ends are ours. What routes set is left out.
 pub(crate) fn tuning(point: &Point, start: &StartOptions) -> Tuning {
-    let buffer = point.parameters.get(SOCKET_BUFFER).or_else(|| start.parameters.get(SOCKET_BUFFER));
-    let congestion = congestion(point, &start.parameters).filter(|_| !start.routed);
+    let own = point.parameters.get(SOCKET_BUFFER).and_then(|text| parse_size(text).ok());
     Tuning {
-        congestion: congestion.map(str::to_owned),
-        buffer_bytes: buffer.and_then(|text| parse_size(text).ok()),
+        congestion: congestion(point, &start.congestion).filter(|_| !start.routed).map(str::to_owned),
+        buffer_bytes: own.or_else(|| start.socket_buffers.first().copied()),
     }
 }
 
@@ -162,12 +165,12 @@ pub(crate) fn wait_for_server(stream: &Stream, tuning: &Tuning) {
 /// All combinations of socket options in a measurement.
 pub(crate) fn tunings(start: &StartOptions) -> Vec<Tuning> {
     let mut all = Vec::new();
-    for congestion in values(&start.parameters, CONGESTION) {
-        for buffer in values(&start.parameters, SOCKET_BUFFER) {
-            let buffer_bytes = buffer.and_then(|text| parse_size(text).ok());
-            let congestion = congestion.filter(|_| !start.routed).map(str::to_owned);
-            all.push(Tuning { congestion, buffer_bytes });
-        }
+    for congestion in values(&start.congestion) {
+        let congestion = congestion.filter(|_| !start.routed);
+        all.extend(
+            values(&start.socket_buffers)
+                .map(|buffer_bytes| Tuning { congestion: congestion.clone(), buffer_bytes }),
+        );
     }
     distinct(all)
 }
@@ -196,13 +199,8 @@ pub(crate) fn unusual(report: &Report) -> Option<Warning> {
 }
 
 /// Values of an axis; a single `None` if it was not asked for.
-fn values<'a>(parameters: &'a Parameters, name: &str) -> Vec<Option<&'a str>> {
-    parameters.get(name).map_or_else(|| vec![None], |list| list.split(',').map(Some).collect())
-}
-
-/// First congestion control of a measurement.
-pub(crate) fn first_congestion(parameters: &Parameters) -> Option<&str> {
-    values(parameters, CONGESTION).first().copied().flatten()
+fn values<T: Clone>(given: &[T]) -> impl Iterator<Item = Option<T>> {
+    given.iter().cloned().map(Some).chain(given.is_empty().then_some(None))
 }
 
 #[cfg(test)]
@@ -221,8 +219,8 @@ mod tests {
 
     fn refusal(name: &str, request: &Request) -> String {
         let workload = workload(name).unwrap();
-        let request = Request { parameters: crate::workload::defaults(workload), ..request.clone() };
-        check(workload, &request).map_or_else(|error| error.to_string(), |()| String::new())
+        let axes = workload.configure(&crate::workload::defaults(workload)).unwrap().axes();
+        check(workload, &axes, request).map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]
@@ -253,8 +251,8 @@ mod tests {
         );
         assert_eq!(swept.len(), 1);
         let point = Point { parameters: [(CONGESTION.into(), "bbr".into())].into(), ..Point::default() };
-        assert_eq!(congestion(&point, &parameters), Some("bbr"));
-        assert_eq!(first_congestion(&parameters), Some("cubic"));
+        assert_eq!(congestion(&point, &asked.congestion), Some("bbr"));
+        assert_eq!(congestion(&Point::default(), &asked.congestion), Some("cubic"));
     }
 
     /// Only congestion controls that every user may set are set on the sockets.

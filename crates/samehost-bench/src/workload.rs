@@ -11,76 +11,14 @@ use crate::engine::Job;
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Network, OwnNetwork};
+use crate::parameters::{Parameter, Parameters};
 use crate::private_servers::ServerKind;
 use crate::starts::Starts;
-
-/// Type of a parameter's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// A whole number from 1.
-    Count,
-    /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the
-    /// matrix: each point has its value in `parameters`, which overrides the workload's.
-    Counts,
-    /// One or several of these words, `a,b`. Several are an axis of the matrix, as for `Counts`.
-    Choices(&'static [&'static str]),
-    Duration,
-    /// Any text.
-    Text,
-}
-
-/// A parameter that a workload adds to the common options.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// Option name, without `--`.
-    pub name: &'static str,
-    /// One line of help.
-    pub help: &'static str,
-    /// Value if none is given.
-    pub default: &'static str,
-    pub kind: ParameterKind,
-}
-
-/// Parameter values by name; contains every parameter that the workload declares.
-pub type Parameters = BTreeMap<String, String>;
 
 /// Default values of a workload's parameters.
 #[must_use]
 pub fn defaults(workload: &dyn Workload) -> Parameters {
     workload.parameters().iter().map(|p| (p.name.to_owned(), p.default.to_owned())).collect()
-}
-
-/// The value of a parameter with fixed words.
-///
-/// # Errors
-/// When it is none of the words.
-pub(crate) fn word<T: Copy>(
-    parameters: &Parameters,
-    name: &str,
-    words: &[(&str, T)],
-) -> Result<T, BenchError> {
-    let text = parameters.get(name).map_or("", String::as_str);
-    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
-        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        BenchError::Usage(format!("--{name}: `{text}` is none of {}", words.join(", ")))
-    })
-}
-
-/// Checks every parameter with fixed words, so that no unknown word is taken for another one.
-///
-/// # Errors
-/// When a value is none of the words.
-pub(crate) fn check_words(workload: &dyn Workload, parameters: &Parameters) -> Result<(), BenchError> {
-    for parameter in workload.parameters() {
-        let is_given = parameters.get(parameter.name).is_some_and(|value| !value.is_empty());
-        if let (ParameterKind::Choice(words), true) = (parameter.kind, is_given) {
-            let words: Vec<(&str, ())> = words.iter().map(|word| (*word, ())).collect();
-            word(parameters, parameter.name, &words)?;
-        }
-    }
-    Ok(())
 }
 
 /// Common options that a workload takes, and their defaults.
@@ -102,6 +40,19 @@ pub struct Capabilities {
     pub commands: bool,
 }
 
+impl Capabilities {
+    /// Requests over TCP or a Unix socket, to a private server or to one that is already running.
+    pub(crate) const REQUESTS: Self = Capabilities {
+        transports: &[Transport::Tcp, Transport::Unix],
+        connections: Some("1"),
+        sizes: None,
+        rates: true,
+        timed: true,
+        foreign_servers: true,
+        commands: false,
+    };
+}
+
 /// What a workload needs to start.
 #[derive(Clone, Debug)]
 pub struct StartOptions {
@@ -109,7 +60,10 @@ pub struct StartOptions {
     pub program: PathBuf,
     /// Transports that will be measured.
     pub transports: Vec<Transport>,
-    pub parameters: Parameters,
+    /// Congestion controls; empty for the machine's default.
+    pub congestion: Vec<String>,
+    /// Bytes of socket buffers; empty for the kernel's default.
+    pub socket_buffers: Vec<u64>,
     /// Most connections of an arm.
     pub connections_of_an_arm: u32,
     /// Most connections open at once: those of all arms of a point if they take turns.
@@ -163,7 +117,7 @@ impl CheckupEntry {
     }
 }
 
-/// What is exchanged between client and server.
+/// A kind of measurement: its name and its options.
 pub trait Workload: Sync {
     /// Name on the command line and in JSON.
     fn name(&self) -> &'static str;
@@ -177,25 +131,6 @@ pub trait Workload: Sync {
     /// Parameters that it adds.
     fn parameters(&self) -> &'static [Parameter];
 
-    /// Common options that it takes with these parameters.
-    fn axes(&self, parameters: &Parameters) -> Capabilities;
-
-    /// What it does with these parameters, for the title of a table.
-    fn title(&self, parameters: &Parameters) -> String;
-
-    /// Metrics that are compared, the most important first.
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo>;
-
-    /// Metrics that are wholly a part of another metric: what the part gains predicts what the whole gains.
-    fn parts(&self, _parameters: &Parameters) -> Vec<Part> {
-        Vec::new()
-    }
-
-    /// Refuses a point that makes no sense; called before anything is started. The error contains what to change.
-    fn check(&self, _: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
-        Ok(())
-    }
-
     /// Its part in the checkup; `None` if it has none.
     fn checkup(&self) -> Option<CheckupEntry> {
         None
@@ -204,43 +139,6 @@ pub trait Workload: Sync {
     /// Whether `--size` has a meaning for servers that are already running.
     fn foreign_sizes(&self) -> bool {
         true
-    }
-
-    /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
-    /// point take turns; `servers` are those already running. 0 if that is impossible: a connection for each
-    /// request, or a program as the client. Otherwise jobs are [`Job::Sessions`] or [`Job::Bulk`], and
-    /// several arms have one at the same time.
-    fn most_sliced(&self, _parameters: &Parameters, _servers: &BTreeMap<Transport, String>) -> u32 {
-        0
-    }
-
-    /// Minimum length of a slice, for any number of connections.
-    fn least_slice(&self, _parameters: &Parameters) -> Duration {
-        Duration::ZERO
-    }
-
-    /// How often its server is restarted: the memory layout of a single process would look like a difference
-    /// between transports.
-    fn starts(&self, _parameters: &Parameters) -> Starts {
-        Starts::EachBlock
-    }
-
-    /// Whether it uses running servers although none was named.
-    fn uses_what_runs(&self, _parameters: &Parameters) -> bool {
-        false
-    }
-
-    /// What the measurement does to servers that are already running. Queries them and writes nothing.
-    ///
-    /// # Errors
-    /// When a server cannot be reached or refuses the login.
-    fn impact(&self, _look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        Ok(Vec::new())
-    }
-
-    /// The network that its private servers need, so that no other user reaches one that accepts every client.
-    fn network(&self, _parameters: &Parameters, _wanted: Wanted<'_>) -> Network {
-        Network::Shared
     }
 
     /// Whether both ends of its connections are ours, so that each socket can be set.
@@ -270,11 +168,102 @@ pub trait Workload: Sync {
         Ok(parameters.clone())
     }
 
+    /// Parses the parameters. Nothing else reads them by name.
+    ///
+    /// # Errors
+    /// When a value cannot be parsed, or values contradict each other.
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError>;
+}
+
+/// What is exchanged between client and server: a workload with its parameters.
+pub trait Configured: Send + Sync {
+    /// Common options that it takes.
+    fn axes(&self) -> Capabilities;
+
+    /// What it does, for the title of a table.
+    fn title(&self) -> String;
+
+    /// Metrics that are compared, the most important first.
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        request_metrics(open_loop)
+    }
+
+    /// Metrics that are wholly a part of another metric: what the part gains predicts what the whole gains.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// Refuses a point that makes no sense; called before anything is started. The error contains what to change.
+    fn check(&self, _: &Point, _: Transport) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    /// The most connections of an arm with which its requests can be cut into slices, so that the arms of a
+    /// point take turns. 0 if that is impossible: a connection for each request, or a program as the client.
+    /// Otherwise jobs are [`Job::Sessions`] or [`Job::Bulk`], and several arms have one at the same time.
+    fn most_sliced(&self) -> u32 {
+        0
+    }
+
+    /// Minimum length of a slice, for any number of connections.
+    fn least_slice(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How often its server is restarted: the memory layout of a single process would look like a difference
+    /// between transports.
+    fn starts(&self) -> Starts {
+        Starts::EachBlock
+    }
+
+    /// Whether it uses running servers although none was named.
+    fn uses_what_runs(&self) -> bool {
+        false
+    }
+
+    /// What the measurement does to servers that are already running. Queries them and writes nothing.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses the login.
+    fn impact(&self, _look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        Ok(Vec::new())
+    }
+
+    /// The network that its private servers need, so that no other user reaches one that accepts every client.
+    fn network(&self, _wanted: Wanted<'_>) -> Network {
+        Network::Shared
+    }
+
     /// Starts its servers.
     ///
     /// # Errors
     /// When a server does not start or is not installed.
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError>;
+}
+
+/// Metrics of requests and replies, for an open or closed loop.
+pub(crate) fn request_metrics(open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+    let names: &[&str] = match open_loop {
+        OpenOrClosed::Closed => &[
+            "latency_mean",
+            "latency_p50",
+            "latency_p99",
+            "throughput",
+            "client_cpu_per_op",
+            "server_cpu_per_op",
+            "total_cpu_per_op",
+        ],
+        OpenOrClosed::Open => &[
+            "latency_mean",
+            "latency_p50",
+            "latency_p99",
+            "latency_p99_9",
+            "service_mean",
+            "client_cpu_per_op",
+            "server_cpu_per_op",
+        ],
+    };
+    names.iter().map(|name| MetricInfo::built_in(name)).collect()
 }
 
 /// Whether requests wait for replies or for their due times.
@@ -332,7 +321,6 @@ pub trait Instance {
 /// What is to be measured on servers that are already running.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    pub parameters: &'a Parameters,
     /// Addresses by transport.
     pub servers: &'a BTreeMap<Transport, String>,
     /// Most connections of any point.

@@ -13,8 +13,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use samehost_bench::engine::arrivals::Spacing;
+use samehost_bench::parameters::{Parameter, ParameterKind, Parameters};
 use samehost_bench::private_servers::Account;
-use samehost_bench::workload::{Parameter, ParameterKind, Parameters, Workload};
+use samehost_bench::workload::Workload;
 use samehost_bench::workloads::WORKLOADS;
 use samehost_bench::{CallGraph, Slicing, parameter_values};
 use samehost_model::{Placement, RateSpec, Transport};
@@ -347,8 +348,8 @@ impl FromArgMatches for Bench {
 /// Subcommand of a workload. Options that it does not support are hidden, and rejected with a reason if given.
 fn workload_command(workload: &'static dyn Workload) -> Command {
     let defaults = samehost_bench::workload::defaults(workload);
-    let axes = workload.axes(&defaults);
-    let slices = workload.most_sliced(&defaults, &std::collections::BTreeMap::new()) > 0;
+    let configured = workload.configure(&defaults).expect("the defaults of a workload are valid");
+    let axes = configured.axes();
     let mut command = BenchOptions::augment_args(Command::new(workload.name()))
         .about(workload.about())
         .after_help(format!("Example: samehost bench {}", workload.example()));
@@ -362,7 +363,7 @@ fn workload_command(workload: &'static dyn Workload) -> Command {
         ("threads", axes.commands),
         ("placement", axes.commands),
         ("awake", axes.commands),
-        ("slice", !slices),
+        ("slice", configured.most_sliced() == 0),
         ("tcp", !axes.foreign_servers),
         ("unix", !axes.foreign_servers),
         ("ask_password", !axes.foreign_servers),

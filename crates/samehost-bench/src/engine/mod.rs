@@ -43,7 +43,11 @@ pub enum Job {
         small: bool,
     },
     /// Callers that own their sockets, one a connection, each in its own thread.
-    Callers(Vec<Box<dyn Caller>>),
+    Callers {
+        /// Whom they call, for errors.
+        endpoint: String,
+        callers: Vec<Box<dyn Caller>>,
+    },
     /// A stream to a receiver that acknowledges what it received.
     Bulk(bulk::Writer),
     /// One exchange on a fresh connection; the reply may be long.
@@ -117,7 +121,7 @@ pub struct Surroundings {
 pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial, BenchError> {
     match job {
         Job::Sessions { connector, small } => workers::sessions(&connector, small, load, surroundings),
-        Job::Callers(callers) => workers::callers(callers, load, surroundings),
+        Job::Callers { endpoint, callers } => workers::callers(&endpoint, callers, load, surroundings),
         Job::Bulk(writer) => workers::bulk(writer, load, surroundings),
         Job::Whole { connector } => workers::whole(&connector, load, surroundings),
         Job::Burst(job) => workers::burst(job, load, surroundings),

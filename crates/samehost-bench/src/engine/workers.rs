@@ -262,6 +262,7 @@ fn ask_for_priority() {
 }
 
 pub fn callers(
+    endpoint: &str,
     callers: Vec<Box<dyn Caller>>,
     load: &Load,
     surroundings: &Surroundings,
@@ -289,7 +290,7 @@ pub fn callers(
         }) as Box<dyn FnOnce() -> Result<Tally, BenchError> + Send>
     });
     let pool = WorkerPool::spawn(work.collect())?;
-    let mut trial = attend(pool, window, &family, "the server", load, surroundings)?;
+    let mut trial = attend(pool, window, &family, endpoint, load, surroundings)?;
     seen_receiver.try_iter().flatten().next().unwrap_or_default().tell(&mut trial);
     Ok(trial)
 }

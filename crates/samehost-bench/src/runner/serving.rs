@@ -3,7 +3,7 @@
 use samehost_model::{Arm, ServerInfo};
 
 use crate::error::BenchError;
-use crate::workload::{Instance, StartOptions, Workload};
+use crate::workload::{Configured, Instance, StartOptions};
 
 pub(super) struct Serving {
     servers: Vec<Box<dyn Instance>>,
@@ -14,17 +14,21 @@ pub(super) struct Serving {
 impl Serving {
     /// Starts one server, or one for each of these arms.
     pub(super) fn start(
-        workload: &dyn Workload,
+        configured: &dyn Configured,
         start: &StartOptions,
         names: Vec<String>,
     ) -> Result<Self, BenchError> {
-        let servers = (0..names.len().max(1)).map(|_| workload.start(start));
+        let servers = (0..names.len().max(1)).map(|_| configured.start(start));
         Ok(Serving { servers: servers.collect::<Result<_, _>>()?, names })
     }
 
     /// Starts new servers for the same arms.
-    pub(super) fn again(&self, workload: &dyn Workload, start: &StartOptions) -> Result<Self, BenchError> {
-        Serving::start(workload, start, self.names.clone())
+    pub(super) fn again(
+        &self,
+        configured: &dyn Configured,
+        start: &StartOptions,
+    ) -> Result<Self, BenchError> {
+        Serving::start(configured, start, self.names.clone())
     }
 
     fn place(&self, arm: &Arm) -> usize {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use samehost_bench::Starts;
 use samehost_bench::machine::{RunningServer, running_servers};
-use samehost_bench::workload::{CheckupEntry, Parameters, Workload, defaults};
+use samehost_bench::parameters::Parameters;
+use samehost_bench::workload::{CheckupEntry, Workload, defaults};
 use samehost_bench::workloads::WORKLOADS;
 use samehost_model::{Endpoint, Placement, Transport};
 use samehost_report::FindingKind;
@@ -146,7 +147,9 @@ fn server(workload: &'static dyn Workload) -> Part {
             line(": CPU time, 64 at once", FindingKind::Server, "total_cpu_per_op", MANY),
         ],
         installed: true,
-        starts_slowly: matches!(workload.starts(&part.all_parameters(workload)), Starts::InTurn(_)),
+        starts_slowly: workload
+            .configure(&part.all_parameters(workload))
+            .is_ok_and(|configured| matches!(configured.starts(), Starts::InTurn(_))),
         ..part
     }
 }

@@ -16,7 +16,8 @@ const OF_BULK: &str = "bandwidth";
 pub fn as_then(workload: &dyn Workload, request: Request) -> Request {
     let over_tcp =
         |transport: &Transport| matches!(transport, Transport::Tcp | Transport::Tcp6 | Transport::TcpTls);
-    let has_tcp = workload.axes(&request.parameters).transports.iter().any(over_tcp);
+    let configured = workload.configure(&request.parameters);
+    let has_tcp = configured.is_ok_and(|configured| configured.axes().transports.iter().any(over_tcp));
     let is_here = loopback_congestion().is_none_or(|name| name == THEN);
     if is_here || !has_tcp || !request.servers.is_empty() || !request.congestion.is_empty() {
         return request;

@@ -218,7 +218,7 @@ impl Reproducer {
             words.extend(["--trial-time".into(), format!("{}ms", trial.as_millis())]);
         }
         let request = bench_request(bench, Arc::clone(&self.interrupted))?;
-        let awake = Awake::is_possible() && !bench.workload.axes(&request.parameters).commands;
+        let awake = Awake::is_possible() && !bench.workload.configure(&request.parameters)?.axes().commands;
         if awake {
             words.push("--awake".into());
         }

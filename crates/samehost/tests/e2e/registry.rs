@@ -51,7 +51,7 @@ fn a_dead_endpoint_is_named() {
     let unix = format!("unix:{}", home.path("dead.sock").display());
     for workload in WORKLOADS {
         let defaults = samehost_bench::workload::defaults(*workload);
-        if !workload.axes(&defaults).foreign_servers {
+        if !workload.configure(&defaults).unwrap().axes().foreign_servers {
             continue;
         }
         for (transport, endpoint) in [(Transport::Tcp, &tcp), (Transport::Unix, &unix)] {

@@ -1,15 +1,16 @@
 //! Any commands, compared with the same statistics: sysbench over TCP and over a socket, a build before and
 //! after a change. Whole processes alternate.
 
+use std::sync::Arc;
+
 use regex::Regex;
 use samehost_model::{Arm, Better, MetricInfo, ServerInfo, Transport};
 
 use crate::engine::{Job, process::ProcessJob};
 use crate::error::BenchError;
+use crate::parameters::{Parameter, Parameters, Values, words};
 use crate::starts::Starts;
-use crate::workload::{
-    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
-};
+use crate::workload::{Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload};
 
 /// Runs the commands given with `--arm`.
 pub struct Command;
@@ -18,15 +19,27 @@ struct Commands {
     jobs: Vec<ProcessJob>,
 }
 
-fn pattern(parameters: &Parameters) -> Result<Option<Regex>, BenchError> {
-    let text = &parameters["value"];
-    if text.is_empty() {
-        return Ok(None);
-    }
+struct Settings {
+    value: Option<Regex>,
+    better: Direction,
+}
+
+words! {
+    enum Direction { Higher = "higher", Lower = "lower" }
+}
+
+fn pattern(text: &str) -> Result<Regex, BenchError> {
     Regex::new(text)
-        .map(Some)
         .map_err(|error| BenchError::Usage(format!("--value is not a valid regular expression: {error}")))
 }
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::text(
+        "value",
+        "Compare the number that this regular expression finds in the output: its first group that matches, or all of it",
+    ),
+    Parameter::word::<Direction>("better", "Which way the number of --value improves"),
+];
 
 impl Workload for Command {
     fn name(&self) -> &'static str {
@@ -42,23 +55,19 @@ impl Workload for Command {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "value",
-                help: "Compare the number that this regular expression finds in the output: its first group that matches, or all of it",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "better",
-                help: "Which way the number of --value improves",
-                default: "higher",
-                kind: ParameterKind::Choice(&["higher", "lower"]),
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, _: &Parameters) -> Capabilities {
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            value: parameters.given("value").map(|text| pattern(&text)).transpose()?,
+            better: parameters.word("better")?,
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
         Capabilities {
             transports: &[Transport::Command],
             connections: None,
@@ -70,29 +79,31 @@ impl Workload for Command {
         }
     }
 
-    fn title(&self, _: &Parameters) -> String {
+    fn title(&self) -> String {
         "whole commands, one by one".into()
     }
 
-    fn metrics(&self, parameters: &Parameters, _: OpenOrClosed) -> Vec<MetricInfo> {
+    fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
         let mut metrics = ["wall_time", "cpu_time"].map(MetricInfo::built_in).to_vec();
-        if !parameters["value"].is_empty() {
-            let better = if parameters["better"] == "lower" { Better::Lower } else { Better::Higher };
+        if self.value.is_some() {
+            let better = match self.better {
+                Direction::Higher => Better::Higher,
+                Direction::Lower => Better::Lower,
+            };
             metrics.insert(0, MetricInfo::own("value", "", better));
         }
         metrics
     }
 
-    fn starts(&self, _: &Parameters) -> Starts {
+    fn starts(&self) -> Starts {
         Starts::Once
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let pattern = pattern(&start.parameters)?;
         let jobs = start.commands.iter().map(|(arm, script)| ProcessJob {
             arm: arm.clone(),
             script: script.clone(),
-            pattern: pattern.clone(),
+            pattern: self.value.clone(),
         });
         Ok(Box::new(Commands { jobs: jobs.collect() }))
     }

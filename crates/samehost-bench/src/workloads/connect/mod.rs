@@ -3,11 +3,10 @@
 
 mod cycle;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{
-    Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial, parse_duration,
-};
+use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
 use samehost_transport::Tuning;
 
 use crate::engine::Job;
@@ -15,13 +14,13 @@ use crate::engine::burst::BurstJob;
 use crate::engine::session::Caller;
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::foreign::{crowding, foreign_endpoints, foreign_pids};
 use crate::workloads::raw::echo::EchoSession;
-use crate::workloads::requests::request_metrics;
 use cycle::Cycle;
 
 /// Request of every connection, which is echoed.
@@ -30,9 +29,38 @@ const REQUEST: &[u8] = b"samehost: one request on a new connection, and the same
 /// The connect workload.
 pub struct Connect;
 
-fn is_burst(parameters: &Parameters) -> bool {
-    parameters["pattern"] == "burst"
+struct Settings {
+    burst: bool,
+    backlog: u32,
+    accept_delay: String,
+    patience: Duration,
 }
+
+words! {
+    enum Pattern { Cycle = "cycle", Burst = "burst" }
+}
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Pattern>("pattern", "Connect–request–reply–close in a loop, or many connects at once"),
+    Parameter {
+        name: "backlog",
+        help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
+        default: "4096",
+        kind: ParameterKind::Count,
+    },
+    Parameter {
+        name: "accept-delay",
+        help: "burst: the server's pause after each accept",
+        default: "1ms",
+        kind: ParameterKind::Duration,
+    },
+    Parameter {
+        name: "patience",
+        help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
+        default: "3500ms",
+        kind: ParameterKind::Duration,
+    },
+];
 
 impl Workload for Connect {
     fn name(&self) -> &'static str {
@@ -48,36 +76,22 @@ impl Workload for Connect {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "pattern",
-                help: "Connect–request–reply–close in a loop, or many connects at once",
-                default: "cycle",
-                kind: ParameterKind::Choice(&["cycle", "burst"]),
-            },
-            Parameter {
-                name: "backlog",
-                help: "Connections that may wait to be accepted (the kernel allows net.core.somaxconn at most)",
-                default: "4096",
-                kind: ParameterKind::Count,
-            },
-            Parameter {
-                name: "accept-delay",
-                help: "burst: the server's pause after each accept",
-                default: "1ms",
-                kind: ParameterKind::Duration,
-            },
-            Parameter {
-                name: "patience",
-                help: "burst: how long to wait for replies (a dropped SYN is sent again after 1 s and 3 s)",
-                default: "3500ms",
-                kind: ParameterKind::Duration,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        let burst = is_burst(parameters);
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            burst: parameters.word::<Pattern>("pattern")? == Pattern::Burst,
+            backlog: parameters.count("backlog", u32::MAX)?,
+            accept_delay: parameters.text("accept-delay"),
+            patience: parameters.duration("patience")?,
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        let burst = self.burst;
         Capabilities {
             transports: if burst {
                 &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract]
@@ -85,24 +99,22 @@ impl Workload for Connect {
                 &[Transport::Tcp, Transport::Unix, Transport::Tcp6, Transport::Abstract, Transport::TcpTls]
             },
             connections: Some(if burst { "128" } else { "1" }),
-            sizes: None,
             rates: !burst,
             timed: !burst,
-            foreign_servers: true,
-            commands: false,
+            ..Capabilities::REQUESTS
         }
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        if is_burst(parameters) {
-            format!("burst of connects, backlog {}", parameters["backlog"])
+    fn title(&self) -> String {
+        if self.burst {
+            format!("burst of connects, backlog {}", self.backlog)
         } else {
             "connect, request, close".into()
         }
     }
 
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if is_burst(parameters) {
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if self.burst {
             let mut metrics = vec![
                 MetricInfo::own("served_percent", "percent", Better::Higher),
                 MetricInfo::own("refused_percent", "percent", Better::Lower),
@@ -117,8 +129,8 @@ impl Workload for Connect {
         metrics
     }
 
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        if !is_burst(parameters) && point.connections > 1024 {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        if !self.burst && point.connections > 1024 {
             return Err(BenchError::Usage(
                 "connect in a loop has a thread for each connection; at most 1024 of them".into(),
             ));
@@ -127,14 +139,13 @@ impl Workload for Connect {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        crowding(look, is_burst(look.parameters))
+        crowding(look, self.burst)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let burst = is_burst(&start.parameters);
-        let mut arguments = vec!["--backlog".into(), start.parameters["backlog"].clone()];
-        arguments.extend(if burst {
-            ["--accept-delay".into(), start.parameters["accept-delay"].clone()]
+        let mut arguments = vec!["--backlog".into(), self.backlog.to_string()];
+        arguments.extend(if self.burst {
+            ["--accept-delay".into(), self.accept_delay.clone()]
         } else {
             // A thread for each connection would cost more than the connection.
             ["--model".into(), "epoll".into()]
@@ -150,8 +161,8 @@ impl Workload for Connect {
             start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
         Ok(Box::new(RunningConnect {
             server: BuiltIn::start(spec, &own)?,
-            burst,
-            patience: parse_duration(&start.parameters["patience"])?,
+            burst: self.burst,
+            patience: self.patience,
             foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
             endpoints,
             foreign: own.is_empty(),
@@ -210,7 +221,7 @@ impl Instance for RunningConnect {
         let seen = first.seen();
         let callers = (0..arm.point.connections)
             .map(|_| Box::new(Cycle::again(&endpoint, REQUEST, seen.clone())) as Box<dyn Caller>);
-        Ok(Job::Callers(callers.collect()))
+        Ok(Job::Callers { callers: callers.collect(), endpoint: endpoint.to_string() })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {

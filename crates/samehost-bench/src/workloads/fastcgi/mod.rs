@@ -11,18 +11,21 @@ mod running;
 mod script;
 mod session;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, words};
 use crate::private_servers::PHP_FPM;
 use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Wanted, Workload,
+    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Wanted, Workload,
+    request_metrics,
 };
 use crate::workloads::foreign::crowding;
-use crate::workloads::requests::request_metrics;
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -41,55 +44,96 @@ const BACKLOG: &str = "511";
 /// The fastcgi workload.
 pub struct FastCgi;
 
-fn is_burst(parameters: &Parameters) -> bool {
-    parameters["pattern"] == "burst"
+#[derive(Clone, Debug)]
+struct Settings {
+    burst: bool,
+    /// Whether connections are kept.
+    kept: bool,
+    via_nginx: bool,
+    /// Transport in front of nginx.
+    front: Transport,
+    /// The user's script; `None` for ours.
+    script: Option<String>,
+    query: String,
+    /// Worker processes of each pool; `None` for as many as fit.
+    children: Option<u32>,
+    backlog: Axis<u32>,
+    nap: Duration,
+    patience: Duration,
 }
 
-fn is_via_nginx(parameters: &Parameters) -> bool {
-    parameters["via"] == "nginx"
+words! {
+    enum Pattern { Cycle = "cycle", Burst = "burst" }
+
+    enum Connect { PerRequest = "per-request", Keep = "keep" }
+
+    enum Via { Nothing = "none", Nginx = "nginx" }
 }
 
-fn is_kept(parameters: &Parameters) -> bool {
-    parameters["connect"] == "keep" && !is_burst(parameters)
+/// Transports in front of nginx.
+const FRONTS: &[&str] = &["tcp", "unix"];
+
+impl Settings {
+    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        let burst = parameters.word::<Pattern>("pattern")? == Pattern::Burst;
+        Ok(Settings {
+            burst,
+            kept: parameters.word::<Connect>("connect")? == Connect::Keep && !burst,
+            via_nginx: parameters.word::<Via>("via")? == Via::Nginx,
+            front: parameters.one_of("front", FRONTS)?,
+            script: parameters.given("script"),
+            query: parameters.text("query"),
+            children: children(&parameters.text("children"))?,
+            backlog: parameters.counts("backlog", u32::MAX)?,
+            nap: parameters.duration("nap")?,
+            patience: parameters.duration("patience")?,
+        })
+    }
+
+    fn default_connections(&self) -> &'static str {
+        if self.burst { BURST } else { "1" }
+    }
+
+    /// Number of children of a pool, given the most connections.
+    fn children(&self, most_connections: u32) -> u32 {
+        match self.children {
+            Some(count) => count,
+            None if self.burst => CHILDREN_IN_BURST,
+            None if self.kept => most_connections.min(MOST_CHILDREN),
+            None => CHILDREN,
+        }
+    }
+}
+
+fn children(text: &str) -> Result<Option<u32>, BenchError> {
+    match text.parse() {
+        _ if text == "auto" => Ok(None),
+        Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(Some(count)),
+        _ => Err(BenchError::Usage(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}"))),
+    }
 }
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "pattern",
-        help: "Requests one after the other on each connection, or all at once",
-        default: "cycle",
-        kind: ParameterKind::Choice(&["cycle", "burst"]),
-    },
-    Parameter {
-        name: "connect",
-        help: "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
-        default: "per-request",
-        kind: ParameterKind::Choice(&["per-request", "keep"]),
-    },
-    Parameter {
-        name: "via",
-        help: "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
-        default: "none",
-        kind: ParameterKind::Choice(&["none", "nginx"]),
-    },
+    Parameter::word::<Pattern>("pattern", "Requests one after the other on each connection, or all at once"),
+    Parameter::word::<Connect>(
+        "connect",
+        "A connection for each request, as nginx makes them by default, or kept ones (FCGI_KEEP_CONN)",
+    ),
+    Parameter::word::<Via>(
+        "via",
+        "Straight to PHP-FPM, or through a private nginx; the transports compared are those to PHP-FPM",
+    ),
     Parameter {
         name: "front",
         help: "The transport in front of nginx, the same for all arms",
         default: "tcp",
-        kind: ParameterKind::Choice(&["tcp", "unix"]),
+        kind: ParameterKind::Choice(FRONTS),
     },
-    Parameter {
-        name: "script",
-        help: "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
-        default: "",
-        kind: ParameterKind::Text,
-    },
-    Parameter {
-        name: "query",
-        help: "The query string for --script",
-        default: "",
-        kind: ParameterKind::Text,
-    },
+    Parameter::text(
+        "script",
+        "A script of your own, by its absolute path as PHP-FPM sees it; without, one of ours that prints --size bytes",
+    ),
+    Parameter::text("query", "The query string for --script"),
     Parameter {
         name: "children",
         help: "Worker processes of each pool of the private PHP-FPM; each serves one connection at a time; auto: 16, 4 in a burst, one for each kept connection",
@@ -133,38 +177,68 @@ impl Workload for FastCgi {
         PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        let burst = is_burst(parameters);
+    fn propose(&self, parameters: &Parameters, connections: &[u32]) -> Result<Parameters, BenchError> {
+        let settings = Settings::parse(parameters)?;
+        let mut parameters = parameters.clone();
+        let default = parse_count_list(settings.default_connections())?;
+        let connections = if connections.is_empty() { &default } else { connections };
+        let most = connections.iter().copied().max().unwrap_or(1);
+        parameters.insert("children".into(), settings.children(most).to_string());
+        if !settings.via_nginx {
+            parameters.insert("front".into(), String::new());
+        }
+        if settings.burst {
+            // If a given backlog is long enough for the burst, no other is added.
+            if settings.backlog.values.iter().all(|backlog| *backlog < most) {
+                let list = format!("{},{most}", parameters["backlog"]);
+                parameters.insert("backlog".into(), list);
+            }
+            parameters.insert("connect".into(), String::new());
+        } else {
+            for unused in ["nap", "patience"] {
+                parameters.insert(unused.into(), String::new());
+            }
+        }
+        Ok(parameters)
+    }
+
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&PHP_FPM, self.name()))
+    }
+
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings::parse(parameters)?))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        let burst = self.burst;
         Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix],
-            connections: Some(if burst { BURST } else { "1" }),
-            sizes: if parameters["script"].is_empty() { Some("128") } else { None },
+            connections: Some(self.default_connections()),
+            sizes: if self.script.is_none() { Some("128") } else { None },
             rates: !burst,
             timed: !burst,
-            foreign_servers: true,
-            commands: false,
+            ..Capabilities::REQUESTS
         }
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        let what = match parameters["script"].as_str() {
-            "" => "GET of our script".to_owned(),
-            path => format!("GET of {path}"),
-        };
-        let what = if is_via_nginx(parameters) { format!("{what} through nginx") } else { what };
-        if is_burst(parameters) {
+    fn title(&self) -> String {
+        let what = format!("GET of {}", self.script.as_deref().unwrap_or("our script"));
+        let what = if self.via_nginx { format!("{what} through nginx") } else { what };
+        if self.burst {
             format!("{what}, all at once")
-        } else if is_kept(parameters) {
+        } else if self.kept {
             format!("{what}, kept connections")
         } else {
             format!("{what}, a connection per request")
         }
     }
 
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if !is_burst(parameters) {
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if !self.burst {
             let mut metrics = request_metrics(open_loop);
-            if is_via_nginx(parameters) {
+            if self.via_nginx {
                 let at = metrics.iter().position(|metric| metric.name == "server_cpu_per_op");
                 metrics.insert(at.unwrap_or(metrics.len()), MetricInfo::built_in("proxy_cpu_per_op"));
             }
@@ -180,19 +254,19 @@ impl Workload for FastCgi {
         metrics
     }
 
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if let Some(size) = point.size_bytes.filter(|size| *size > MOST_SIZE) {
             return Err(BenchError::Usage(format!(
                 "--size {size} is too large for fastcgi: at most {MOST_SIZE} bytes here"
             )));
         }
         let connections = point.connections;
-        if is_kept(parameters) && connections > children(parameters, connections)? {
+        if self.kept && connections > self.children(connections) {
             return Err(BenchError::Usage(format!(
                 "a child of PHP-FPM serves one connection at a time, and keeps it: {connections} kept connections need --children {connections} (at most {MOST_CHILDREN}), or --connect per-request"
             )));
         }
-        let threads = !is_burst(parameters) && !is_kept(parameters) && !is_via_nginx(parameters);
+        let threads = !self.burst && !self.kept && !self.via_nginx;
         if threads && connections > 1024 {
             return Err(BenchError::Usage(
                 "a connection for each request has a thread for each of --connections; at most 1024 of them"
@@ -202,37 +276,13 @@ impl Workload for FastCgi {
         Ok(())
     }
 
-    fn propose(&self, parameters: &Parameters, connections: &[u32]) -> Result<Parameters, BenchError> {
-        let mut parameters = parameters.clone();
-        let default = parse_count_list(if is_burst(&parameters) { BURST } else { "1" })?;
-        let connections = if connections.is_empty() { &default } else { connections };
-        let most = connections.iter().copied().max().unwrap_or(1);
-        parameters.insert("children".into(), children(&parameters, most)?.to_string());
-        if !is_via_nginx(&parameters) {
-            parameters.insert("front".into(), String::new());
-        }
-        if is_burst(&parameters) {
-            // If a given backlog is long enough for the burst, no other is added.
-            if parse_count_list(&parameters["backlog"])?.iter().all(|backlog| *backlog < most) {
-                let list = format!("{},{most}", parameters["backlog"]);
-                parameters.insert("backlog".into(), list);
-            }
-            parameters.insert("connect".into(), String::new());
-        } else {
-            for unused in ["nap", "patience"] {
-                parameters.insert(unused.into(), String::new());
-            }
-        }
-        Ok(parameters)
-    }
-
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        if is_burst(look.parameters) { crowding(look, true) } else { Ok(Vec::new()) }
+        if self.burst { crowding(look, true) } else { Ok(Vec::new()) }
     }
 
     /// A client that reaches a pool's port can run any code. A comparison of port and socket must run in one
     /// network namespace.
-    fn network(&self, _: &Parameters, wanted: Wanted<'_>) -> Network {
+    fn network(&self, wanted: Wanted<'_>) -> Network {
         if !wanted.starts_one_on(Transport::Tcp) {
             return Network::Shared;
         }
@@ -241,31 +291,9 @@ impl Workload for FastCgi {
         ))
     }
 
-    fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&PHP_FPM, self.name()))
-    }
-
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningFastCgi::start(start)?))
+        Ok(Box::new(RunningFastCgi::start(self, start)?))
     }
-}
-
-/// Number of children of a pool, given the most connections.
-fn children(parameters: &Parameters, most_connections: u32) -> Result<u32, BenchError> {
-    match parameters["children"].as_str() {
-        "auto" if is_burst(parameters) => Ok(CHILDREN_IN_BURST),
-        "auto" if is_kept(parameters) => Ok(most_connections.min(MOST_CHILDREN)),
-        "auto" => Ok(CHILDREN),
-        text => match text.parse() {
-            Ok(count) if (1..=MOST_CHILDREN).contains(&count) => Ok(count),
-            _ => Err(BenchError::Usage(format!("--children {text}: `auto`, or from 1 to {MOST_CHILDREN}"))),
-        },
-    }
-}
-
-/// Backlog of a point; its own value overrides the workload's.
-fn backlog<'a>(point: &'a Point, parameters: &'a Parameters) -> &'a str {
-    point.parameters.get("backlog").unwrap_or(&parameters["backlog"])
 }
 
 #[cfg(test)]
@@ -279,7 +307,7 @@ mod tests {
 
     fn check(connections: u32, changed: &[(&str, &str)]) -> Result<(), BenchError> {
         let point = Point { connections, ..Point::default() };
-        FastCgi.check(&point, Transport::Tcp, &parameters(changed))
+        FastCgi.configure(&parameters(changed))?.check(&point, Transport::Tcp)
     }
 
     #[test]
@@ -291,7 +319,7 @@ mod tests {
         assert!(check(257, &[("connect", "keep")]).is_err());
         assert!(check(9, &[("children", "8")]).is_ok(), "these wait for their turn");
         for odd in ["0", "257", "many"] {
-            assert!(children(&parameters(&[("children", odd)]), 1).is_err());
+            assert!(FastCgi.configure(&parameters(&[("children", odd)])).is_err());
         }
     }
 

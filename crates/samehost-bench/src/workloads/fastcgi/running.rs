@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial, parse_count_list, parse_duration};
+use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 use samehost_transport::Stream;
 
 use super::advice::{advise, explain, somaxconn};
@@ -15,12 +15,12 @@ use super::caller::PerRequest;
 use super::front::{Front, FrontSpec, request_for};
 use super::record::{self, Ending};
 use super::session::{FastCgiSession, Reply, whole_reply};
-use super::{backlog, children, is_burst, is_kept, is_via_nginx, script};
+use super::{Settings, script};
 use crate::engine::session::{Caller, Connector, Session};
 use crate::engine::{Job, burst::BurstJob, seen::Seen};
 use crate::error::BenchError;
 use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::link_to;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
@@ -34,7 +34,7 @@ pub(super) struct RunningFastCgi {
     front: Option<Front>,
     given: BTreeMap<Transport, Endpoint>,
     foreign_pids: Vec<u32>,
-    parameters: Parameters,
+    settings: Settings,
     version: String,
     /// Pool of the current trial: only its children count as the server then.
     pool: Option<String>,
@@ -45,19 +45,18 @@ pub(super) struct RunningFastCgi {
 }
 
 impl RunningFastCgi {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
-        let parameters = start.parameters.clone();
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
         let account = Account::made()?;
         let private = if needs_private(start)? {
-            check_script(&parameters["script"])?;
-            Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(start)? })?)
+            settings.script.iter().try_for_each(|script| check_script(script))?;
+            Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(settings, start) })?)
         } else {
             // A server that does not answer is the first thing to report.
             for endpoint in given.values() {
                 link_to(endpoint)?;
             }
-            check_given(&parameters)?;
+            check_given(settings)?;
             None
         };
         let mut running = RunningFastCgi {
@@ -66,12 +65,12 @@ impl RunningFastCgi {
             front: None,
             foreign_pids: foreign_pids(given.values()),
             given,
-            parameters,
+            settings: settings.clone(),
             pool: None,
             asked: None,
             burst: None,
         };
-        if is_via_nginx(&running.parameters) {
+        if settings.via_nginx {
             running.front = Some(running.start_front(start, account)?);
         }
         Ok(running)
@@ -80,21 +79,21 @@ impl RunningFastCgi {
     /// nginx in front of every pool that a trial may use.
     fn start_front(&self, start: &StartOptions, account: Option<Account>) -> Result<Front, BenchError> {
         let mut pools = Vec::new();
-        for backlog in parse_count_list(&self.parameters["backlog"])? {
+        for backlog in &self.settings.backlog.values {
             for transport in &start.transports {
-                let name = pool(*transport, &backlog.to_string());
+                let name = pool(*transport, *backlog);
                 if let Some(endpoint) = self.endpoint_of(*transport, &name) {
                     pools.push((name, endpoint));
                 }
             }
         }
-        let kept = children(&self.parameters, start.most_connections)?;
+        let kept = self.settings.children(start.most_connections);
         let spec = FrontSpec {
-            transport: self.parameters["front"].parse()?,
+            transport: self.settings.front,
             pools: &pools,
             script: &self.script(),
             connections: start.most_connections,
-            kept: is_kept(&self.parameters).then_some(kept),
+            kept: self.settings.kept.then_some(kept),
             account,
         };
         Front::start(&start.program, &spec)
@@ -107,9 +106,9 @@ impl RunningFastCgi {
 
     /// Path of the script as PHP-FPM sees it.
     fn script(&self) -> PathBuf {
-        match (self.parameters["script"].as_str(), &self.private) {
-            ("", Some(private)) => private.scripts().join(script::FILE),
-            (path, _) => path.into(),
+        match (&self.settings.script, &self.private) {
+            (None, Some(private)) => private.scripts().join(script::FILE),
+            (path, _) => path.clone().unwrap_or_default().into(),
         }
     }
 
@@ -164,14 +163,14 @@ impl RunningFastCgi {
             }
         };
         let expected = self.expected(&endpoint, body, ask)?;
-        if is_burst(&self.parameters) {
+        if self.settings.burst {
             return Ok(Job::Burst(BurstJob {
                 endpoint,
                 connects: arm.point.connections,
                 session: Box::new(move || {
                     Box::new(HttpSession::new(Arc::clone(&request), 1, expected.clone()))
                 }),
-                patience: parse_duration(&self.parameters["patience"])?,
+                patience: self.settings.patience,
             }));
         }
         let connector = HttpConnector { endpoint, request, pipeline: 1, expected };
@@ -226,16 +225,16 @@ struct Learned {
 }
 
 /// A pool for each transport and backlog. The transport whose children start first alternates.
-fn spec(start: &StartOptions) -> Result<PhpFpmSpec, BenchError> {
-    let children = children(&start.parameters, start.most_connections)?;
+fn spec(settings: &Settings, start: &StartOptions) -> PhpFpmSpec {
+    let children = settings.children(start.most_connections);
     let mut pools = Vec::new();
-    for backlog in parse_count_list(&start.parameters["backlog"])? {
+    for backlog in &settings.backlog.values {
         for transport in &start.transports {
             pools.push(Pool {
-                name: pool(*transport, &backlog.to_string()),
+                name: pool(*transport, *backlog),
                 transport: *transport,
                 children,
-                backlog,
+                backlog: *backlog,
                 clear_env: true,
                 settings: Vec::new(),
             });
@@ -245,17 +244,16 @@ fn spec(start: &StartOptions) -> Result<PhpFpmSpec, BenchError> {
         pools.reverse();
     }
     let scripts = vec![(script::FILE.into(), script::built_in())];
-    Ok(PhpFpmSpec { pools, scripts, ..PhpFpmSpec::default() })
+    PhpFpmSpec { pools, scripts, ..PhpFpmSpec::default() }
 }
 
-fn pool(transport: Transport, backlog: &str) -> String {
+fn pool(transport: Transport, backlog: u32) -> String {
     format!("{transport}-{backlog}")
 }
 
 fn check_script(path: &str) -> Result<(), BenchError> {
     let wrong = |reason: &str| Err(BenchError::Usage(format!("--script {path}: {reason}")));
     match Path::new(path) {
-        _ if path.is_empty() => Ok(()),
         relative if !relative.is_absolute() => wrong("give its absolute path, for PHP-FPM knows no other"),
         missing if !missing.is_file() => wrong("there is no such file"),
         _ => Ok(()),
@@ -263,8 +261,8 @@ fn check_script(path: &str) -> Result<(), BenchError> {
 }
 
 /// Checks the options for a PHP-FPM that is already running: it needs `--script`.
-fn check_given(parameters: &Parameters) -> Result<(), BenchError> {
-    if parameters["script"].is_empty() {
+fn check_given(settings: &Settings) -> Result<(), BenchError> {
+    if settings.script.is_none() {
         return Err(BenchError::Usage(
             "a PHP-FPM that runs needs --script, the path of a script as it sees it; the measurement asks for it with GET over and over".into(),
         ));
@@ -297,21 +295,21 @@ impl Instance for RunningFastCgi {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let backlog = backlog(&arm.point, &self.parameters).to_owned();
-        let name = pool(arm.transport, &backlog);
+        let backlog = self.settings.backlog.at(&arm.point);
+        let name = pool(arm.transport, backlog);
         let endpoint = self.endpoint_of(arm.transport, &name).ok_or_else(|| {
             BenchError::Usage(format!("no PHP-FPM listens on {} for this trial", arm.transport))
         })?;
         self.pool = Some(name.clone());
-        let burst = is_burst(&self.parameters);
-        let (query, body) = if self.parameters["script"].is_empty() {
+        let burst = self.settings.burst;
+        let (query, body) = if self.settings.script.is_none() {
             let size = arm.point.size_bytes.unwrap_or(128);
-            let nap = if burst { parse_duration(&self.parameters["nap"])? } else { Duration::ZERO };
+            let nap = if burst { self.settings.nap } else { Duration::ZERO };
             (script::query(size, nap), Some(script::body(size)))
         } else {
-            (self.parameters["query"].clone(), None)
+            (self.settings.query.clone(), None)
         };
-        self.burst = burst.then(|| (arm.point.connections, backlog.parse().unwrap_or(u32::MAX)));
+        self.burst = burst.then_some((arm.point.connections, backlog));
         self.asked = Some(endpoint.clone());
         if let Some(front) = &self.front {
             return self.job_through(front, arm, &name, &query, body);
@@ -325,10 +323,10 @@ impl Instance for RunningFastCgi {
                 session: Box::new(move || {
                     Box::new(FastCgiSession::new(Arc::clone(&request), expected.clone()))
                 }),
-                patience: parse_duration(&self.parameters["patience"])?,
+                patience: self.settings.patience,
             }));
         }
-        if is_kept(&self.parameters) {
+        if self.settings.kept {
             let request = self.request(&query, Ending::Kept);
             return Ok(Job::Sessions {
                 connector: Arc::new(FastCgiConnector { endpoint, request, expected }),
@@ -340,12 +338,12 @@ impl Instance for RunningFastCgi {
             let session = FastCgiSession::new(Arc::clone(&request), expected.clone());
             Box::new(PerRequest::new(&endpoint, session, seen.clone())) as Box<dyn Caller>
         };
-        Ok(Job::Callers((0..arm.point.connections).map(caller).collect()))
+        let callers = (0..arm.point.connections).map(caller).collect();
+        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let first = self.parameters["backlog"].split(',').next().unwrap_or_default();
-        self.endpoint_of(transport, &pool(transport, first))
+        self.endpoint_of(transport, &pool(transport, self.settings.backlog.values[0]))
     }
 
     fn stderr_tail(&self) -> String {
@@ -397,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_script_is_a_file_with_an_absolute_path() {
-        assert!(check_script("").is_ok() && check_script("/etc/passwd").is_ok());
+        assert!(check_script("/etc/passwd").is_ok());
         assert!(check_script("a.php").unwrap_err().to_string().contains("absolute"));
         assert!(check_script("/no/such.php").unwrap_err().to_string().contains("no such file"));
     }

@@ -14,11 +14,17 @@ use super::session::{BodyCheck, Expected, HttpSession};
 use crate::engine::seen::Seen;
 use crate::engine::session::{Bad, Caller, Connector, Session};
 use crate::error::BenchError;
+use crate::parameters::{Word, words};
 use crate::workloads::connecting::prove;
 use crate::workloads::requests::connect_failure;
 
 /// How long to wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+words! {
+    /// A version of HTTP.
+    pub(crate) enum Version { V11 = "1.1", V10 = "1.0" }
+}
 
 /// Parts of a request.
 #[derive(Clone, Debug)]
@@ -26,8 +32,7 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a str,
     pub(crate) host: &'a str,
-    /// `1.0` or `1.1`.
-    pub(crate) version: &'a str,
+    pub(crate) version: Version,
     /// Whether the connection is to stay open.
     pub(crate) keeps: bool,
     pub(crate) authorization: Option<&'a str>,
@@ -44,7 +49,7 @@ impl<'a> RequestParts<'a> {
             method: "GET",
             target,
             host,
-            version: "1.1",
+            version: Version::V11,
             keeps: true,
             authorization: None,
             body: None,
@@ -54,11 +59,16 @@ impl<'a> RequestParts<'a> {
 
     /// Serializes the request.
     pub(crate) fn bytes(&self) -> Arc<[u8]> {
-        let mut head =
-            format!("{} {} HTTP/{}\r\nHost: {}\r\n", self.method, self.target, self.version, self.host);
+        let mut head = format!(
+            "{} {} HTTP/{}\r\nHost: {}\r\n",
+            self.method,
+            self.target,
+            self.version.word(),
+            self.host
+        );
         match (self.version, self.keeps) {
-            ("1.0", true) => head.push_str("Connection: keep-alive\r\n"),
-            ("1.1", false) => head.push_str("Connection: close\r\n"),
+            (Version::V10, true) => head.push_str("Connection: keep-alive\r\n"),
+            (Version::V11, false) => head.push_str("Connection: close\r\n"),
             _ => {}
         }
         if let Some(authorization) = self.authorization {
@@ -259,7 +269,7 @@ mod tests {
             method: "GET",
             target: "/",
             host: "h",
-            version: "1.1",
+            version: Version::V11,
             keeps: true,
             authorization: None,
             body: None,
@@ -267,7 +277,7 @@ mod tests {
         };
         let text = |parts: &RequestParts<'_>| String::from_utf8(parts.bytes().to_vec()).unwrap();
         assert_eq!(text(&parts), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-        let old = RequestParts { version: "1.0", ..parts.clone() };
+        let old = RequestParts { version: Version::V10, ..parts.clone() };
         assert_eq!(text(&old), "GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n");
         let once = RequestParts { keeps: false, ..parts.clone() };
         assert!(text(&once).contains("Connection: close"));

@@ -9,17 +9,16 @@ mod reply;
 mod running;
 mod session;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use samehost_model::{MetricInfo, Point, Redactor, Transport};
+use samehost_model::{Point, Redactor, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
-use crate::workload::{
-    Capabilities, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
-};
-use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
-pub(crate) use exchange::{HttpConnector, RequestParts, fetch, fetch_field};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
+use crate::workload::{Capabilities, Configured, Instance, Look, StartOptions, Workload};
+use crate::workloads::requests::MOST_SLICED;
+pub(crate) use exchange::{HttpConnector, RequestParts, Version, fetch, fetch_field};
 pub(crate) use head::refusal;
 pub use page::PageLook;
 use running::RunningHttp;
@@ -35,6 +34,32 @@ const MOST_SIZE: u64 = 64 << 20;
 /// The http workload.
 pub struct Http;
 
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Method>("method", "Method of the request"),
+    Parameter {
+        name: "post-size",
+        help: "post: bytes of the request's body",
+        default: "128",
+        kind: ParameterKind::Count,
+    },
+    Parameter::word::<Version>("http", "Version of HTTP in the request"),
+    Parameter::word::<Connect>(
+        "connect",
+        "keep: connections stay open; per-request: connect, ask, read, close for each request",
+    ),
+    Parameter {
+        name: "pipeline",
+        help: "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+        default: "1",
+        kind: ParameterKind::Counts,
+    },
+    Parameter::text(
+        "path",
+        "Path and query that are asked for, where --tcp and --unix name a plain endpoint [default: /]",
+    ),
+    Parameter::text("host", "The Host field [default: that of the URL]"),
+];
+
 impl Workload for Http {
     fn name(&self) -> &'static str {
         "http"
@@ -49,53 +74,28 @@ impl Workload for Http {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "method",
-                help: "Method of the request",
-                default: "get",
-                kind: ParameterKind::Choice(&["get", "post"]),
-            },
-            Parameter {
-                name: "post-size",
-                help: "post: bytes of the request's body",
-                default: "128",
-                kind: ParameterKind::Count,
-            },
-            Parameter {
-                name: "http",
-                help: "Version of HTTP in the request",
-                default: "1.1",
-                kind: ParameterKind::Choice(&["1.1", "1.0"]),
-            },
-            Parameter {
-                name: "connect",
-                help: "keep: connections stay open; per-request: connect, ask, read, close for each request",
-                default: "keep",
-                kind: ParameterKind::Choice(&["keep", "per-request"]),
-            },
-            Parameter {
-                name: "pipeline",
-                help: "Requests sent together, 1 to 64, a list (1,8) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-                default: "1",
-                kind: ParameterKind::Counts,
-            },
-            Parameter {
-                name: "path",
-                help: "Path and query that are asked for, where --tcp and --unix name a plain endpoint [default: /]",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "host",
-                help: "The Host field [default: that of the URL]",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, _: &Parameters) -> Capabilities {
+    fn foreign_sizes(&self) -> bool {
+        false
+    }
+
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            method: parameters.word("method")?,
+            post_size: parameters.count("post-size", MOST_SIZE as u32)?,
+            version: parameters.word("http")?,
+            per_request: parameters.word::<Connect>("connect")? == Connect::PerRequest,
+            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+            path: parameters.given("path"),
+            host: parameters.given("host"),
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
         Capabilities {
             transports: &[
                 Transport::Tcp,
@@ -104,64 +104,53 @@ impl Workload for Http {
                 Transport::Abstract,
                 Transport::TcpTls,
             ],
-            connections: Some("1"),
             sizes: Some("4096"),
-            rates: true,
-            timed: true,
-            foreign_servers: true,
-            commands: false,
+            ..Capabilities::REQUESTS
         }
     }
 
-    fn foreign_sizes(&self) -> bool {
-        false
+    fn most_sliced(&self) -> u32 {
+        if self.per_request { 0 } else { MOST_SLICED }
     }
 
-    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        if is_per_request(parameters) { 0 } else { MOST_SLICED }
-    }
-
-    fn title(&self, parameters: &Parameters) -> String {
-        let method = parameters["method"].to_ascii_uppercase();
-        let connections = if is_per_request(parameters) { "a connection each" } else { "kept alive" };
-        let pipeline = match parameters["pipeline"].as_str() {
-            "1" => String::new(),
-            several if several.contains(',') => ", in pipelines".into(),
-            many => format!(", {many} in a pipeline"),
+    fn title(&self) -> String {
+        let method = self.method.word().to_ascii_uppercase();
+        let connections = if self.per_request { "a connection each" } else { "kept alive" };
+        let pipeline = match self.pipeline.values.as_slice() {
+            [1] => String::new(),
+            [many] => format!(", {many} in a pipeline"),
+            _ => ", in pipelines".into(),
         };
-        format!("{method}, HTTP/{}, {connections}{pipeline}", parameters["http"])
+        format!("{method}, HTTP/{}, {connections}{pipeline}", self.version.word())
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        let pipeline = pipeline(point, parameters)?;
-        if is_per_request(parameters) && pipeline > 1 {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        let pipeline = self.pipeline.at(point);
+        if self.per_request && pipeline > 1 {
             return Err(BenchError::Usage(
                 "--pipeline needs connections that stay: leave --connect per-request out".into(),
             ));
         }
-        if is_per_request(parameters) && point.connections > MOST_THREADS {
+        if self.per_request && point.connections > MOST_THREADS {
             return Err(BenchError::Usage(format!(
                 "--connect per-request has a thread for each connection: at most {MOST_THREADS} of them"
             )));
         }
-        let largest = point.size_bytes.unwrap_or(0).max(post_size(parameters)?);
+        let largest = point.size_bytes.unwrap_or(0).max(u64::from(self.post_size));
         if largest.saturating_mul(u64::from(pipeline)) > MOST_SIZE {
             return Err(BenchError::Usage(format!(
                 "bodies of {largest} bytes, {pipeline} at once, are more than {MOST_SIZE} bytes; use a smaller --size, --post-size or --pipeline"
             )));
         }
-        let path = &parameters["path"];
-        if !path.is_empty() && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic())) {
+        if let Some(path) = &self.path
+            && (!path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
             return Err(BenchError::Usage(format!(
                 "--path {}: it begins with `/`, and blanks and letters beyond ASCII are percent-encoded",
                 path.escape_debug()
             )));
         }
-        if !parameters["host"].bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !self.host.iter().flat_map(|host| host.bytes()).all(|byte| byte.is_ascii_graphic()) {
             return Err(BenchError::Usage("--host: a host name has no blanks".into()));
         }
         Ok(())
@@ -169,7 +158,7 @@ impl Workload for Http {
 
     /// GET is safe: it changes nothing (RFC 9110, 9.2.1).
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        if look.parameters["method"] != "post" {
+        if self.method == Method::Get {
             return Ok(Vec::new());
         }
         let each = look.servers.values().map(|address| Impact {
@@ -180,23 +169,28 @@ impl Workload for Http {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningHttp::start(start)?))
+        Ok(Box::new(RunningHttp::start(self, start)?))
     }
 }
 
-fn is_per_request(parameters: &Parameters) -> bool {
-    parameters["connect"] == "per-request"
+#[derive(Clone, Debug)]
+struct Settings {
+    method: Method,
+    /// Bytes of the body of a POST.
+    post_size: u32,
+    version: Version,
+    /// Whether each request has a connection.
+    per_request: bool,
+    /// Requests sent together.
+    pipeline: Axis<u32>,
+    path: Option<String>,
+    host: Option<String>,
 }
 
-/// Bytes of the request's body.
-fn post_size(parameters: &Parameters) -> Result<u64, BenchError> {
-    let text = &parameters["post-size"];
-    text.parse().map_err(|_| BenchError::Usage(format!("--post-size {text}: a number of bytes")))
-}
+words! {
+    enum Method { Get = "get", Post = "post" }
 
-/// Requests sent together.
-fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    requests::pipeline(point, parameters, MOST_PIPELINE)
+    enum Connect { Keep = "keep", PerRequest = "per-request" }
 }
 
 #[cfg(test)]
@@ -209,7 +203,7 @@ mod tests {
             let mut parameters = crate::workload::defaults(&Http);
             parameters.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
-            Http.check(&point, Transport::Tcp, &parameters)
+            Http.configure(&parameters)?.check(&point, Transport::Tcp)
         };
         assert!(check(&[], 4096).is_ok());
         assert!(check(&[], MOST_SIZE + 1).is_err());

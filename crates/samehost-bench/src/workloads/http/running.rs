@@ -10,12 +10,12 @@ use super::address::Address;
 use super::exchange::{HttpConnector, OneShot, RequestParts, fetch};
 use super::head::refusal;
 use super::session::Expected;
-use super::{is_per_request, pipeline, post_size};
+use super::{Method, Settings};
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::{BuiltIn, BuiltInSpec};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
@@ -24,7 +24,7 @@ pub(super) struct RunningHttp {
     /// The built-in server; `None` if servers were given.
     server: Option<BuiltIn>,
     addresses: BTreeMap<Transport, Address>,
-    parameters: Parameters,
+    settings: Settings,
     pids: Vec<u32>,
     /// The server's own name and version.
     version: String,
@@ -33,14 +33,14 @@ pub(super) struct RunningHttp {
 }
 
 impl RunningHttp {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
             addresses.insert(*transport, Address::given(*transport, text)?);
         }
         let mut server = None;
         if needs_private(start)? {
-            if !start.parameters["path"].is_empty() {
+            if settings.path.is_some() {
                 return Err(BenchError::Usage(
                     "--path is for a server that already runs (--tcp, --unix); the built-in one answers with --size bytes".into(),
                 ));
@@ -68,7 +68,7 @@ impl RunningHttp {
         let mut running = RunningHttp {
             server,
             addresses,
-            parameters: start.parameters.clone(),
+            settings: settings.clone(),
             pids,
             version: String::new(),
             judged: String::new(),
@@ -79,27 +79,27 @@ impl RunningHttp {
         Ok(running)
     }
 
-    fn request(&self, address: &Address, arm: &Arm) -> Result<Arc<[u8]>, BenchError> {
+    fn request(&self, address: &Address, arm: &Arm) -> Arc<[u8]> {
         let sized =
             arm.point.size_bytes.filter(|_| self.server.is_some()).map(|size| format!("/bytes/{size}"));
-        let path = Some(self.parameters["path"].clone()).filter(|path| !path.is_empty());
-        let target = address.target.clone().or(path).or(sized).unwrap_or_else(|| "/".into());
-        let body = match self.parameters["method"].as_str() {
-            "post" => Some(value(usize::try_from(post_size(&self.parameters)?).unwrap_or(usize::MAX))),
-            _ => None,
+        let settings = &self.settings;
+        let target =
+            address.target.clone().or_else(|| settings.path.clone()).or(sized).unwrap_or_else(|| "/".into());
+        let body = match settings.method {
+            Method::Post => Some(value(settings.post_size as usize)),
+            Method::Get => None,
         };
-        let host = Some(self.parameters["host"].as_str()).filter(|host| !host.is_empty());
         let parts = RequestParts {
             method: if body.is_some() { "POST" } else { "GET" },
             target: &target,
-            host: host.unwrap_or(&address.host),
-            version: &self.parameters["http"],
-            keeps: !is_per_request(&self.parameters),
+            host: settings.host.as_ref().unwrap_or(&address.host),
+            version: settings.version,
+            keeps: !settings.per_request,
             authorization: address.authorization.as_deref(),
             body: body.as_deref(),
             length: 0,
         };
-        Ok(parts.bytes())
+        parts.bytes()
     }
 
     /// The expected body. That of our server is known; of others, bodies are compared only if two replies are equal.
@@ -148,18 +148,14 @@ impl Instance for RunningHttp {
         let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
             BenchError::Usage(format!("no HTTP server listens on {} for this trial", arm.transport))
         })?;
-        let request = self.request(&address, arm)?;
+        let request = self.request(&address, arm);
         let endpoint = address.endpoint;
         let expected = self.expected(&endpoint, &request, arm)?;
-        if is_per_request(&self.parameters) {
-            return Ok(Job::Callers(OneShot::several(
-                arm.point.connections,
-                &endpoint,
-                &request,
-                &expected,
-            )?));
+        if self.settings.per_request {
+            let callers = OneShot::several(arm.point.connections, &endpoint, &request, &expected)?;
+            return Ok(Job::Callers { endpoint: endpoint.to_string(), callers });
         }
-        let pipeline = pipeline(&arm.point, &self.parameters)?;
+        let pipeline = self.settings.pipeline.at(&arm.point);
         let small = request.len() * pipeline as usize <= 16 * 1024;
         let connector = Arc::new(HttpConnector { endpoint, request, pipeline, expected });
         Ok(Job::Sessions { connector, small })

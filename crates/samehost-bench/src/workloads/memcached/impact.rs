@@ -11,8 +11,7 @@ use crate::workload::Look;
 use crate::workloads::connecting::link_to;
 
 /// Queries each server.
-pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-    let settings = Settings::parse(look.parameters)?;
+pub(super) fn look(settings: Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     look.servers
         .iter()
         .map(|(transport, text)| {

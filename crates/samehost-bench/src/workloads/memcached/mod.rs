@@ -7,21 +7,19 @@ mod impact;
 mod running;
 mod session;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_login::Destination;
 use samehost_login::url::ServerUrl;
-use samehost_model::{Endpoint, MetricInfo, Point, Transport};
+use samehost_model::{Endpoint, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::parameters::{Parameter, Parameters, Values, Word, words};
 use crate::private_servers::MEMCACHED;
-use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload, word,
-};
+use crate::workload::{Capabilities, CheckupEntry, Configured, Instance, Look, StartOptions, Workload};
 use crate::workloads::reached::require_transport;
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
+use crate::workloads::requests::MOST_SLICED;
 use running::RunningMemcached;
 use session::Protocol;
 
@@ -30,6 +28,17 @@ const MOST_SIZE: u64 = 1024 * 1024;
 
 /// The memcached workload.
 pub struct Memcached;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Command>(
+        "command",
+        "What is asked, of a key `samehost:…` that is set before the first trial and deleted after the last",
+    ),
+    Parameter::word::<Protocol>(
+        "protocol",
+        "The classic text protocol (get, set) or the meta commands (mg, ms)",
+    ),
+];
 
 impl Workload for Memcached {
     fn name(&self) -> &'static str {
@@ -45,47 +54,35 @@ impl Workload for Memcached {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "command",
-                help: "What is asked, of a key `samehost:…` that is set before the first trial and deleted after the last",
-                default: "get",
-                kind: ParameterKind::Choice(&["get", "set"]),
-            },
-            Parameter {
-                name: "protocol",
-                help: "The classic text protocol (get, set) or the meta commands (mg, ms)",
-                default: "text",
-                kind: ParameterKind::Choice(&["text", "meta"]),
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, _: &Parameters) -> Capabilities {
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix],
-            connections: Some("1"),
-            sizes: Some("128"),
-            rates: true,
-            timed: true,
-            foreign_servers: true,
-            commands: false,
-        }
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&MEMCACHED, self.name()))
     }
 
-    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            command: parameters.word("command")?,
+            protocol: parameters.word("protocol")?,
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        Capabilities { sizes: Some("128"), ..Capabilities::REQUESTS }
+    }
+
+    fn most_sliced(&self) -> u32 {
         MOST_SLICED
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        format!("{}, {} protocol", parameters["command"], parameters["protocol"])
+    fn title(&self) -> String {
+        format!("{}, {} protocol", self.command.word(), self.protocol.word())
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, _: &Parameters) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         match point.size_bytes {
             Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
                 "--size {size} is too large for memcached: at most {MOST_SIZE} bytes here"
@@ -95,38 +92,22 @@ impl Workload for Memcached {
     }
 
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(look)
-    }
-
-    fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&MEMCACHED, self.name()))
+        impact::look(*self, look)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningMemcached::start(start)?))
+        Ok(Box::new(RunningMemcached::start(*self, start)?))
     }
 }
 
-/// Parsed parameters.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     command: Command,
     protocol: Protocol,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Command {
-    Get,
-    Set,
-}
-
-impl Settings {
-    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
-        Ok(Settings {
-            command: word(parameters, "command", &[("get", Command::Get), ("set", Command::Set)])?,
-            protocol: word(parameters, "protocol", &[("text", Protocol::Text), ("meta", Protocol::Meta)])?,
-        })
-    }
+words! {
+    enum Command { Get = "get", Set = "set" }
 }
 
 /// Parses `memcached://127.0.0.1:11211`, `memcached+unix:///path` or a plain endpoint.
@@ -173,21 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_refused() {
-        let settings = |protocol: &str| {
-            let given = [("command", "get"), ("protocol", protocol)];
-            Settings::parse(&given.map(|(name, value)| (name.into(), value.into())).into())
-        };
-        assert_eq!(settings("meta").unwrap().protocol, Protocol::Meta);
-        let error = settings("binary").unwrap_err().to_string();
-        assert!(error.contains("--protocol: `binary` is none of text, meta"), "{error}");
-    }
-
-    #[test]
     fn values_beyond_one_mebibyte_are_refused() {
         let check = |size| {
             let point = Point { connections: 1, size_bytes: Some(size), ..Point::default() };
-            Memcached.check(&point, Transport::Unix, &Parameters::new())
+            Memcached.configure(&Parameters::new())?.check(&point, Transport::Unix)
         };
         assert!(check(MOST_SIZE).is_ok());
         assert!(check(MOST_SIZE + 1).is_err());

@@ -35,13 +35,13 @@ pub(super) struct RunningMemcached {
 }
 
 impl RunningMemcached {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let mut given = BTreeMap::new();
         for (transport, text) in &start.servers {
             given.insert(*transport, endpoint(*transport, text)?);
         }
         let mut running = RunningMemcached {
-            settings: Settings::parse(&start.parameters)?,
+            settings,
             private: BTreeMap::new(),
             foreign_pids: foreign_pids(given.values()),
             given,

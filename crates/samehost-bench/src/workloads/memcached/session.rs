@@ -6,15 +6,17 @@ use std::sync::Arc;
 use samehost_login::memcached::line;
 
 use crate::engine::session::{Bad, Progress, Session};
+use crate::parameters::words;
 use crate::workloads::awaited::{Awaited, Seen};
 
-/// Protocol variant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    /// `get`, `set`.
-    Text,
-    /// `mg`, `ms`.
-    Meta,
+words! {
+    /// Protocol variant.
+    pub(super) enum Protocol {
+        /// `get`, `set`.
+        Text = "text",
+        /// `mg`, `ms`.
+        Meta = "meta",
+    }
 }
 
 /// Request and expected reply, shared by all connections of a trial.

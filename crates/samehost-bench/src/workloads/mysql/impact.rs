@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use samehost_login::mysql::Surroundings;
 
+use super::Settings;
 use super::address::Address;
 use super::dialogue::{BinaryLog, Dialogue};
 use super::statement::Statement;
-use super::{is_per_query, is_read_only, rows};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
@@ -18,7 +18,7 @@ const ROW: u64 = 320;
 const INSERTED: u64 = 200_000;
 
 /// Queries each server once, over either transport.
-pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let around = Surroundings::of_process()?;
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for (transport, text) in look.servers {
@@ -26,7 +26,7 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         let mut dialogue = Dialogue::begin(&address)?;
         let directory = dialogue.variable("datadir")?.unwrap_or_default();
         if seen.insert((directory.clone(), dialogue.variable("pid_file")?)) {
-            impacts.push(look_at(look, &address, &directory, &mut dialogue)?);
+            impacts.push(look_at(settings, look, &address, &directory, &mut dialogue)?);
         }
         dialogue.quit()?;
     }
@@ -34,12 +34,13 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
 }
 
 fn look_at(
+    settings: &Settings,
     look: &Look<'_>,
     address: &Address,
     directory: &str,
     dialogue: &mut Dialogue,
 ) -> Result<Impact, BenchError> {
-    let statement = Statement::of(look.parameters);
+    let statement = settings.statement;
     let mut impact = Impact::of(format!("the server at {address}"));
     // Our own connection is not counted.
     let open =
@@ -49,10 +50,10 @@ fn look_at(
         let connections = Connections { ours: u64::from(look.connections), open, most };
         impact.connections(connections, "max_connections");
     }
-    if is_read_only(look.parameters) || statement == Statement::SelectOne {
+    if settings.read_only || statement == Statement::SelectOne {
         return Ok(impact);
     }
-    let rows = u64::from(rows(look.parameters)?);
+    let rows = u64::from(settings.rows);
     let bytes = rows * ROW;
     let place = match &address.database {
         Some(database) => format!("tables samehost_… in the database {}", database.escape_debug()),
@@ -74,7 +75,7 @@ fn look_at(
         _ => {}
     }
     impact.disk(needed, directory);
-    let per_query = is_per_query(look.parameters) && statement.writes();
+    let per_query = settings.per_query && statement.writes();
     log(dialogue, per_query, &mut impact)?;
     Ok(impact)
 }

@@ -12,24 +12,26 @@ mod statement;
 mod tables;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_model::{Endpoint, MetricInfo, Point, RateSpec, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::parameters::{Parameter, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::MARIADB;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload,
+    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload,
+    request_metrics,
 };
 use crate::workloads::reached::complete;
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
+use crate::workloads::requests::MOST_SLICED;
 use address::Address;
 use dialogue::Dialogue;
 use running::RunningMySql;
 use samehost_login::mysql::Surroundings;
-use statement::Statement;
+use statement::{Protocol, Statement};
 
 /// Most connections that are reopened for each statement: each has its own thread.
 const MOST_CALLERS: u32 = 1024;
@@ -40,48 +42,28 @@ const MOST_ROWS: u32 = 1_000_000_000;
 pub struct MySql;
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "statement",
-        help: "What is asked: one row by its primary key, SELECT 1, an UPDATE or an INSERT of one row, or a dump (all rows of the table in one reply, as mysqldump --quick reads them)",
-        default: "point-select",
-        kind: ParameterKind::Choice(Statement::NAMES),
-    },
-    Parameter {
-        name: "protocol",
-        help: "Prepared once per connection and executed, or sent as text and parsed each time",
-        default: "prepared",
-        kind: ParameterKind::Choice(&["prepared", "text"]),
-    },
-    Parameter {
-        name: "connect",
-        help: "Connections are made once, or anew for each statement: connect, log in, ask as text, quit",
-        default: "once",
-        kind: ParameterKind::Choice(&["once", "per-query"]),
-    },
-    Parameter {
-        name: "rows",
-        help: "Rows of the table [default: 10000; for a dump 200000]",
-        default: "",
-        kind: ParameterKind::Text,
-    },
-    Parameter {
-        name: "thread-handling",
-        help: "The private server's threads",
-        default: "one-thread-per-connection",
-        kind: ParameterKind::Choice(&["one-thread-per-connection", "pool-of-threads"]),
-    },
-    Parameter {
-        name: "read-only",
-        help: "On a server that runs: write nothing, and use a table that is there (--table)",
-        default: "no",
-        kind: ParameterKind::Choice(&["no", "yes"]),
-    },
-    Parameter {
-        name: "table",
-        help: "With --read-only yes: the table, which has one integer as primary key [default: the largest such of the URL's database]",
-        default: "",
-        kind: ParameterKind::Text,
-    },
+    Parameter::word::<Statement>(
+        "statement",
+        "What is asked: one row by its primary key, SELECT 1, an UPDATE or an INSERT of one row, or a dump (all rows of the table in one reply, as mysqldump --quick reads them)",
+    ),
+    Parameter::word::<Protocol>(
+        "protocol",
+        "Prepared once per connection and executed, or sent as text and parsed each time",
+    ),
+    Parameter::word::<Connect>(
+        "connect",
+        "Connections are made once, or anew for each statement: connect, log in, ask as text, quit",
+    ),
+    Parameter::text("rows", "Rows of the table [default: 10000; for a dump 200000]"),
+    Parameter::word::<ThreadHandling>("thread-handling", "The private server's threads"),
+    Parameter::word::<YesOrNo>(
+        "read-only",
+        "On a server that runs: write nothing, and use a table that is there (--table)",
+    ),
+    Parameter::text(
+        "table",
+        "With --read-only yes: the table, which has one integer as primary key [default: the largest such of the URL's database]",
+    ),
 ];
 
 impl Workload for MySql {
@@ -101,67 +83,6 @@ impl Workload for MySql {
         PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        let dump = Statement::of(parameters) == Statement::Dump;
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
-            connections: if dump { None } else { Some("1") },
-            sizes: None,
-            rates: !dump,
-            timed: !dump,
-            foreign_servers: true,
-            commands: false,
-        }
-    }
-
-    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        if is_per_query(parameters) || Statement::of(parameters) == Statement::Dump { 0 } else { MOST_SLICED }
-    }
-
-    fn title(&self, parameters: &Parameters) -> String {
-        let statement = &parameters["statement"];
-        if Statement::of(parameters) == Statement::Dump {
-            format!("{statement} of {} rows", rows(parameters).unwrap_or(0))
-        } else if is_per_query(parameters) {
-            format!("connect, {statement}, quit")
-        } else {
-            format!("{statement}, {}", parameters["protocol"])
-        }
-    }
-
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if Statement::of(parameters) == Statement::Dump {
-            return ["wall_time", "bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
-                .map(MetricInfo::built_in)
-                .to_vec();
-        }
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        let statement = Statement::of(parameters);
-        let wrong = |reason: &str| Err(BenchError::Usage(reason.to_owned()));
-        rows(parameters)?;
-        if is_per_query(parameters) && point.connections > MOST_CALLERS {
-            return wrong("--connect per-query has a thread for each connection; at most 1024 of them");
-        }
-        if is_per_query(parameters) && statement == Statement::Dump {
-            return wrong("a dump is one long query: --connect per-query says nothing about it");
-        }
-        if is_read_only(parameters) && statement.writes() {
-            return wrong("--read-only yes and a statement that writes do not go together");
-        }
-        if !parameters["table"].is_empty() && !is_read_only(parameters) {
-            return wrong("--table is for --read-only yes; otherwise the tool makes tables of its own");
-        }
-        Ok(())
-    }
-
-    fn starts(&self, _: &Parameters) -> Starts {
-        // Making a data directory and filling a table takes seconds.
-        Starts::InTurn(DATABASES)
-    }
-
     fn complete(
         &self,
         servers: &BTreeMap<Transport, String>,
@@ -178,16 +99,88 @@ impl Workload for MySql {
         Ok(servers)
     }
 
-    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(look)
-    }
-
     fn checkup(&self) -> Option<CheckupEntry> {
         Some(CheckupEntry::server(&MARIADB, self.name()))
     }
 
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        let statement = parameters.word("statement")?;
+        Ok(Arc::new(Settings {
+            statement,
+            protocol: parameters.word("protocol")?,
+            per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
+            rows: rows(statement, parameters.given("rows"))?,
+            thread_handling: parameters.word("thread-handling")?,
+            read_only: parameters.is_yes("read-only")?,
+            table: parameters.given("table"),
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        let dump = self.statement == Statement::Dump;
+        Capabilities {
+            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            connections: if dump { None } else { Some("1") },
+            rates: !dump,
+            timed: !dump,
+            ..Capabilities::REQUESTS
+        }
+    }
+
+    fn most_sliced(&self) -> u32 {
+        if self.per_query || self.statement == Statement::Dump { 0 } else { MOST_SLICED }
+    }
+
+    fn title(&self) -> String {
+        let statement = self.statement.word();
+        if self.statement == Statement::Dump {
+            format!("{statement} of {} rows", self.rows)
+        } else if self.per_query {
+            format!("connect, {statement}, quit")
+        } else {
+            format!("{statement}, {}", self.protocol.word())
+        }
+    }
+
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if self.statement == Statement::Dump {
+            return ["wall_time", "bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
+                .map(MetricInfo::built_in)
+                .to_vec();
+        }
+        request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        let wrong = |reason: &str| Err(BenchError::Usage(reason.to_owned()));
+        if self.per_query && point.connections > MOST_CALLERS {
+            return wrong("--connect per-query has a thread for each connection; at most 1024 of them");
+        }
+        if self.per_query && self.statement == Statement::Dump {
+            return wrong("a dump is one long query: --connect per-query says nothing about it");
+        }
+        if self.read_only && self.statement.writes() {
+            return wrong("--read-only yes and a statement that writes do not go together");
+        }
+        if self.table.is_some() && !self.read_only {
+            return wrong("--table is for --read-only yes; otherwise the tool makes tables of its own");
+        }
+        Ok(())
+    }
+
+    fn starts(&self) -> Starts {
+        // Making a data directory and filling a table takes seconds.
+        Starts::InTurn(DATABASES)
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(self, look)
+    }
+
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningMySql::start(start)?))
+        Ok(Box::new(RunningMySql::start(self, start)?))
     }
 }
 
@@ -211,23 +204,36 @@ fn other_half(known: &Address, variable: &str) -> Result<String, BenchError> {
     }
 }
 
-fn is_per_query(parameters: &Parameters) -> bool {
-    parameters["connect"] == "per-query"
+#[derive(Clone, Debug)]
+struct Settings {
+    statement: Statement,
+    protocol: Protocol,
+    /// Whether each statement has a connection.
+    per_query: bool,
+    /// Rows of our own table.
+    rows: u32,
+    thread_handling: ThreadHandling,
+    read_only: bool,
+    /// The table to read; `None` for the largest.
+    table: Option<String>,
 }
 
-fn is_read_only(parameters: &Parameters) -> bool {
-    parameters["read-only"] == "yes"
-}
+words! {
+    enum Connect { Once = "once", PerQuery = "per-query" }
 
-/// Rows of our own table.
-fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
-    let text = parameters["rows"].as_str();
-    if text.is_empty() {
-        return Ok(if Statement::of(parameters) == Statement::Dump { 200_000 } else { 10_000 });
+    enum ThreadHandling {
+        OneThreadPerConnection = "one-thread-per-connection",
+        PoolOfThreads = "pool-of-threads",
     }
+}
+
+fn rows(statement: Statement, given: Option<String>) -> Result<u32, BenchError> {
+    let Some(text) = given else {
+        return Ok(if statement == Statement::Dump { 200_000 } else { 10_000 });
+    };
     let wrong = || BenchError::Usage(format!("--rows {text}: a number from 1 to {MOST_ROWS}, such as 10k"));
     // `10k` is ten thousand, as in rates.
-    match samehost_model::parse_rate_list(text).as_deref() {
+    match samehost_model::parse_rate_list(&text).as_deref() {
         Ok([RateSpec::PerSecond(count)]) if *count >= 1.0 && *count <= f64::from(MOST_ROWS) => {
             Ok(*count as u32)
         }

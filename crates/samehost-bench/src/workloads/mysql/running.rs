@@ -17,14 +17,15 @@ use super::dump::DumpSession;
 use super::session::{Ids, MySqlSession};
 use super::statement::{Command, Protocol, Statement, Table};
 use super::tables::Tables;
-use super::{is_per_query, is_read_only, rows};
+use super::{Settings, ThreadHandling};
 use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
+use crate::parameters::Word;
 use crate::private_servers::mariadb::{self, MariaDbOptions};
 use crate::private_servers::{MARIADB_USER, PrivateServer};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// A running MySQL or MariaDB.
@@ -34,7 +35,7 @@ pub(super) struct RunningMySql {
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
-    parameters: Parameters,
+    settings: Settings,
     kind: String,
     version: String,
     pids: Vec<u32>,
@@ -44,7 +45,7 @@ pub(super) struct RunningMySql {
 }
 
 impl RunningMySql {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         if !start.servers.is_empty() {
             let around = Surroundings::of_process()?;
@@ -53,9 +54,10 @@ impl RunningMySql {
             }
         }
         let missing = needs_private(start)?;
-        let server = if missing { Some(private(start, &mut addresses)?) } else { None };
-        let statement = Statement::of(&start.parameters);
-        if server.is_none() && !is_read_only(&start.parameters) && statement != Statement::SelectOne {
+        let server =
+            if missing { Some(private(settings.thread_handling, start, &mut addresses)?) } else { None };
+        let statement = settings.statement;
+        if server.is_none() && !settings.read_only && statement != Statement::SelectOne {
             for address in addresses.values_mut() {
                 let mut dialogue = Dialogue::begin(address)?;
                 address.unlogged = dialogue.binary_log()? == BinaryLog::KeptOut;
@@ -70,12 +72,11 @@ impl RunningMySql {
         };
         // A server has one set of tables, over whichever transport.
         let places = addresses.values().take(if differ { addresses.len() } else { 1 });
-        let tables = if is_read_only(&start.parameters) && server.is_none() {
-            places.map(|address| Tables::found(address, &start.parameters)).collect::<Result<_, _>>()?
+        let tables = if settings.read_only && server.is_none() {
+            places.map(|address| Tables::found(address, settings)).collect::<Result<_, _>>()?
         } else {
-            let rows = rows(&start.parameters)?;
             places
-                .map(|address| Tables::make(address, statement, rows, server.is_none()))
+                .map(|address| Tables::make(address, statement, settings.rows, server.is_none()))
                 .collect::<Result<_, _>>()?
         };
         let first = identities.into_iter().next().unwrap_or_default();
@@ -83,7 +84,7 @@ impl RunningMySql {
             tables,
             server,
             addresses,
-            parameters: start.parameters.clone(),
+            settings: settings.clone(),
             kind: kind(&first, differ),
             version: first.version,
             pids,
@@ -102,12 +103,13 @@ impl RunningMySql {
 }
 
 fn private(
+    thread_handling: ThreadHandling,
     start: &StartOptions,
     addresses: &mut BTreeMap<Transport, Address>,
 ) -> Result<PrivateServer, BenchError> {
     let options = MariaDbOptions {
         connections: start.most_connections,
-        thread_handling: start.parameters["thread-handling"].clone(),
+        thread_handling: thread_handling.word().into(),
     };
     let address = |endpoint: Endpoint, password: &str| Address {
         endpoint,
@@ -177,13 +179,11 @@ impl Instance for RunningMySql {
         let address = self.addresses.get(&arm.transport).cloned().ok_or_else(|| {
             BenchError::Usage(format!("no MySQL listens on {} for this trial", arm.transport))
         })?;
-        let statement = Statement::of(&self.parameters);
+        let Settings { statement, protocol, .. } = self.settings;
         let tables = self.tables(arm.transport)?;
         tables.prepare_trial(&address, statement)?;
-        let protocol =
-            if self.parameters["protocol"] == "text" { Protocol::Text } else { Protocol::Prepared };
         let (table, ids) = (tables.table().clone(), tables.ids().clone());
-        if is_per_query(&self.parameters) {
+        if self.settings.per_query {
             let mut first = Dialogue::begin(&address)?;
             self.view = Some(first.view()?);
             let stream = first.into_stream()?;
@@ -198,7 +198,8 @@ impl Instance for RunningMySql {
                     Some(seen.clone()),
                 )) as Box<dyn Caller>
             };
-            return Ok(Job::Callers((0..arm.point.connections).map(caller).collect()));
+            let callers = (0..arm.point.connections).map(caller).collect();
+            return Ok(Job::Callers { endpoint: address.endpoint.to_string(), callers });
         }
         let connector = Arc::new(MySqlConnector {
             address,

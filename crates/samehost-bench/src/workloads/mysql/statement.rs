@@ -1,7 +1,7 @@
 //! The statements, as SQL and as bytes of a command, and the rows of our table.
 
 use super::dialogue::QUERY;
-use crate::workload::Parameters;
+use crate::parameters::words;
 use samehost_login::mysql::packet::frame;
 
 /// COM_STMT_EXECUTE.
@@ -15,38 +15,25 @@ pub(super) const C_REPEATS: usize = 12;
 /// Repetitions of an id's digits in column `pad`.
 pub(super) const PAD_REPEATS: usize = 6;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Statement {
-    PointSelect,
-    SelectOne,
-    Update,
-    Insert,
-    Dump,
-}
+words! {
+    pub(super) enum Statement {
+        PointSelect = "point-select",
+        SelectOne = "select-1",
+        Update = "update",
+        Insert = "insert",
+        Dump = "dump",
+    }
 
-/// How a statement is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    /// COM_STMT_EXECUTE of a statement prepared once per connection.
-    Prepared,
-    /// COM_QUERY, parsed each time.
-    Text,
+    /// How a statement is sent.
+    pub(super) enum Protocol {
+        /// COM_STMT_EXECUTE of a statement prepared once per connection.
+        Prepared = "prepared",
+        /// COM_QUERY, parsed each time.
+        Text = "text",
+    }
 }
 
 impl Statement {
-    pub(super) const NAMES: &'static [&'static str] =
-        &["point-select", "select-1", "update", "insert", "dump"];
-
-    pub(super) fn of(parameters: &Parameters) -> Self {
-        match parameters["statement"].as_str() {
-            "select-1" => Statement::SelectOne,
-            "update" => Statement::Update,
-            "insert" => Statement::Insert,
-            "dump" => Statement::Dump,
-            _ => Statement::PointSelect,
-        }
-    }
-
     /// Whether it changes data.
     pub(super) fn writes(self) -> bool {
         matches!(self, Statement::Update | Statement::Insert)

@@ -2,13 +2,13 @@
 
 use samehost_system::interrupt;
 
+use super::Settings;
 use super::address::Address;
 use super::dialogue::Dialogue;
 use super::session::{Ids, Known};
-use super::statement::{Command, Statement, Table};
+use super::statement::{Command, Protocol, Statement, Table};
 use crate::error::BenchError;
 use crate::private_servers::random_hex;
-use crate::workload::Parameters;
 
 /// Most rows that one statement adds: it must finish within a connection's time limit.
 const MOST_AT_ONCE: u32 = 50_000;
@@ -63,10 +63,9 @@ impl Tables {
     }
 
     /// Finds an existing table and reads some of its rows.
-    pub(super) fn found(address: &Address, parameters: &Parameters) -> Result<Self, BenchError> {
-        let statement = Statement::of(parameters);
+    pub(super) fn found(address: &Address, settings: &Settings) -> Result<Self, BenchError> {
         let mut table = Table::own("", 1);
-        if statement == Statement::SelectOne {
+        if settings.statement == Statement::SelectOne {
             return Ok(Tables { table, ids: Ids::Own(1), rows: 1, undo: None });
         }
         let mut dialogue = Dialogue::begin(address)?;
@@ -75,17 +74,17 @@ impl Tables {
                 "--read-only yes reads a table that is there: name its database in the URL (mysql://USER@HOST/DATABASE), or use --statement select-1".into(),
             ));
         };
-        let (name, key) = keyed_table(&mut dialogue, database, &parameters["table"])?;
+        let (name, key) = keyed_table(&mut dialogue, database, settings.table.as_deref())?;
         table.points = format!("{}.{}", quoted(database), quoted(&name));
         table.key = quoted(&key);
         table.columns = "*".into();
         let rows = dialogue.rows_of("counting rows", &format!("SELECT COUNT(*) FROM {}", table.points))?;
         let rows =
             rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()).unwrap_or(0);
-        let ids = Ids::Known(if statement == Statement::Dump {
+        let ids = Ids::Known(if settings.statement == Statement::Dump {
             Known::from([])
         } else {
-            known(&mut dialogue, &table, parameters["protocol"] == "text")?
+            known(&mut dialogue, &table, settings.protocol)?
         });
         dialogue.quit()?;
         Ok(Tables { table, ids, rows, undo: None })
@@ -142,10 +141,9 @@ fn literal(text: &str) -> String {
 fn keyed_table(
     dialogue: &mut Dialogue,
     database: &str,
-    wanted: &str,
+    wanted: Option<&str>,
 ) -> Result<(String, String), BenchError> {
-    let only =
-        if wanted.is_empty() { String::new() } else { format!("AND t.TABLE_NAME = {}", literal(wanted)) };
+    let only = wanted.map(|name| format!("AND t.TABLE_NAME = {}", literal(name))).unwrap_or_default();
     let sql = format!(
         "SELECT t.TABLE_NAME, MIN(c.COLUMN_NAME) FROM information_schema.TABLES t \
          JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND c.COLUMN_KEY = 'PRI' \
@@ -165,7 +163,7 @@ fn keyed_table(
 }
 
 /// Existing ids, and the reply to each.
-fn known(dialogue: &mut Dialogue, table: &Table, text: bool) -> Result<Known, BenchError> {
+fn known(dialogue: &mut Dialogue, table: &Table, protocol: Protocol) -> Result<Known, BenchError> {
     let (key, points) = (&table.key, &table.points);
     let sql = format!("SELECT {key} FROM {points} WHERE {key} BETWEEN 0 AND {} LIMIT {KNOWN_ROWS}", u32::MAX);
     let ids: Vec<u32> = dialogue
@@ -176,7 +174,7 @@ fn known(dialogue: &mut Dialogue, table: &Table, text: bool) -> Result<Known, Be
     if ids.is_empty() {
         return Err(BenchError::Usage(format!("{points} has no row to ask for; name another --table")));
     }
-    let mut command = if text {
+    let mut command = if protocol == Protocol::Text {
         Command::query(Statement::PointSelect, table)
     } else {
         let (id, ..) = dialogue.prepare(&Statement::PointSelect.sql(table, "?"))?;

@@ -1,11 +1,14 @@
 //! The floor of the harness: an operation that does nothing, timed and counted like any other.
 
+use std::sync::Arc;
+
 use samehost_model::{Arm, MetricInfo, ServerInfo, Transport};
 
 use crate::engine::Job;
 use crate::engine::session::{Bad, Caller};
 use crate::error::BenchError;
-use crate::workload::{Capabilities, Instance, OpenOrClosed, Parameter, Parameters, StartOptions, Workload};
+use crate::parameters::{Parameter, Parameters};
+use crate::workload::{Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload};
 
 /// The noop workload.
 pub struct Noop;
@@ -20,7 +23,8 @@ impl Caller for Nothing {
 
 /// A job that does nothing in so many threads.
 pub(crate) fn job(threads: u32) -> Job {
-    Job::Callers((0..threads.max(1)).map(|_| Box::new(Nothing) as Box<dyn Caller>).collect())
+    let callers = (0..threads.max(1)).map(|_| Box::new(Nothing) as Box<dyn Caller>).collect();
+    Job::Callers { endpoint: "nothing".into(), callers }
 }
 
 impl Workload for Noop {
@@ -40,23 +44,21 @@ impl Workload for Noop {
         &[]
     }
 
-    fn axes(&self, _: &Parameters) -> Capabilities {
-        Capabilities {
-            transports: &[Transport::None],
-            connections: Some("1"),
-            sizes: None,
-            rates: true,
-            timed: true,
-            foreign_servers: false,
-            commands: false,
-        }
+    fn configure(&self, _: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Noop))
+    }
+}
+
+impl Configured for Noop {
+    fn axes(&self) -> Capabilities {
+        Capabilities { transports: &[Transport::None], foreign_servers: false, ..Capabilities::REQUESTS }
     }
 
-    fn title(&self, _: &Parameters) -> String {
+    fn title(&self) -> String {
         "nothing".into()
     }
 
-    fn metrics(&self, _: &Parameters, _: OpenOrClosed) -> Vec<MetricInfo> {
+    fn metrics(&self, _: OpenOrClosed) -> Vec<MetricInfo> {
         ["latency_mean", "throughput", "client_cpu_per_op"].map(MetricInfo::built_in).into()
     }
 

@@ -1,12 +1,11 @@
 //! Impact of a measurement on a PostgreSQL that is already running, from its own settings and views. Writes nothing.
 
 use samehost_login::postgres::Defaults;
-use samehost_model::Point;
 
+use super::Settings;
 use super::address::Address;
 use super::dialogue::{Dialogue, Identity};
 use super::statement::Statement;
-use super::{is_read_only, rows};
 use crate::error::BenchError;
 use crate::impact::{Connections, Impact, in_words};
 use crate::workload::Look;
@@ -17,7 +16,7 @@ const ROW: u64 = 400;
 const LOG: u64 = 64 << 20;
 
 /// Queries each server once, over either transport.
-pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+pub(super) fn look(settings: &Settings, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let defaults = Defaults::here();
     let (mut seen, mut impacts): (Vec<Identity>, _) = (Vec::new(), Vec::new());
     for (transport, text) in look.servers {
@@ -25,7 +24,7 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         let mut dialogue = Dialogue::begin(&address, true)?;
         let identity = dialogue.identity()?;
         if !seen.iter().any(|known| known.same_server(&identity)) {
-            impacts.push(look_at(look, &address, &mut dialogue)?);
+            impacts.push(look_at(settings, look, &address, &mut dialogue)?);
             seen.push(identity);
         }
         dialogue.end()?;
@@ -33,8 +32,13 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     Ok(impacts)
 }
 
-fn look_at(look: &Look<'_>, address: &Address, dialogue: &mut Dialogue) -> Result<Impact, BenchError> {
-    let statement = Statement::of(&Point::default(), look.parameters);
+fn look_at(
+    settings: &Settings,
+    look: &Look<'_>,
+    address: &Address,
+    dialogue: &mut Dialogue,
+) -> Result<Impact, BenchError> {
+    let statement = settings.statement;
     let mut impact = Impact::of(format!("the PostgreSQL at {address}"));
     // `None` for what this version does not have, or this user may not see.
     let mut number =
@@ -48,10 +52,10 @@ fn look_at(look: &Look<'_>, address: &Address, dialogue: &mut Dialogue) -> Resul
         let ours = u64::from(look.connections);
         impact.connections(Connections { ours, open, most: most.saturating_sub(kept) }, "max_connections");
     }
-    if is_read_only(look.parameters) || !statement.has_table() {
+    if settings.read_only || !statement.has_table() {
         return Ok(impact);
     }
-    let rows = u64::from(rows(look.parameters)?);
+    let rows = u64::from(settings.rows);
     impact.does.push(format!(
         "makes a table samehost_… with {rows} rows (about {}) in the database {}, and drops it at the end (--statement select-1 --read-only yes writes nothing)",
         in_words(rows * ROW),

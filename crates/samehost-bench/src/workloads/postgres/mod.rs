@@ -13,23 +13,25 @@ mod session;
 mod statement;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, YesOrNo, words};
 use crate::private_servers::POSTGRES;
 use crate::starts::{DATABASES, Starts};
 use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload,
+    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload,
+    request_metrics,
 };
 use crate::workloads::reached::complete;
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
+use crate::workloads::requests::MOST_SLICED;
 use address::Address;
 use running::RunningPostgres;
 use samehost_login::postgres::Defaults;
-use statement::Statement;
+use statement::{Protocol, Statement};
 
 /// Most rows of our table.
 const MOST_ROWS: u32 = 1_000_000;
@@ -38,6 +40,31 @@ const MOST_THREADS: u32 = 1024;
 
 /// The postgres workload.
 pub struct Postgres;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Statement>(
+        "statement",
+        "What is asked: one row by its key, a constant, an update of one row, or the whole table as text (COPY). All but select-1 use a table `samehost_…`, made before the first trial and dropped after the last",
+    ),
+    Parameter::word::<Protocol>(
+        "protocol",
+        "extended: a prepared statement, Bind, Execute and Sync each time; simple: its text each time",
+    ),
+    Parameter::word::<Connect>(
+        "connect",
+        "once: connections stay; per-query: connect, log in, ask and close for each statement",
+    ),
+    Parameter {
+        name: "rows",
+        help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
+        default: "10000",
+        kind: ParameterKind::Count,
+    },
+    Parameter::word::<YesOrNo>(
+        "read-only",
+        "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
+    ),
+];
 
 impl Workload for Postgres {
     fn name(&self) -> &'static str {
@@ -53,115 +80,7 @@ impl Workload for Postgres {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "statement",
-                help: "What is asked: one row by its key, a constant, an update of one row, or the whole table as text (COPY). All but select-1 use a table `samehost_…`, made before the first trial and dropped after the last",
-                default: "point-select",
-                kind: ParameterKind::Choice(&["point-select", "select-1", "update", "copy"]),
-            },
-            Parameter {
-                name: "protocol",
-                help: "extended: a prepared statement, Bind, Execute and Sync each time; simple: its text each time",
-                default: "extended",
-                kind: ParameterKind::Choice(&["extended", "simple"]),
-            },
-            Parameter {
-                name: "connect",
-                help: "once: connections stay; per-query: connect, log in, ask and close for each statement",
-                default: "once",
-                kind: ParameterKind::Choice(&["once", "per-query"]),
-            },
-            Parameter {
-                name: "rows",
-                help: "Rows of the table, 1 to 1,000,000 (about 150 bytes each)",
-                default: "10000",
-                kind: ParameterKind::Count,
-            },
-            Parameter {
-                name: "read-only",
-                help: "yes: a server that already runs gets nothing written; only --statement select-1 can do that",
-                default: "no",
-                kind: ParameterKind::Choice(&["no", "yes"]),
-            },
-        ]
-    }
-
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        // A COPY is one whole operation on a connection of its own.
-        let requests = parameters["statement"] != "copy";
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
-            connections: requests.then_some("1"),
-            sizes: None,
-            rates: requests,
-            timed: requests,
-            foreign_servers: true,
-            commands: false,
-        }
-    }
-
-    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        if is_per_query(parameters) || parameters["statement"] == "copy" { 0 } else { MOST_SLICED }
-    }
-
-    fn title(&self, parameters: &Parameters) -> String {
-        let statement = match parameters["statement"].as_str() {
-            "copy" => return format!("COPY of {} rows", parameters["rows"]),
-            "select-1" => "SELECT 1",
-            "update" => "update of one row",
-            _ => "point select",
-        };
-        let protocol = match parameters["protocol"].as_str() {
-            "simple" => "as text",
-            _ => "prepared",
-        };
-        if is_per_query(parameters) {
-            format!("connect, log in, {statement}, close")
-        } else {
-            format!("{statement}, {protocol}")
-        }
-    }
-
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if parameters["statement"] == "copy" {
-            let names =
-                ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
-            return names.map(MetricInfo::built_in).to_vec();
-        }
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        rows(parameters)?;
-        let per_query = is_per_query(parameters);
-        let statement = Statement::of(point, parameters);
-        if per_query && statement == Statement::Copy {
-            return Err(BenchError::Usage(
-                "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
-            ));
-        }
-        if per_query && point.connections > MOST_THREADS {
-            return Err(BenchError::Usage(format!(
-                "--connect per-query has a thread for each connection; at most {MOST_THREADS} of them"
-            )));
-        }
-        if is_read_only(parameters) && statement.has_table() {
-            return Err(BenchError::Usage(format!(
-                "--read-only yes writes nothing, and --statement {} needs a table of ours; use --statement select-1, or leave --read-only out: the table is dropped at the end",
-                parameters["statement"]
-            )));
-        }
-        Ok(())
-    }
-
-    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(look)
-    }
-
-    fn starts(&self, _: &Parameters) -> Starts {
-        // Making a cluster and filling a table takes about a second each time.
-        Starts::InTurn(DATABASES)
+        PARAMETERS
     }
 
     fn complete(
@@ -183,30 +102,112 @@ impl Workload for Postgres {
         Some(CheckupEntry::server(&POSTGRES, self.name()))
     }
 
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            statement: parameters.word("statement")?,
+            protocol: parameters.word("protocol")?,
+            per_query: parameters.word::<Connect>("connect")? == Connect::PerQuery,
+            rows: parameters.count("rows", MOST_ROWS)?,
+            read_only: parameters.is_yes("read-only")?,
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        // A COPY is one whole operation on a connection of its own.
+        let requests = self.statement != Statement::Copy;
+        Capabilities {
+            transports: &[Transport::Tcp, Transport::Unix, Transport::TcpTls],
+            connections: requests.then_some("1"),
+            rates: requests,
+            timed: requests,
+            ..Capabilities::REQUESTS
+        }
+    }
+
+    fn most_sliced(&self) -> u32 {
+        if self.per_query || self.statement == Statement::Copy { 0 } else { MOST_SLICED }
+    }
+
+    fn title(&self) -> String {
+        let statement = match self.statement {
+            Statement::Copy => return format!("COPY of {} rows", self.rows),
+            Statement::Select1 => "SELECT 1",
+            Statement::Update => "update of one row",
+            Statement::PointSelect => "point select",
+        };
+        let protocol = match self.protocol {
+            Protocol::Simple => "as text",
+            Protocol::Extended => "prepared",
+        };
+        if self.per_query {
+            format!("connect, log in, {statement}, close")
+        } else {
+            format!("{statement}, {protocol}")
+        }
+    }
+
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if self.statement == Statement::Copy {
+            let names =
+                ["bandwidth", "throughput", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"];
+            return names.map(MetricInfo::built_in).to_vec();
+        }
+        request_metrics(open_loop)
+    }
+
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        if self.per_query && self.statement == Statement::Copy {
+            return Err(BenchError::Usage(
+                "a COPY has a connection of its own anyway; leave --connect per-query out".into(),
+            ));
+        }
+        if self.per_query && point.connections > MOST_THREADS {
+            return Err(BenchError::Usage(format!(
+                "--connect per-query has a thread for each connection; at most {MOST_THREADS} of them"
+            )));
+        }
+        if self.read_only && self.statement.has_table() {
+            return Err(BenchError::Usage(format!(
+                "--read-only yes writes nothing, and --statement {} needs a table of ours; use --statement select-1, or leave --read-only out: the table is dropped at the end",
+                self.statement.word()
+            )));
+        }
+        Ok(())
+    }
+
+    fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+        impact::look(self, look)
+    }
+
+    fn starts(&self) -> Starts {
+        // Making a cluster and filling a table takes about a second each time.
+        Starts::InTurn(DATABASES)
+    }
+
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningPostgres::start(start)?))
+        Ok(Box::new(RunningPostgres::start(self, start)?))
     }
 }
 
-fn is_per_query(parameters: &Parameters) -> bool {
-    parameters["connect"] == "per-query"
+#[derive(Clone, Debug)]
+struct Settings {
+    statement: Statement,
+    protocol: Protocol,
+    /// Whether each statement has a connection.
+    per_query: bool,
+    /// Rows of our table.
+    rows: u32,
+    read_only: bool,
 }
 
-fn is_read_only(parameters: &Parameters) -> bool {
-    parameters["read-only"] == "yes"
-}
-
-fn rows(parameters: &Parameters) -> Result<u32, BenchError> {
-    let text = &parameters["rows"];
-    match text.parse() {
-        Ok(rows) if (1..=MOST_ROWS).contains(&rows) => Ok(rows),
-        _ => Err(BenchError::Usage(format!("--rows {text}: from 1 to {MOST_ROWS}"))),
-    }
+words! {
+    enum Connect { Once = "once", PerQuery = "per-query" }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::statement::Protocol;
     use super::*;
 
     fn parameters(changed: &[(&str, &str)]) -> Parameters {
@@ -219,7 +220,7 @@ mod tests {
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
         let check = |changed: &[(&str, &str)], connections| {
             let point = Point { connections, ..Point::default() };
-            Postgres.check(&point, Transport::Tcp, &parameters(changed))
+            Postgres.configure(&parameters(changed))?.check(&point, Transport::Tcp)
         };
         assert!(check(&[], 1).is_ok());
         assert!(check(&[("rows", "1000001")], 1).is_err());
@@ -232,15 +233,9 @@ mod tests {
 
     #[test]
     fn titles_say_what_is_done() {
-        assert_eq!(Postgres.title(&parameters(&[])), "point select, prepared");
-        assert_eq!(Postgres.title(&parameters(&[("statement", "copy")])), "COPY of 10000 rows");
-        let simple = parameters(&[("protocol", "simple"), ("statement", "select-1")]);
-        assert_eq!(Postgres.title(&simple), "SELECT 1, as text");
-    }
-
-    #[test]
-    fn a_point_of_its_own_goes_first() {
-        let point = Point { parameters: [("protocol".into(), "simple".into())].into(), ..Point::default() };
-        assert_eq!(Protocol::of(&point, &parameters(&[])), Protocol::Simple);
+        let title = |changed: &[(&str, &str)]| Postgres.configure(&parameters(changed)).unwrap().title();
+        assert_eq!(title(&[]), "point select, prepared");
+        assert_eq!(title(&[("statement", "copy")]), "COPY of 10000 rows");
+        assert_eq!(title(&[("protocol", "simple"), ("statement", "select-1")]), "SELECT 1, as text");
     }
 }

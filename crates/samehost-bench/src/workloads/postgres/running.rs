@@ -10,19 +10,19 @@ use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
 use samehost_transport::Stream;
 
+use super::Settings;
 use super::address::Address;
 use super::caller::QueryCaller;
 use super::copy::CopySession;
 use super::dialogue::{Dialogue, Identity, is_ours, private};
 use super::session::RowSession;
 use super::statement::{Exchange, PREPARED, Protocol, Statement, make_table};
-use super::{is_per_query, is_read_only, rows};
 use crate::engine::Job;
 use crate::engine::seen::Seen;
 use crate::engine::session::{Caller, Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, postgres, random_hex};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
 /// Requests of each connection before it is measured. A backend fills its caches with the first request,
@@ -35,7 +35,7 @@ pub(super) struct RunningPostgres {
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
-    parameters: Parameters,
+    settings: Settings,
     read_only: bool,
     identities: Vec<(Transport, Identity)>,
     pids: Vec<u32>,
@@ -50,14 +50,14 @@ pub(super) struct RunningPostgres {
 }
 
 impl RunningPostgres {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let defaults = Defaults::here();
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
             addresses.insert(*transport, Address::given(*transport, text, &defaults)?);
         }
         let missing = needs_private(start)?;
-        let read_only = !missing && is_read_only(&start.parameters);
+        let read_only = !missing && settings.read_only;
         let server = if missing {
             let server = postgres::start(&start.program, start.most_connections, is_ours)?;
             for endpoint in server.endpoints() {
@@ -71,7 +71,7 @@ impl RunningPostgres {
         let mut running = RunningPostgres {
             server,
             addresses,
-            parameters: start.parameters.clone(),
+            settings: settings.clone(),
             read_only,
             identities: Vec::new(),
             pids: Vec::new(),
@@ -81,8 +81,7 @@ impl RunningPostgres {
             open: Vec::new(),
         };
         running.look_around()?;
-        let statement = Statement::of(&samehost_model::Point::default(), &start.parameters);
-        if statement.has_table() {
+        if settings.statement.has_table() {
             running.make_tables()?;
         }
         Ok(running)
@@ -119,7 +118,6 @@ impl RunningPostgres {
 
     /// Makes our table once in each database.
     fn make_tables(&mut self) -> Result<(), BenchError> {
-        let rows = rows(&self.parameters)?;
         let mut done: Vec<&Identity> = Vec::new();
         for (transport, identity) in &self.identities {
             if done.contains(&identity) {
@@ -128,7 +126,7 @@ impl RunningPostgres {
             done.push(identity);
             let address = &self.addresses[transport];
             let mut dialogue = Dialogue::begin(address, false)?;
-            for (number, sql) in make_table(&self.table, rows).iter().enumerate() {
+            for (number, sql) in make_table(&self.table, self.settings.rows).iter().enumerate() {
                 dialogue.must("to make and fill our table", sql)?;
                 if number == 0 {
                     self.tables.push(address.clone());
@@ -145,10 +143,8 @@ impl RunningPostgres {
     }
 
     /// What a trial's connections request.
-    fn asked(&self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
-        let (statement, protocol) =
-            (Statement::of(&arm.point, &self.parameters), Protocol::of(&arm.point, &self.parameters));
-        let rows = rows(&self.parameters)?;
+    fn asked(&self, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
+        let Settings { statement, protocol, rows, .. } = self.settings;
         if statement == Statement::Copy {
             return Ok(Asked::Copy { table: self.table.clone(), rows });
         }
@@ -158,7 +154,7 @@ impl RunningPostgres {
         } else {
             Vec::new()
         };
-        let prepares = is_per_query(&self.parameters);
+        let prepares = self.settings.per_query;
         let exchange = Exchange::new(statement, protocol, prepares, (&self.table, rows), &description);
         let prepared = protocol == Protocol::Extended && !prepares;
         Ok(Asked::Rows {
@@ -214,10 +210,10 @@ impl Instance for RunningPostgres {
         if self.open.is_empty() {
             dialogue.wait_for_leavers()?;
         }
-        let asked = self.asked(arm, &mut dialogue)?;
+        let asked = self.asked(&mut dialogue)?;
         let view = Arc::new(OnceLock::new());
         self.view = Some(Arc::clone(&view));
-        if is_per_query(&self.parameters) {
+        if self.settings.per_query {
             let Asked::Rows { exchange, .. } = asked else {
                 return Err(BenchError::Usage("--connect per-query is for statements of one row".into()));
             };
@@ -229,7 +225,7 @@ impl Instance for RunningPostgres {
                 let (address, seen) = (address.clone(), Some(seen.clone()));
                 Box::new(QueryCaller::new(address, session, self.read_only, seen)) as Box<dyn Caller>
             });
-            return Ok(Job::Callers(callers.collect()));
+            return Ok(Job::Callers { callers: callers.collect(), endpoint: address.endpoint.to_string() });
         }
         let whole = matches!(asked, Asked::Copy { .. });
         let connector = Arc::new(PostgresConnector {

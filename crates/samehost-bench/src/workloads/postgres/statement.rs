@@ -4,9 +4,7 @@
 //! another id changes only ten bytes.
 
 use super::messages::{bind_execute_sync, message, parse_statement, query};
-use samehost_model::Point;
-
-use crate::workload::Parameters;
+use crate::parameters::words;
 
 /// The id before the first.
 const BASE: u32 = 1_000_000_000;
@@ -17,38 +15,28 @@ const FILLER: &str = "-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRS
 /// Name of the prepared statement.
 pub(super) const PREPARED: &str = "s";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Statement {
-    /// One row of our table by its primary key.
-    PointSelect,
-    /// A constant.
-    Select1,
-    /// Increments the counter of one row.
-    Update,
-    /// The whole table as text.
-    Copy,
-}
+words! {
+    pub(super) enum Statement {
+        /// One row of our table by its primary key.
+        PointSelect = "point-select",
+        /// A constant.
+        Select1 = "select-1",
+        /// Increments the counter of one row.
+        Update = "update",
+        /// The whole table as text.
+        Copy = "copy",
+    }
 
-/// How a statement is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    /// Bind, Execute, Sync of a statement prepared before.
-    Extended,
-    /// As text.
-    Simple,
+    /// How a statement is sent.
+    pub(super) enum Protocol {
+        /// Bind, Execute, Sync of a statement prepared before.
+        Extended = "extended",
+        /// As text.
+        Simple = "simple",
+    }
 }
 
 impl Statement {
-    /// Statement of a point; its own value overrides the workload's.
-    pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
-        match point.parameters.get("statement").unwrap_or(&parameters["statement"]).as_str() {
-            "select-1" => Statement::Select1,
-            "update" => Statement::Update,
-            "copy" => Statement::Copy,
-            _ => Statement::PointSelect,
-        }
-    }
-
     /// Whether it needs our table.
     pub(super) fn has_table(self) -> bool {
         self != Statement::Select1
@@ -66,16 +54,6 @@ impl Statement {
             Statement::Select1 => "SELECT 1".into(),
             Statement::Update => format!("UPDATE {table} SET counter = counter + 1 WHERE id = {id}"),
             Statement::Copy => format!("COPY {table} TO STDOUT"),
-        }
-    }
-}
-
-impl Protocol {
-    /// Protocol of a point; its own value overrides the workload's.
-    pub(super) fn of(point: &Point, parameters: &Parameters) -> Self {
-        match point.parameters.get("protocol").unwrap_or(&parameters["protocol"]).as_str() {
-            "simple" => Protocol::Simple,
-            _ => Protocol::Extended,
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use samehost_model::{Endpoint, Point, Transport};
+use samehost_model::{Arm, Endpoint, Transport};
 
-use crate::error::BenchError;
-use crate::workload::Parameters;
+use super::Settings;
+use crate::matrix::distinct;
+use crate::workloads::http::Version;
 
 /// Connections to the backends that nginx keeps open, as in the published measurement.
 const KEPT: u32 = 48;
@@ -20,40 +21,29 @@ pub(super) struct Condition {
     /// Transport behind nginx.
     pub(super) transport: Transport,
     pub(super) backends: u32,
-    /// `1.0` or `1.1`.
-    pub(super) http: String,
+    pub(super) http: Version,
 }
 
 impl Condition {
-    /// Condition of a point, with the default transport.
-    pub(super) fn of(point: &Point, parameters: &Parameters) -> Result<Self, BenchError> {
-        let value = |name: &str| point.parameters.get(name).unwrap_or(&parameters[name]).clone();
-        let backends = value("backends");
-        let backends = backends
-            .parse()
-            .ok()
-            .filter(|count| *count > 0)
-            .ok_or_else(|| BenchError::Usage(format!("--backends {backends}: a number from 1")))?;
-        Ok(Condition { transport: Transport::Tcp, backends, http: value("http") })
+    /// The condition of a trial.
+    pub(super) fn of(arm: &Arm, settings: &Settings) -> Self {
+        let (backends, http) = (settings.backends.at(&arm.point), settings.http.at(&arm.point));
+        Condition { transport: arm.transport, backends, http }
     }
 
-    /// All conditions of these parameters and transports.
-    pub(super) fn all(transports: &[Transport], parameters: &Parameters) -> Result<Vec<Self>, BenchError> {
+    /// All conditions of these settings and transports.
+    pub(super) fn all(transports: &[Transport], settings: &Settings) -> Vec<Self> {
         let mut all = Vec::new();
         for transport in transports {
-            for backends in parameters["backends"].split(',') {
-                for http in parameters["http"].split(',') {
-                    let own = [("backends", backends), ("http", http)];
-                    let parameters = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-                    let condition = Condition::of(&Point::default(), &parameters)?;
-                    let condition = Condition { transport: *transport, ..condition };
-                    if !all.contains(&condition) {
-                        all.push(condition);
-                    }
-                }
+            for backends in &settings.backends.values {
+                all.extend(settings.http.values.iter().map(|http| Condition {
+                    transport: *transport,
+                    backends: *backends,
+                    http: *http,
+                }));
             }
         }
-        Ok(all)
+        distinct(all)
     }
 
     /// Name of the condition's server block; all have the same length.
@@ -76,14 +66,14 @@ impl Condition {
                 format!("    server {place} max_fails=0;\n")
             })
             .collect();
-        let (kept, version) = match self.http.as_str() {
-            "1.1" => (
+        let (kept, version) = match self.http {
+            Version::V11 => (
                 format!(
                     "    keepalive {KEPT};\n    keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n"
                 ),
                 "proxy_http_version 1.1; proxy_set_header Connection \"\";",
             ),
-            _ => (String::new(), "proxy_http_version 1.0;"),
+            Version::V10 => (String::new(), "proxy_http_version 1.0;"),
         };
         format!(
             "  upstream {host} {{\n{servers}{kept}  }}\n  server {{\n    listen {listen};\n    server_name {host};\n    \
@@ -94,8 +84,8 @@ impl Condition {
 }
 
 /// Value of nginx's `listen` in front, and its endpoint.
-pub(super) fn front(transport: &str, directory: &Path, port: u16) -> (String, Endpoint) {
-    if transport == "tcp" {
+pub(super) fn front(transport: Transport, directory: &Path, port: u16) -> (String, Endpoint) {
+    if transport == Transport::Tcp {
         let place = format!("127.0.0.1:{port}");
         (place + " backlog=4096", Endpoint::Tcp { host: "127.0.0.1".into(), port })
     } else {
@@ -107,28 +97,31 @@ pub(super) fn front(transport: &str, directory: &Path, port: u16) -> (String, En
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::BenchError;
 
-    fn parameters(backends: &str, http: &str) -> Parameters {
-        [("backends".into(), backends.into()), ("http".into(), http.into())].into()
+    fn settings(backends: &str, http: &str) -> Result<Settings, BenchError> {
+        let mut parameters = crate::workload::defaults(&super::super::Proxy);
+        parameters.extend([("backends".into(), backends.into()), ("http".into(), http.into())]);
+        Settings::parse(&parameters)
     }
 
     #[test]
     fn the_published_matrix_has_eight() {
         let both = [Transport::Tcp, Transport::Unix];
-        let all = Condition::all(&both, &parameters("1,4", "1.0,1.1")).unwrap();
+        let all = Condition::all(&both, &settings("1,4", "1.0,1.1").unwrap());
         assert_eq!(all.len(), 8);
-        assert_eq!(all[0], Condition { transport: Transport::Tcp, backends: 1, http: "1.0".into() });
-        assert!(Condition::all(&both, &parameters("0", "1.0")).is_err());
+        assert_eq!(all[0], Condition { transport: Transport::Tcp, backends: 1, http: Version::V10 });
+        assert!(settings("0", "1.0").is_err());
         let twice = [Transport::Unix, Transport::Unix];
-        assert_eq!(Condition::all(&twice, &parameters("1", "1.1")).unwrap().len(), 1);
+        assert_eq!(Condition::all(&twice, &settings("1", "1.1").unwrap()).len(), 1);
     }
 
     #[test]
     fn nginx_is_told_each_in_its_words() {
         let unix = Endpoint::Unix("/run/a.sock".into());
         let tcp = Endpoint::Tcp { host: "127.0.0.1".into(), port: 81 };
-        let condition = |http: &str| Condition { transport: Transport::Unix, backends: 2, http: http.into() };
-        let lines = condition("1.1").lines(3, "127.0.0.1:80", &[&unix, &tcp]);
+        let condition = |http| Condition { transport: Transport::Unix, backends: 2, http };
+        let lines = condition(Version::V11).lines(3, "127.0.0.1:80", &[&unix, &tcp]);
         for part in [
             "upstream condition03 {",
             "server unix:/run/a.sock max_fails=0;",
@@ -137,6 +130,6 @@ mod tests {
         ] {
             assert!(lines.contains(part), "{part} in:\n{lines}");
         }
-        assert!(!condition("1.0").lines(3, "x", &[&unix]).contains("keepalive"));
+        assert!(!condition(Version::V10).lines(3, "x", &[&unix]).contains("keepalive"));
     }
 }

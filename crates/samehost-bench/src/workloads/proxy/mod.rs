@@ -4,19 +4,19 @@
 mod condition;
 mod running;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use samehost_model::{MetricInfo, Point, Transport};
 
 use crate::error::BenchError;
-use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX, backend_kind};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
+use crate::private_servers::{BACKEND_NAMES, BackendKind, NGINX};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions,
-    Workload,
+    Capabilities, CheckupEntry, Configured, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
-use condition::Condition;
+use crate::workloads::http::Version;
+use crate::workloads::requests::MOST_SLICED;
 use running::RunningProxy;
 
 /// Most backends of a condition: each is a process.
@@ -58,13 +58,13 @@ impl Workload for Proxy {
                 name: "http",
                 help: "HTTP version between nginx and the backends: 1.0 with a connection for each request, 1.1 with `keepalive 48`, or both (1.0,1.1)",
                 default: "1.0,1.1",
-                kind: ParameterKind::Choices(&["1.0", "1.1"]),
+                kind: ParameterKind::Choices(VERSIONS),
             },
             Parameter {
                 name: "front",
                 help: "Transport in front of nginx, which is the same for all",
                 default: "unix",
-                kind: ParameterKind::Choice(&["unix", "tcp"]),
+                kind: ParameterKind::Choice(FRONTS),
             },
             Parameter {
                 name: "workers",
@@ -73,55 +73,6 @@ impl Workload for Proxy {
                 kind: ParameterKind::Count,
             },
         ]
-    }
-
-    fn axes(&self, _: &Parameters) -> Capabilities {
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix],
-            connections: Some("1"),
-            sizes: Some("4096"),
-            rates: true,
-            timed: true,
-            foreign_servers: false,
-            commands: false,
-        }
-    }
-
-    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        MOST_SLICED
-    }
-
-    fn title(&self, parameters: &Parameters) -> String {
-        let backend = kind(parameters).map_or("its backends", |kind| kind.title);
-        format!("the hop from nginx to {backend}, {} in front", parameters["front"])
-    }
-
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        let mut metrics = request_metrics(open_loop);
-        let at =
-            metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
-        metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
-        if open_loop == OpenOrClosed::Closed {
-            // The published results are in requests per second.
-            metrics.sort_by_key(|metric| !metric.is_rate_of_work());
-        }
-        metrics
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        let condition = Condition::of(point, parameters)?;
-        if condition.backends > MOST_BACKENDS {
-            return Err(BenchError::Usage(format!(
-                "--backends {}: each is a process; at most {MOST_BACKENDS}",
-                condition.backends
-            )));
-        }
-        match point.size_bytes {
-            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
-                "--size {size} is too large for a page: at most {MOST_SIZE} bytes here"
-            ))),
-            _ => Ok(()),
-        }
     }
 
     fn checkup(&self) -> Option<CheckupEntry> {
@@ -133,18 +84,84 @@ impl Workload for Proxy {
         })
     }
 
-    /// Two processes of the same program differ by more than the transports do, so several are used. Half a
-    /// dozen Ruby or Python programs take seconds to start.
-    fn starts(&self, parameters: &Parameters) -> Starts {
-        let in_a_moment = kind(parameters).is_some_and(BackendKind::is_built_in);
-        if in_a_moment { Starts::EachBlock } else { Starts::InTurn(4) }
-    }
-
-    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningProxy::start(start)?))
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings::parse(parameters)?))
     }
 }
 
-fn kind(parameters: &Parameters) -> Option<&'static BackendKind> {
-    backend_kind(&parameters["backend"])
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        Capabilities { sizes: Some("4096"), foreign_servers: false, ..Capabilities::REQUESTS }
+    }
+
+    fn most_sliced(&self) -> u32 {
+        MOST_SLICED
+    }
+
+    fn title(&self) -> String {
+        format!("the hop from nginx to {}, {} in front", self.backend.title, self.front)
+    }
+
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        let mut metrics = request_metrics(open_loop);
+        let at =
+            metrics.iter().position(|metric| metric.name == "server_cpu_per_op").unwrap_or(metrics.len());
+        metrics.insert(at, MetricInfo::built_in("proxy_cpu_per_op"));
+        if open_loop == OpenOrClosed::Closed {
+            // The published results are in requests per second.
+            metrics.sort_by_key(|metric| !metric.is_rate_of_work());
+        }
+        metrics
+    }
+
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        let backends = self.backends.at(point);
+        if backends > MOST_BACKENDS {
+            return Err(BenchError::Usage(format!(
+                "--backends {backends}: each is a process; at most {MOST_BACKENDS}"
+            )));
+        }
+        match point.size_bytes {
+            Some(size) if size > MOST_SIZE => Err(BenchError::Usage(format!(
+                "--size {size} is too large for a page: at most {MOST_SIZE} bytes here"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Two processes of the same program differ by more than the transports do, so several are used. Half a
+    /// dozen Ruby or Python programs take seconds to start.
+    fn starts(&self) -> Starts {
+        if self.backend.is_built_in() { Starts::EachBlock } else { Starts::InTurn(4) }
+    }
+
+    fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
+        Ok(Box::new(RunningProxy::start(self, start)?))
+    }
+}
+
+#[derive(Clone)]
+struct Settings {
+    backend: &'static BackendKind,
+    backends: Axis<u32>,
+    http: Axis<Version>,
+    /// Transport in front of nginx.
+    front: Transport,
+    /// Worker processes of nginx.
+    workers: u32,
+}
+
+const VERSIONS: &[&str] = &["1.0", "1.1"];
+const FRONTS: &[&str] = &["unix", "tcp"];
+
+impl Settings {
+    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        Ok(Settings {
+            backend: parameters.one_of("backend", BACKEND_NAMES)?,
+            backends: parameters.counts("backends", u32::MAX)?,
+            http: parameters.list("http", VERSIONS)?,
+            front: parameters.one_of("front", FRONTS)?,
+            workers: parameters.count("workers", u32::MAX)?,
+        })
+    }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
+use super::Settings;
 use super::condition::{ASKED, Condition, WHERE, front};
-use super::kind;
 use crate::builtin_servers::http_body;
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::nginx::{self, NginxSpec};
 use crate::private_servers::{Account, BackendKind, PrivateServer};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::http::{Expected, HttpConnector, RequestParts, fetch, fetch_field, refusal};
 
 /// Requests to each fresh process before anything is measured: the first ones of Ruby are slow.
@@ -22,13 +22,12 @@ const REQUEST: usize = 75;
 
 /// nginx and its backends.
 pub(super) struct RunningProxy {
-    kind: &'static BackendKind,
     nginx: PrivateServer,
     front: Endpoint,
     /// Processes by the transport they serve; those that listen on both are under the first.
     backends: BTreeMap<Transport, Vec<PrivateServer>>,
     conditions: Vec<Condition>,
-    parameters: Parameters,
+    settings: Settings,
     /// Condition of the current trial.
     current: Option<Condition>,
     /// PrivateServer that nginx reports.
@@ -36,17 +35,14 @@ pub(super) struct RunningProxy {
 }
 
 impl RunningProxy {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
-        let parameters = start.parameters.clone();
-        let kind = kind(&parameters).ok_or_else(|| BenchError::Usage("no such backend".into()))?;
-        let conditions = Condition::all(&start.transports, &parameters)?;
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
+        let conditions = Condition::all(&start.transports, settings);
         let most = conditions.iter().map(|condition| condition.backends).max().unwrap_or(1);
         // One account for all: nginx must reach their sockets.
         let account = Account::made()?;
-        let backends = start_backends(kind, account, start, most)?;
-        let front_transport = parameters["front"].clone();
+        let backends = start_backends(settings.backend, account, start, most)?;
         let lines = |directory: &std::path::Path, port| {
-            let (listen, _) = front(&front_transport, directory, port);
+            let (listen, _) = front(settings.front, directory, port);
             let lines = conditions.iter().enumerate().map(|(number, condition)| {
                 condition.lines(
                     number,
@@ -56,11 +52,10 @@ impl RunningProxy {
             });
             lines.collect::<String>()
         };
-        let in_front = |directory: &std::path::Path, port| Some(front(&front_transport, directory, port).1);
-        let workers = parameters["workers"].parse().unwrap_or(1);
+        let in_front = |directory: &std::path::Path, port| Some(front(settings.front, directory, port).1);
         let spec = NginxSpec {
             connections: start.most_connections,
-            workers,
+            workers: settings.workers,
             account,
             http: &lines,
             front: &in_front,
@@ -73,12 +68,11 @@ impl RunningProxy {
         })?;
         let front = nginx.endpoints().next().cloned().ok_or_else(|| nginx.failure("it has no listener"))?;
         Ok(RunningProxy {
-            kind,
             nginx,
             front,
             backends,
             conditions,
-            parameters,
+            settings: settings.clone(),
             current: None,
             asked: String::new(),
         })
@@ -177,13 +171,13 @@ fn behind<'a>(
 
 impl Instance for RunningProxy {
     fn server(&self) -> ServerInfo {
-        let how = if self.kind.listens_on_both {
+        let how = if self.settings.backend.listens_on_both {
             "the same processes for both transports"
         } else {
             "processes for each transport (one cannot listen on both), started afresh for every block"
         };
         ServerInfo {
-            kind: format!("nginx and {}: {how}", self.kind.title),
+            kind: format!("nginx and {}: {how}", self.settings.backend.title),
             version: String::new(),
             managed: true,
             pids: self.backend_pids(),
@@ -195,14 +189,14 @@ impl Instance for RunningProxy {
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
-        let wanted = Condition { transport: arm.transport, ..Condition::of(&arm.point, &self.parameters)? };
+        let wanted = Condition::of(arm, &self.settings);
         let number = self.conditions.iter().position(|condition| *condition == wanted).ok_or_else(|| {
             BenchError::Usage(format!("nginx has no configuration for {} (a fault of samehost)", arm.id))
         })?;
         for backend in self.backends.values_mut().flatten() {
             if backend.has_ended() {
                 return Err(BenchError::ServerLost {
-                    endpoint: self.kind.title.into(),
+                    endpoint: self.settings.backend.title.into(),
                     reason: format!("process {} behind nginx has ended", backend.pid()),
                     server_said: backend.stderr_tail(),
                 });
@@ -247,7 +241,7 @@ impl Instance for RunningProxy {
 
     fn add_observations(&mut self, trial: &mut Trial) {
         let Some(condition) = &self.current else { return };
-        trial.proxy_most_cpus = self.parameters["workers"].parse().ok();
+        trial.proxy_most_cpus = Some(f64::from(self.settings.workers));
         // Each backend works with one thread at a time.
         trial.server_most_cpus = Some(f64::from(condition.backends));
         // The kernel's evidence is about the connection in front, which is the same in every arm.

@@ -3,25 +3,25 @@
 
 pub(super) mod echo;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport};
+use samehost_model::{Arm, Endpoint, MetricInfo, Point, ServerInfo, Transport, parse_fraction};
 use samehost_transport::{ConnectOptions, Stream, TlsTrust, Tuning, connect};
 
 use crate::engine::Job;
 use crate::engine::bulk::Writer;
 use crate::engine::session::{Connector, Session, Wait};
 use crate::error::BenchError;
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::tuned::{SOCKET_BUFFER, tuning, tunings, wait_for_server};
 use crate::workload::{
-    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
+    Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::connecting::prove;
 use crate::workloads::foreign::{foreign_endpoints, foreign_pids};
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
+use crate::workloads::requests::MOST_SLICED;
 use echo::EchoSession;
 
 /// Largest message that one blocking connection may echo: it fits into every transport's buffers, so that
@@ -40,9 +40,66 @@ const MOST_PACKET: u64 = 128 * 1024;
 /// The raw workload.
 pub struct Raw;
 
-fn is_bulk(parameters: &Parameters) -> bool {
-    parameters["pattern"] == "bulk"
+struct Settings {
+    bulk: bool,
+    server: Server,
+    waits: Wait,
+    work: Option<String>,
+    longer: Option<String>,
+    has_socket_buffer: bool,
 }
+
+words! {
+    enum Pattern { PingPong = "ping-pong", Bulk = "bulk" }
+
+    enum Server { Auto = "auto", Threads = "threads", Blocking = "blocking", Epoll = "epoll", Rounds = "rounds" }
+
+    enum SleepsIn { Poll = "poll", Read = "read" }
+}
+
+impl Settings {
+    fn model(&self, connections_of_an_arm: u32) -> Server {
+        match self.server {
+            Server::Auto if connections_of_an_arm > 1 && !self.bulk => Server::Epoll,
+            Server::Auto if self.waits == Wait::Read => Server::Blocking,
+            Server::Auto => Server::Threads,
+            model => model,
+        }
+    }
+
+    fn echo_arguments(&self, model: Server) -> Vec<String> {
+        let mut arguments = vec!["--model".to_owned(), model.word().to_owned()];
+        for (name, value) in [("--work", &self.work), ("--longer", &self.longer)] {
+            arguments.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
+        }
+        arguments
+    }
+}
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Pattern>(
+        "pattern",
+        "A message there and back, or a stream to a receiver that acknowledges the last byte",
+    ),
+    Parameter::word::<Server>(
+        "server",
+        "A thread for each connection (blocking: asleep in read, not in poll), or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
+    ),
+    Parameter::word::<SleepsIn>(
+        "wait",
+        "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
+    ),
+    Parameter {
+        name: "work",
+        help: "CPU time that the server spends on each message, to play one with work to do (20us)",
+        default: "",
+        kind: ParameterKind::Duration,
+    },
+    Parameter::text(
+        "longer",
+        "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",
+    ),
+];
 
 impl Workload for Raw {
     fn name(&self) -> &'static str {
@@ -58,42 +115,32 @@ impl Workload for Raw {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "pattern",
-                help: "A message there and back, or a stream to a receiver that acknowledges the last byte",
-                default: "ping-pong",
-                kind: ParameterKind::Choice(&["ping-pong", "bulk"]),
-            },
-            Parameter {
-                name: "server",
-                help: "A thread for each connection (blocking: asleep in read, not in poll), or one for all by epoll (rounds: replies after each round, as Redis sends them); auto: threads for 1 connection",
-                default: "auto",
-                kind: ParameterKind::Choice(&["auto", "threads", "blocking", "epoll", "rounds"]),
-            },
-            Parameter {
-                name: "wait",
-                help: "Where a thread with one connection sleeps until its reply is there: poll, as most clients do, or read, as a plain C loop does (then --server auto is blocking)",
-                default: "poll",
-                kind: ParameterKind::Choice(&["poll", "read"]),
-            },
-            Parameter {
-                name: "work",
-                help: "CPU time that the server spends on each message, to play one with work to do (20us)",
-                default: "",
-                kind: ParameterKind::Duration,
-            },
-            Parameter {
-                name: "longer",
-                help: "A known difference, to see whether it is found: the second of two arms of one transport (--transports unix,unix) has so much more --work (3%)",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        let bulk = is_bulk(parameters);
+    fn owns_both_ends(&self) -> bool {
+        true
+    }
+
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        let longer = parameters.given("longer");
+        longer.iter().try_for_each(|longer| parse_fraction(longer).map(|_| ()))?;
+        Ok(Arc::new(Settings {
+            bulk: parameters.word::<Pattern>("pattern")? == Pattern::Bulk,
+            server: parameters.word("server")?,
+            waits: match parameters.word("wait")? {
+                SleepsIn::Poll => Wait::Poll,
+                SleepsIn::Read => Wait::Read,
+            },
+            work: parameters.given("work"),
+            longer,
+            has_socket_buffer: parameters.contains_key(SOCKET_BUFFER),
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
         Capabilities {
             transports: &[
                 Transport::Tcp,
@@ -105,29 +152,27 @@ impl Workload for Raw {
                 Transport::Socketpair,
                 Transport::Pipe,
             ],
-            connections: if bulk { None } else { Some("1") },
-            sizes: Some(if bulk { "512k" } else { "128" }),
-            rates: !bulk,
-            timed: true,
-            foreign_servers: true,
-            commands: false,
+            connections: if self.bulk { None } else { Some("1") },
+            sizes: Some(if self.bulk { "512k" } else { "128" }),
+            rates: !self.bulk,
+            ..Capabilities::REQUESTS
         }
     }
 
-    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        if is_bulk(parameters) { 1 } else { MOST_SLICED }
+    fn most_sliced(&self) -> u32 {
+        if self.bulk { 1 } else { MOST_SLICED }
     }
 
-    fn least_slice(&self, parameters: &Parameters) -> Duration {
-        if is_bulk(parameters) { LEAST_BULK } else { Duration::ZERO }
+    fn least_slice(&self) -> Duration {
+        if self.bulk { LEAST_BULK } else { Duration::ZERO }
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        if is_bulk(parameters) { "bulk stream".into() } else { "ping-pong".into() }
+    fn title(&self) -> String {
+        if self.bulk { "bulk stream".into() } else { "ping-pong".into() }
     }
 
-    fn metrics(&self, parameters: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        if !is_bulk(parameters) {
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+        if !self.bulk {
             return request_metrics(open_loop);
         }
         ["bandwidth", "client_cpu_per_op", "server_cpu_per_op", "total_cpu_per_op"]
@@ -135,11 +180,11 @@ impl Workload for Raw {
             .into()
     }
 
-    fn check(&self, point: &Point, transport: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, transport: Transport) -> Result<(), BenchError> {
         let size = point.size_bytes.unwrap_or(1);
         let most = match transport {
             Transport::Seqpacket => MOST_PACKET,
-            Transport::Pipe if !is_bulk(parameters) => MOST_PIPE,
+            Transport::Pipe if !self.bulk => MOST_PIPE,
             _ => 1024 * 1024 * 1024,
         };
         if size > most {
@@ -148,7 +193,7 @@ impl Workload for Raw {
             )));
         }
         let inherited = matches!(transport, Transport::Socketpair | Transport::Pipe);
-        if transport == Transport::Pipe && parameters.contains_key(SOCKET_BUFFER) {
+        if transport == Transport::Pipe && self.has_socket_buffer {
             return Err(BenchError::Usage("a pipe has no socket buffer; leave --socket-buffer out".into()));
         }
         if transport == Transport::Pipe && (point.connections > 1 || point.rate_per_s.is_some()) {
@@ -156,13 +201,10 @@ impl Workload for Raw {
                 "pipe has one connection in a closed loop; leave --connections at 1 and --rate out".into(),
             ));
         }
-        if !parameters["longer"].is_empty() {
-            samehost_model::parse_fraction(&parameters["longer"])?;
-            if parameters["work"].is_empty() || size < LEAST_MARKED || inherited {
-                return Err(BenchError::Usage(format!(
-                    "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
-                )));
-            }
+        if self.longer.is_some() && (self.work.is_none() || size < LEAST_MARKED || inherited) {
+            return Err(BenchError::Usage(format!(
+                "--longer is a part of --work, which it needs; messages have at least {LEAST_MARKED} bytes, over a transport with a listener"
+            )));
         }
         if inherited && point.connections > 64 {
             return Err(BenchError::Usage(format!(
@@ -172,23 +214,14 @@ impl Workload for Raw {
         Ok(())
     }
 
-    fn owns_both_ends(&self) -> bool {
-        true
-    }
-
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        let bulk = is_bulk(&start.parameters);
+        let bulk = self.bulk;
         let endpoints = foreign_endpoints(start)?;
-        let model = match start.parameters["server"].as_str() {
-            "auto" if start.connections_of_an_arm > 1 && !bulk => "epoll",
-            "auto" if waits(&start.parameters) == Wait::Read => "blocking",
-            "auto" => "threads",
-            model => model,
-        };
+        let model = self.model(start.connections_of_an_arm);
         let spec = BuiltInSpec {
             program: start.program.clone(),
             server: if bulk { "sink" } else { "echo" },
-            arguments: if bulk { Vec::new() } else { echo_arguments(model, &start.parameters) },
+            arguments: if bulk { Vec::new() } else { self.echo_arguments(model) },
             tuning: Tuning::default(),
         };
         let own: Vec<Transport> =
@@ -199,24 +232,10 @@ impl Workload for Raw {
             servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &own)?))));
         }
         let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
-        let longer = !start.parameters["longer"].is_empty();
         let (start, foreign) = (start.clone(), own.is_empty());
-        Ok(Box::new(RunningRaw { servers, start, endpoints, bulk, longer, foreign_pids, foreign }))
+        let (waits, longer) = (self.waits, self.longer.is_some());
+        Ok(Box::new(RunningRaw { servers, start, endpoints, bulk, waits, longer, foreign_pids, foreign }))
     }
-}
-
-fn waits(parameters: &Parameters) -> Wait {
-    if parameters["wait"] == "read" { Wait::Read } else { Wait::Poll }
-}
-
-fn echo_arguments(model: &str, parameters: &Parameters) -> Vec<String> {
-    let mut arguments = vec!["--model".to_owned(), model.to_owned()];
-    for name in ["work", "longer"] {
-        if !parameters[name].is_empty() {
-            arguments.extend([format!("--{name}"), parameters[name].clone()]);
-        }
-    }
-    arguments
 }
 
 struct RunningRaw {
@@ -226,6 +245,7 @@ struct RunningRaw {
     /// Servers that are already running.
     endpoints: Vec<(Transport, Endpoint)>,
     bulk: bool,
+    waits: Wait,
     /// Whether the server does more work for the second of two arms.
     longer: bool,
     foreign_pids: Vec<u32>,
@@ -281,7 +301,7 @@ impl Instance for RunningRaw {
                 .or_else(|| own(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))),
             server: Arc::clone(server),
             tuning: tuning.clone(),
-            waits: waits(&self.start.parameters),
+            waits: self.waits,
             size: usize::try_from(size).unwrap_or(usize::MAX),
         };
         if self.bulk {

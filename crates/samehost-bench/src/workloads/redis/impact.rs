@@ -15,7 +15,7 @@ const COMMANDS_PER_S: f64 = 50_000.0;
 const AROUND: u64 = 64;
 
 /// Queries each server once, over either transport.
-pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
+pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
     let (mut seen, mut impacts) = (BTreeSet::new(), Vec::new());
     for (transport, text) in look.servers {
         let address = given(*transport, text)?;
@@ -25,7 +25,7 @@ pub(super) fn look(look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
         let is_new = info.get("run_id").is_none_or(|id| seen.insert(id.clone()));
         if is_new {
             let mut impact = Impact::of(format!("the Redis at {address}"));
-            look_at(look, &info, &mut dialogue, &mut impact)?;
+            look_at(look, command, &info, &mut dialogue, &mut impact)?;
             impacts.push(impact);
         }
     }
@@ -40,6 +40,7 @@ fn fields(info: &str) -> BTreeMap<String, String> {
 
 fn look_at(
     look: &Look<'_>,
+    command: Command,
     info: &BTreeMap<String, String>,
     dialogue: &mut Dialogue,
     impact: &mut Impact,
@@ -55,7 +56,6 @@ fn look_at(
             Connections { ours: u64::from(look.connections), open: open.saturating_sub(1), most };
         impact.connections(connections, "maxclients");
     }
-    let command = Command::parse(look.parameters)?;
     if command == Command::Ping {
         return Ok(());
     }

@@ -9,19 +9,17 @@ mod running;
 mod session;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use samehost_model::{MetricInfo, Point, Transport};
+use samehost_model::{Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values, Word, words};
 use crate::private_servers::REDIS;
-use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Workload, word,
-};
+use crate::workload::{Capabilities, CheckupEntry, Configured, Instance, Look, StartOptions, Workload};
 use crate::workloads::reached::complete;
-use crate::workloads::requests::{self, MOST_SLICED, request_metrics};
+use crate::workloads::requests::MOST_SLICED;
 use address::Address;
 use running::RunningRedis;
 
@@ -34,6 +32,19 @@ const MOST_AT_ONCE: u64 = 256 * 1024 * 1024;
 
 /// The redis workload.
 pub struct Redis;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Command>(
+        "command",
+        "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
+    ),
+    Parameter {
+        name: "pipeline",
+        help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
+        default: "1",
+        kind: ParameterKind::Counts,
+    },
+];
 
 impl Workload for Redis {
     fn name(&self) -> &'static str {
@@ -53,53 +64,49 @@ impl Workload for Redis {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "command",
-                help: "What is asked. get, set and incr use keys `samehost:…`, set before the first trial and deleted after the last; ping writes nothing",
-                default: "get",
-                kind: ParameterKind::Choice(&["get", "set", "incr", "ping"]),
-            },
-            Parameter {
-                name: "pipeline",
-                help: "Commands sent together, 1 to 64, a list (1,8,64) or a doubling range (1..64); each counts as an operation, and latency is that of them all",
-                default: "1",
-                kind: ParameterKind::Counts,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix],
-            connections: Some("1"),
-            sizes: if Command::parse(parameters).is_ok_and(Command::has_value) { Some("128") } else { None },
-            rates: true,
-            timed: true,
-            foreign_servers: true,
-            commands: false,
-        }
+    fn complete(
+        &self,
+        servers: &BTreeMap<Transport, String>,
+        wanted: &[Transport],
+    ) -> Result<BTreeMap<Transport, String>, BenchError> {
+        complete(servers, wanted, |known, text| Ok(dialogue::other_half(&given(known, text)?)?.to_url()))
     }
 
-    fn most_sliced(&self, _: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::server(&REDIS, self.name()))
+    }
+
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            command: parameters.word("command")?,
+            pipeline: parameters.counts("pipeline", MOST_PIPELINE)?,
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        Capabilities { sizes: self.command.has_value().then_some("128"), ..Capabilities::REQUESTS }
+    }
+
+    fn most_sliced(&self) -> u32 {
         MOST_SLICED
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        let command = parameters["command"].to_ascii_uppercase();
-        match parameters["pipeline"].as_str() {
-            "1" => command,
-            several if several.contains(',') => format!("{command} in pipelines"),
-            many => format!("{command}, {many} in a pipeline"),
+    fn title(&self) -> String {
+        let command = self.command.word().to_ascii_uppercase();
+        match self.pipeline.values.as_slice() {
+            [1] => command,
+            [many] => format!("{command}, {many} in a pipeline"),
+            _ => format!("{command} in pipelines"),
         }
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        let pipeline = pipeline(point, parameters)?;
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        let pipeline = self.pipeline.at(point);
         let size = point.size_bytes.unwrap_or(0);
         if size > MOST_SIZE {
             return Err(BenchError::Usage(format!(
@@ -114,24 +121,12 @@ impl Workload for Redis {
         Ok(())
     }
 
-    fn complete(
-        &self,
-        servers: &BTreeMap<Transport, String>,
-        wanted: &[Transport],
-    ) -> Result<BTreeMap<Transport, String>, BenchError> {
-        complete(servers, wanted, |known, text| Ok(dialogue::other_half(&given(known, text)?)?.to_url()))
-    }
-
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        impact::look(look)
-    }
-
-    fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::server(&REDIS, self.name()))
+        impact::look(self.command, look)
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningRedis::start(start)?))
+        Ok(Box::new(RunningRedis::start(self, start)?))
     }
 }
 
@@ -140,31 +135,23 @@ fn given(transport: Transport, text: &str) -> Result<Address, BenchError> {
     Address::given(transport, text, std::env::var("REDISCLI_AUTH").ok())
 }
 
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Command {
-    Get,
-    Set,
-    Incr,
-    Ping,
+#[derive(Clone, Debug)]
+struct Settings {
+    command: Command,
+    /// Commands in one request.
+    pipeline: Axis<u32>,
+}
+
+words! {
+    /// What is asked.
+    enum Command { Get = "get", Set = "set", Incr = "incr", Ping = "ping" }
 }
 
 impl Command {
-    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
-        let words =
-            [("get", Command::Get), ("set", Command::Set), ("incr", Command::Incr), ("ping", Command::Ping)];
-        word(parameters, "command", &words)
-    }
-
     /// Whether it has a value of `--size` bytes.
     fn has_value(self) -> bool {
         matches!(self, Command::Get | Command::Set)
     }
-}
-
-/// Commands in one request.
-fn pipeline(point: &Point, parameters: &Parameters) -> Result<u32, BenchError> {
-    requests::pipeline(point, parameters, MOST_PIPELINE)
 }
 
 #[cfg(test)]
@@ -178,13 +165,12 @@ mod tests {
     #[test]
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
         let point = |size| Point { connections: 1, size_bytes: Some(size), ..Point::default() };
-        let check = |size, pipeline| Redis.check(&point(size), Transport::Tcp, &parameters(pipeline));
+        let check =
+            |size, pipeline| Redis.configure(&parameters(pipeline))?.check(&point(size), Transport::Tcp);
         assert!(check(128, "64").is_ok());
         assert!(check(128, "65").is_err());
         assert!(check(MOST_SIZE, "1").is_ok());
         assert!(check(MOST_SIZE, "5").is_err());
         assert!(check(MOST_SIZE + 1, "1").is_err());
-        let swept = Point { parameters: [("pipeline".into(), "32".into())].into(), ..point(1) };
-        assert_eq!(pipeline(&swept, &parameters("1")).unwrap(), 32, "a point's own value goes first");
     }
 }

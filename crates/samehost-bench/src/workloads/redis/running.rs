@@ -13,12 +13,12 @@ use samehost_transport::Stream;
 use super::address::Address;
 use super::dialogue::{Dialogue, Identity, is_ours};
 use super::session::{Exchange, RedisSession};
-use super::{Command, given, pipeline};
+use super::{Command, Settings, given};
 use crate::engine::Job;
 use crate::engine::session::{Connector, Session};
 use crate::error::BenchError;
 use crate::private_servers::{PrivateServer, random_hex, redis};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::awaited::value;
 use crate::workloads::foreign::{foreign_pids, needs_private};
 
@@ -27,8 +27,7 @@ pub(super) struct RunningRedis {
     /// The private server; none where all were given.
     server: Option<PrivateServer>,
     addresses: BTreeMap<Transport, Address>,
-    command: Command,
-    parameters: Parameters,
+    settings: Settings,
     identity: Identity,
     /// Whether the given servers are more than one process.
     differ: bool,
@@ -48,7 +47,7 @@ pub(super) struct RunningRedis {
 }
 
 impl RunningRedis {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         let mut addresses = BTreeMap::new();
         for (transport, text) in &start.servers {
             addresses.insert(*transport, given(*transport, text)?);
@@ -74,8 +73,7 @@ impl RunningRedis {
             identity: identities.into_iter().next().unwrap_or_default(),
             server,
             addresses,
-            command: Command::parse(&start.parameters)?,
-            parameters: start.parameters.clone(),
+            settings: settings.clone(),
             pids,
             prefix: format!("samehost:{}:", random_hex(8)?),
             keys: BTreeSet::new(),
@@ -92,10 +90,10 @@ impl RunningRedis {
 
     /// Makes the request of a trial, and sets up its key in the arm's server.
     fn asked(&mut self, arm: &Arm, dialogue: &mut Dialogue) -> Result<Asked, BenchError> {
-        let pipeline = pipeline(&arm.point, &self.parameters)?;
+        let pipeline = self.settings.pipeline.at(&arm.point);
         let size = usize::try_from(arm.point.size_bytes.unwrap_or(128)).unwrap_or(usize::MAX);
         let key = format!("{}{size}", self.prefix);
-        Ok(Asked::Same(match self.command {
+        Ok(Asked::Same(match self.settings.command {
             Command::Incr => {
                 // Arms of a round have their connections open at the same time, so no counter is used twice.
                 let (prefix, next) = (format!("{}counter:", self.prefix), Arc::clone(&self.counters));
@@ -109,7 +107,7 @@ impl RunningRedis {
                 let value = value(size);
                 self.keys.insert(key.clone());
                 dialogue.must("setting a key", &[b"SET", key.as_bytes(), &value])?;
-                if self.command == Command::Set {
+                if self.settings.command == Command::Set {
                     Exchange::new(&[b"SET", key.as_bytes(), &value], pipeline, (b"+OK\r\n", b"", b""))
                 } else {
                     let head = format!("${size}\r\n");

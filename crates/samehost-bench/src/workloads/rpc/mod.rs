@@ -6,15 +6,15 @@ mod grpc;
 mod json;
 mod running;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use samehost_model::{MetricInfo, Point, Transport, parse_size};
+use samehost_model::{Point, Transport, parse_size};
 
 use crate::error::BenchError;
-use crate::workload::{
-    Capabilities, Instance, OpenOrClosed, Parameter, ParameterKind, Parameters, StartOptions, Workload,
-};
-use crate::workloads::requests::{MOST_SLICED, request_metrics};
+use crate::parameters::{Parameter, ParameterKind, Parameters, Values, words};
+use crate::private_servers::go::GoCodec;
+use crate::workload::{Capabilities, Configured, Instance, StartOptions, Workload};
+use crate::workloads::requests::MOST_SLICED;
 
 /// Largest payload in either direction.
 const MOST_SIZE: u64 = 64 * 1024 * 1024;
@@ -26,24 +26,38 @@ const ECHO: &str = "echo";
 /// The rpc workload.
 pub struct Rpc;
 
-/// Protocol and client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
-    /// gRPC, tonic on both sides.
-    Grpc,
-    /// net/rpc's gob over HTTP, Go on both sides.
-    GoGob,
-    /// net/rpc's JSON codec, our client.
-    GoJson,
+struct Settings {
+    protocol: Protocol,
+    /// Size of the reply's payload as it was given; `None` for that of the request.
+    reply: Option<String>,
+    /// Bytes of the reply's payload; 0 for the size of the request's.
+    reply_size: u32,
 }
 
-fn protocol(parameters: &Parameters) -> Protocol {
-    match parameters["protocol"].as_str() {
-        "go-gob" => Protocol::GoGob,
-        "go-json" => Protocol::GoJson,
-        _ => Protocol::Grpc,
+words! {
+    /// Protocol and client.
+    enum Protocol {
+        /// gRPC, tonic on both sides.
+        Grpc = "grpc",
+        /// net/rpc's gob over HTTP, Go on both sides.
+        GoGob = "go-gob",
+        /// net/rpc's JSON codec, our client.
+        GoJson = "go-json",
     }
 }
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::word::<Protocol>(
+        "protocol",
+        "grpc: tonic on both sides; go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. The latter two need Go (golang-go) and build a server of ours first",
+    ),
+    Parameter {
+        name: "reply",
+        help: "Bytes of the reply's payload (such as 4k); echo: the request's payload comes back",
+        default: ECHO,
+        kind: ParameterKind::Text,
+    },
+];
 
 impl Workload for Rpc {
     fn name(&self) -> &'static str {
@@ -59,71 +73,56 @@ impl Workload for Rpc {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "protocol",
-                help: "grpc: tonic on both sides; go-gob: net/rpc over HTTP as Go programs have it, Go on both sides; go-json: net/rpc's JSON codec, our client. The latter two need Go (golang-go) and build a server of ours first",
-                default: "grpc",
-                kind: ParameterKind::Choice(&["grpc", "go-gob", "go-json"]),
-            },
-            Parameter {
-                name: "reply",
-                help: "Bytes of the reply's payload (such as 4k); echo: the request's payload comes back",
-                default: ECHO,
-                kind: ParameterKind::Text,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, parameters: &Parameters) -> Capabilities {
-        let protocol = protocol(parameters);
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings::parse(parameters)?))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        let protocol = self.protocol;
         Capabilities {
             transports: if protocol == Protocol::Grpc {
                 grpc::TRANSPORTS
             } else {
                 &[Transport::Tcp, Transport::Unix]
             },
-            connections: Some("1"),
             sizes: Some("128"),
             // The Go client generates its own load, in a closed loop.
             rates: protocol != Protocol::GoGob,
-            timed: true,
             foreign_servers: protocol == Protocol::Grpc,
-            commands: false,
+            ..Capabilities::REQUESTS
         }
     }
 
-    fn most_sliced(&self, parameters: &Parameters, _: &BTreeMap<Transport, String>) -> u32 {
-        if protocol(parameters) == Protocol::GoJson { MOST_SLICED } else { 0 }
+    fn most_sliced(&self) -> u32 {
+        if self.protocol == Protocol::GoJson { MOST_SLICED } else { 0 }
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        let what = match protocol(parameters) {
+    fn title(&self) -> String {
+        let what = match self.protocol {
             Protocol::Grpc => "gRPC unary calls",
             Protocol::GoGob => "Go net/rpc calls, gob over HTTP, Go client",
             Protocol::GoJson => "Go net/rpc calls, JSON codec",
         };
-        match parameters["reply"].as_str() {
-            ECHO => what.into(),
-            size => format!("{what}, replies of {size}"),
+        match &self.reply {
+            None => what.into(),
+            Some(size) => format!("{what}, replies of {size}"),
         }
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
-        request_metrics(open_loop)
-    }
-
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
-        for (name, size) in
-            [("size", point.size_bytes.unwrap_or(0)), ("reply", u64::from(reply_size(parameters)?))]
-        {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
+        for (name, size) in [("size", point.size_bytes.unwrap_or(0)), ("reply", u64::from(self.reply_size))] {
             if size > MOST_SIZE {
                 return Err(BenchError::Usage(format!(
                     "--{name} {size} is too large for rpc: at most {MOST_SIZE} bytes here"
                 )));
             }
         }
-        if protocol(parameters) == Protocol::Grpc && point.connections > MOST_CALLERS {
+        if self.protocol == Protocol::Grpc && point.connections > MOST_CALLERS {
             return Err(BenchError::Usage(format!(
                 "a gRPC client has a thread for each connection; at most {MOST_CALLERS} of them"
             )));
@@ -132,21 +131,30 @@ impl Workload for Rpc {
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        match protocol(&start.parameters) {
-            Protocol::Grpc => Ok(Box::new(running::Grpc::start(start)?)),
-            protocol => Ok(Box::new(running::Go::start(start, protocol)?)),
-        }
+        let codec = match self.protocol {
+            Protocol::Grpc => return Ok(Box::new(running::Grpc::start(self.reply_size, start)?)),
+            Protocol::GoGob => GoCodec::Gob,
+            Protocol::GoJson => GoCodec::Json,
+        };
+        Ok(Box::new(running::Go::start(codec, self.reply_size, start)?))
     }
 }
 
-/// Bytes of the reply's payload; 0 for the size of the request's.
-fn reply_size(parameters: &Parameters) -> Result<u32, BenchError> {
-    match parameters["reply"].as_str() {
-        ECHO => Ok(0),
-        text => match u32::try_from(parse_size(text)?) {
-            Ok(size) if size > 0 => Ok(size),
-            _ => Err(BenchError::Usage(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}"))),
-        },
+impl Settings {
+    fn parse(parameters: &Parameters) -> Result<Self, BenchError> {
+        let reply = parameters.given("reply").filter(|reply| reply != ECHO);
+        Ok(Settings {
+            protocol: parameters.word("protocol")?,
+            reply_size: reply.as_deref().map_or(Ok(0), reply_size)?,
+            reply,
+        })
+    }
+}
+
+fn reply_size(text: &str) -> Result<u32, BenchError> {
+    match u32::try_from(parse_size(text)?) {
+        Ok(size) if size > 0 => Ok(size),
+        _ => Err(BenchError::Usage(format!("--reply {text}: from 1 byte to {MOST_SIZE}, or {ECHO}"))),
     }
 }
 
@@ -167,7 +175,8 @@ mod tests {
     fn points_that_make_no_sense_are_refused_before_anything_starts() {
         let point = |connections, size| Point { connections, size_bytes: Some(size), ..Point::default() };
         let check = |point: &Point, protocol, reply| {
-            Rpc.check(point, Transport::Tcp, &parameters(protocol, reply)).is_ok()
+            let configured = Rpc.configure(&parameters(protocol, reply));
+            configured.is_ok_and(|rpc| rpc.check(point, Transport::Tcp).is_ok())
         };
         assert!(check(&point(1024, 128), "grpc", "echo"));
         assert!(!check(&point(1025, 128), "grpc", "echo"));
@@ -181,8 +190,8 @@ mod tests {
 
     #[test]
     fn a_reply_has_the_length_asked_for() {
-        assert_eq!(reply_size(&parameters("grpc", "echo")).unwrap(), 0);
-        assert_eq!(reply_size(&parameters("grpc", "4k")).unwrap(), 4096);
+        let reply_size = |reply| Settings::parse(&parameters("grpc", reply)).unwrap().reply_size;
+        assert_eq!((reply_size("echo"), reply_size("4k")), (0, 4096));
     }
 
     #[test]
@@ -190,7 +199,7 @@ mod tests {
         for (protocol, rates, foreign) in
             [("grpc", true, true), ("go-gob", false, false), ("go-json", true, false)]
         {
-            let axes = Rpc.axes(&parameters(protocol, "echo"));
+            let axes = Rpc.configure(&parameters(protocol, "echo")).unwrap().axes();
             assert_eq!((axes.rates, axes.foreign_servers), (rates, foreign), "{protocol}");
         }
     }

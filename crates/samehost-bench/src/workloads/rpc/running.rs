@@ -6,7 +6,7 @@ use bytes::Bytes;
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_transport::{ConnectOptions, Stream, Tuning, connect};
 
-use super::{Protocol, grpc, json, payload, reply_size};
+use super::{grpc, json, payload};
 use crate::builtin_servers::rpc::messages::reply_to;
 use crate::engine::Job;
 use crate::engine::client::ClientJob;
@@ -39,7 +39,7 @@ pub(super) struct Grpc {
 }
 
 impl Grpc {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
         let endpoints = foreign_endpoints(start)?;
         let own: &[Transport] = if needs_private(start)? { &start.transports } else { &[] };
         let spec = BuiltInSpec {
@@ -52,7 +52,7 @@ impl Grpc {
             server: BuiltIn::start(spec, own)?,
             foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
             endpoints,
-            reply_size: reply_size(&start.parameters)?,
+            reply_size,
         })
     }
 
@@ -80,7 +80,8 @@ impl Instance for Grpc {
             let caller = grpc::GrpcCaller::connect(&endpoint, &asked)?;
             Ok(Box::new(caller) as Box<dyn Caller>)
         });
-        Ok(Job::Callers(callers.collect::<Result<_, BenchError>>()?))
+        let callers = callers.collect::<Result<_, BenchError>>()?;
+        Ok(Job::Callers { endpoint: endpoint.to_string(), callers })
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
@@ -103,9 +104,7 @@ pub(super) struct Go {
 }
 
 impl Go {
-    pub(super) fn start(start: &StartOptions, protocol: Protocol) -> Result<Self, BenchError> {
-        let codec = if protocol == Protocol::GoJson { GoCodec::Json } else { GoCodec::Gob };
-        let reply_size = reply_size(&start.parameters)?;
+    pub(super) fn start(codec: GoCodec, reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
         let (server, program) = go::start(&start.program, codec)?;
         Ok(Go { server, program, codec, reply_size })
     }

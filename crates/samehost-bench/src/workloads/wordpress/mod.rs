@@ -13,17 +13,20 @@ mod running;
 mod site;
 mod web;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use samehost_model::{Better, MetricInfo, Part, Point, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
 use crate::network::{Instead, Network};
+use crate::parameters::{Axis, Parameter, ParameterKind, Parameters, Values};
 use crate::starts::Starts;
 use crate::workload::{
-    Capabilities, CheckupEntry, Instance, Look, OpenOrClosed, Parameter, ParameterKind, Parameters,
-    StartOptions, Wanted, Workload,
+    Capabilities, CheckupEntry, Configured, Instance, Look, OpenOrClosed, StartOptions, Wanted, Workload,
+    request_metrics,
 };
-use crate::workloads::requests::request_metrics;
 use running::RunningWordPress;
 
 /// Most pages requested at the same time: each has a process of PHP.
@@ -31,6 +34,24 @@ const MOST_CONNECTIONS: u32 = 64;
 
 /// The wordpress workload.
 pub struct WordPress;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "fpm",
+        help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
+        default: "unix",
+        kind: ParameterKind::Choices(FPM),
+    },
+    Parameter::text(
+        "site",
+        "Directory of a site that is there already; no file of it is changed [default: a private site]",
+    ),
+    Parameter::text("path", "Path and query of the page [default: the site's home]"),
+    Parameter::text(
+        "host",
+        "--site: the Host field, and the site's name [default: that of its home address]",
+    ),
+];
 
 impl Workload for WordPress {
     fn name(&self) -> &'static str {
@@ -46,57 +67,40 @@ impl Workload for WordPress {
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        &[
-            Parameter {
-                name: "fpm",
-                help: "How nginx reaches PHP-FPM: unix, tcp, or both as a factor of their own",
-                default: "unix",
-                kind: ParameterKind::Choices(&["unix", "tcp"]),
-            },
-            Parameter {
-                name: "site",
-                help: "Directory of a site that is there already; no file of it is changed [default: a private site]",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "path",
-                help: "Path and query of the page [default: the site's home]",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-            Parameter {
-                name: "host",
-                help: "--site: the Host field, and the site's name [default: that of its home address]",
-                default: "",
-                kind: ParameterKind::Text,
-            },
-        ]
+        PARAMETERS
     }
 
-    fn axes(&self, _: &Parameters) -> Capabilities {
-        Capabilities {
-            transports: &[Transport::Tcp, Transport::Unix],
-            connections: Some("1"),
-            sizes: None,
-            rates: false,
-            timed: true,
-            foreign_servers: false,
-            commands: false,
-        }
+    /// Setting up a site and loading pages takes longer than the checkup has for one server.
+    fn checkup(&self) -> Option<CheckupEntry> {
+        Some(CheckupEntry::Hints(hints))
     }
 
-    fn title(&self, parameters: &Parameters) -> String {
-        let fpm = match fpm_of(parameters) {
-            Some(Transport::Tcp) => "TCP",
-            Some(_) => "a Unix socket",
-            None => "both",
+    fn configure(&self, parameters: &Parameters) -> Result<Arc<dyn Configured>, BenchError> {
+        Ok(Arc::new(Settings {
+            fpm: parameters.list("fpm", FPM)?,
+            site: parameters.given("site").map(PathBuf::from),
+            path: parameters.given("path"),
+            host: parameters.given("host"),
+        }))
+    }
+}
+
+impl Configured for Settings {
+    fn axes(&self) -> Capabilities {
+        Capabilities { rates: false, foreign_servers: false, ..Capabilities::REQUESTS }
+    }
+
+    fn title(&self) -> String {
+        let fpm = match self.fpm.values.as_slice() {
+            [Transport::Tcp] => "TCP",
+            [_] => "a Unix socket",
+            _ => "both",
         };
-        let site = if parameters["site"].is_empty() { "private" } else { "given" };
+        let site = if self.site.is_none() { "private" } else { "given" };
         format!("page of a {site} site, database by transport, PHP-FPM over {fpm}")
     }
 
-    fn metrics(&self, _: &Parameters, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
+    fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         let mut metrics = request_metrics(open_loop);
         metrics.retain(|metric| metric.name != "total_cpu_per_op");
         let server = metrics.iter().position(|metric| metric.name == "client_cpu_per_op").unwrap_or(0);
@@ -108,40 +112,32 @@ impl Workload for WordPress {
         metrics
     }
 
-    /// Setting up a site and loading pages takes longer than the checkup has for one server.
-    fn checkup(&self) -> Option<CheckupEntry> {
-        Some(CheckupEntry::Hints(hints))
-    }
-
-    fn parts(&self, _: &Parameters) -> Vec<Part> {
+    fn parts(&self) -> Vec<Part> {
         vec![Part { part: "database_ms".into(), whole: "latency_mean".into() }]
     }
 
-    fn check(&self, point: &Point, _: Transport, parameters: &Parameters) -> Result<(), BenchError> {
+    fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {
         if point.connections > MOST_CONNECTIONS {
             return Err(BenchError::Usage(format!(
                 "{} pages at the same time: each has a process of PHP, and at most {MOST_CONNECTIONS} are started",
                 point.connections
             )));
         }
-        if !parameters["path"].is_empty() {
-            request::check_path(&parameters["path"])?;
-        }
-        request::check_host(&parameters["host"])
+        self.path.iter().try_for_each(|path| request::check_path(path))?;
+        self.host.iter().try_for_each(|host| request::check_host(host))
     }
 
-    fn uses_what_runs(&self, parameters: &Parameters) -> bool {
-        !parameters["site"].is_empty()
+    fn uses_what_runs(&self) -> bool {
+        self.site.is_some()
     }
 
     /// We write nothing ourselves. But a page runs the site's own code, which does for each of thousands of
     /// requests what it does for a visitor.
     fn impact(&self, look: &Look<'_>) -> Result<Vec<Impact>, BenchError> {
-        let root = std::path::Path::new(&look.parameters["site"]);
         // A directory without WordPress is refused later, with its own message.
-        if !root.join("wp-load.php").is_file() {
+        let Some(root) = self.site.as_ref().filter(|root| root.join("wp-load.php").is_file()) else {
             return Ok(Vec::new());
-        }
+        };
         let does = format!(
             "loads its pages as fast as they are made, {} at a time: WordPress and its plugins write to its database what they write for any visitor (transients, statistics, counters)",
             look.connections
@@ -151,28 +147,35 @@ impl Workload for WordPress {
 
     /// nginx and the database require a password or access to their sockets; PHP-FPM accepts every client.
     /// The database of an existing site is on the host, so PHP must be there too.
-    fn network(&self, parameters: &Parameters, _: Wanted<'_>) -> Network {
-        if !parameters["fpm"].split(',').any(|name| name.trim() == Transport::Tcp.name()) {
+    fn network(&self, _: Wanted<'_>) -> Network {
+        if !self.fpm.values.contains(&Transport::Tcp) {
             return Network::Shared;
         }
         let instead = Instead("leave --fpm at unix, where only nginx reaches it");
-        if parameters["site"].is_empty() { Network::Own(instead) } else { Network::OwnBehind(instead) }
+        if self.site.is_none() { Network::Own(instead) } else { Network::OwnBehind(instead) }
     }
 
-    fn starts(&self, _: &Parameters) -> Starts {
+    fn starts(&self) -> Starts {
         // Making a site takes seconds, and both arms are served by the same processes.
         Starts::Once
     }
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
-        Ok(Box::new(RunningWordPress::start(start)?))
+        Ok(Box::new(RunningWordPress::start(self, start)?))
     }
 }
 
-/// Transport between nginx and PHP-FPM if it is the same at every point.
-fn fpm_of(parameters: &Parameters) -> Option<Transport> {
-    parameters.get("fpm").and_then(|name| name.parse().ok())
+#[derive(Clone, Debug)]
+struct Settings {
+    /// Transport between nginx and PHP-FPM.
+    fpm: Axis<Transport>,
+    /// Directory of an existing site; `None` for a private one.
+    site: Option<PathBuf>,
+    path: Option<String>,
+    host: Option<String>,
 }
+
+const FPM: &[&str] = &["unix", "tcp"];
 
 /// What the checkup reports where WordPress is installed.
 fn hints() -> Vec<String> {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport, Trial};
 
-use super::existing;
 use super::pages::{Page, PageLog, summarise};
 use super::request;
 use super::site::{Database, Site, private};
 use super::web::Web;
+use super::{Settings, existing};
 use crate::engine::Job;
 use crate::error::BenchError;
 use crate::private_servers::{MARIADB, NGINX, PhpFpm, PrivateServer};
-use crate::workload::{Instance, Parameters, StartOptions};
+use crate::workload::{Instance, StartOptions};
 use crate::workloads::foreign::foreign_pids;
 use crate::workloads::http::{Expected, HttpConnector, fetch, refusal};
 
@@ -26,7 +26,7 @@ pub(super) struct RunningWordPress {
     /// The database of a private site.
     server: Option<PrivateServer>,
     site: Site,
-    parameters: Parameters,
+    settings: Settings,
     log: PageLog,
     kind: String,
     version: String,
@@ -43,25 +43,24 @@ struct CurrentTrial {
 }
 
 impl RunningWordPress {
-    pub(super) fn start(start: &StartOptions) -> Result<Self, BenchError> {
+    pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
         // Missing programs are reported before anything is started.
         (NGINX.find)()?;
         PhpFpm::require_extension("mysqli", "php-mysql")?;
-        let path = &start.parameters["site"];
-        let (site, server) = if path.is_empty() {
+        let host = settings.host.as_deref();
+        let (site, server) = if let Some(path) = &settings.site {
+            (existing::given(path, host.unwrap_or_default(), &start.transports)?, None)
+        } else {
             (MARIADB.find)()?;
-            if !start.parameters["host"].is_empty() {
+            if host.is_some() {
                 return Err(BenchError::Usage(
                     "--host is for a site that is there already: give --site".into(),
                 ));
             }
             let (site, server) = private(start, start.most_connections)?;
             (site, Some(server))
-        } else {
-            (existing::given(path.as_ref(), &start.parameters["host"], &start.transports)?, None)
         };
-        let pools = pools(&start.parameters);
-        let web = Web::start(start, &site, &pools)?;
+        let web = Web::start(start, &site, &settings.fpm.values)?;
         let (kind, version) = match &server {
             Some(_) => install(&web)?,
             None => {
@@ -78,7 +77,7 @@ impl RunningWordPress {
             web,
             server,
             site,
-            parameters: start.parameters.clone(),
+            settings: settings.clone(),
             log,
             kind,
             version,
@@ -90,15 +89,7 @@ impl RunningWordPress {
 
     /// Path of the requests.
     fn path(&self) -> String {
-        match self.parameters["path"].as_str() {
-            "" => format!("{}/", self.site.base),
-            given => given.to_owned(),
-        }
-    }
-
-    fn fpm(&self, arm: &Arm) -> Transport {
-        let name = arm.point.parameters.get("fpm").or_else(|| self.parameters.get("fpm"));
-        name.and_then(|name| name.parse().ok()).unwrap_or(Transport::Unix)
+        self.settings.path.clone().unwrap_or_else(|| format!("{}/", self.site.base))
     }
 
     /// Requests a page outside the measurement.
@@ -181,11 +172,6 @@ impl RunningWordPress {
     }
 }
 
-/// Transports between nginx and PHP-FPM that will be measured.
-fn pools(parameters: &Parameters) -> Vec<Transport> {
-    parameters["fpm"].split(',').filter_map(|name| name.trim().parse().ok()).collect()
-}
-
 /// Installs WordPress and makes its content; returns kind and version of the server.
 fn install(web: &Web) -> Result<(String, String), BenchError> {
     let failed = |reason: String| BenchError::Start {
@@ -225,7 +211,8 @@ impl Instance for RunningWordPress {
             )));
         };
         self.trials += 1;
-        let endpoint = self.web.endpoint(arm.transport, self.fpm(arm));
+        let fpm = self.settings.fpm.at(&arm.point);
+        let endpoint = self.web.endpoint(arm.transport, fpm);
         let (first, seen) = self.probe(&endpoint, arm.transport, &database)?;
         let warm = request::page(&self.path(), &self.site.host, "between");
         let second = self.page(&endpoint, &warm)?;
@@ -238,7 +225,7 @@ impl Instance for RunningWordPress {
         };
         let name = format!("trial-{}", self.trials);
         let request = request::page(&self.path(), &self.site.host, &name);
-        let observed = format!("{}; PHP-FPM over {}; {judged}", seen.observed(), self.fpm(arm));
+        let observed = format!("{}; PHP-FPM over {fpm}; {judged}", seen.observed());
         self.current =
             Some(CurrentTrial { name, observed, connect_ms: seen.connect_ms().unwrap_or(f64::NAN) });
         let connector = Arc::new(HttpConnector { endpoint, request, pipeline: 1, expected });

@@ -1,0 +1,217 @@
+//! Parameters that workloads add to the common options, and their typed values.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use samehost_model::{Point, parse_count_list, parse_duration};
+
+use crate::error::BenchError;
+
+/// Type of a parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number from 1.
+    Count,
+    /// Whole numbers from 1: a list (`1,8,64`) or a doubling range (`1..64`). Several are an axis of the
+    /// matrix: each point has its value in `parameters`, which overrides the workload's.
+    Counts,
+    /// One or several of these words, `a,b`. Several are an axis of the matrix, as for `Counts`.
+    Choices(&'static [&'static str]),
+    Duration,
+    /// Any text.
+    Text,
+}
+
+/// A parameter that a workload adds to the common options.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Option name, without `--`.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Value if none is given.
+    pub default: &'static str,
+    pub kind: ParameterKind,
+}
+
+impl Parameter {
+    /// A parameter whose default is the first word of an enum.
+    pub(crate) const fn word<T: Word>(name: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default: T::WORDS[0], kind: ParameterKind::Choice(T::WORDS) }
+    }
+
+    /// Any text; none is the default.
+    pub(crate) const fn text(name: &'static str, help: &'static str) -> Self {
+        Parameter { name, help, default: "", kind: ParameterKind::Text }
+    }
+}
+
+/// Parameter values by name; contains every parameter that the workload declares.
+pub type Parameters = BTreeMap<String, String>;
+
+/// An enum that has a word on the command line for each of its values.
+pub(crate) trait Word: FromStr {
+    const WORDS: &'static [&'static str];
+
+    fn word(&self) -> &'static str;
+}
+
+/// Defines enums and the words of their values; the first word is the default.
+macro_rules! words {
+    ($($(#[$about:meta])* $visible:vis enum $name:ident {
+        $($(#[$note:meta])* $value:ident = $word:literal),+ $(,)?
+    })+) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visible enum $name { $($(#[$note])* $value),+ }
+
+        impl $crate::parameters::Word for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn word(&self) -> &'static str {
+                match self { $(Self::$value => $word),+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = ();
+
+            fn from_str(text: &str) -> Result<Self, ()> {
+                match text { $($word => Ok(Self::$value),)+ _ => Err(()) }
+            }
+        }
+    )+};
+}
+pub(crate) use words;
+
+words! {
+    pub(crate) enum YesOrNo { No = "no", Yes = "yes" }
+}
+
+/// A parameter that may have several values. Then they are an axis of the matrix, and each point has its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis<T> {
+    name: &'static str,
+    pub(crate) values: Vec<T>,
+}
+
+impl<T: FromStr + Clone> Axis<T> {
+    /// The value at a point.
+    pub(crate) fn at(&self, point: &Point) -> T {
+        let own = point.parameters.get(self.name).and_then(|text| text.parse().ok());
+        own.unwrap_or_else(|| self.values[0].clone())
+    }
+}
+
+/// Typed values of parameters. The error contains what to write instead.
+pub(crate) trait Values {
+    /// The text; empty if none is given.
+    fn text(&self, name: &str) -> String;
+
+    /// The text; `None` if none is given.
+    fn given(&self, name: &str) -> Option<String> {
+        Some(self.text(name)).filter(|text| !text.is_empty())
+    }
+
+    /// One of the words of an enum.
+    fn word<T: Word>(&self, name: &str) -> Result<T, BenchError> {
+        self.one_of(name, T::WORDS)
+    }
+
+    /// One of these words. A parameter that has no effect is empty, and has the first one.
+    fn one_of<T: FromStr>(&self, name: &str, words: &[&str]) -> Result<T, BenchError> {
+        known(name, &self.given(name).unwrap_or_else(|| words[0].to_owned()), words)
+    }
+
+    fn is_yes(&self, name: &str) -> Result<bool, BenchError> {
+        Ok(self.word::<YesOrNo>(name)? == YesOrNo::Yes)
+    }
+
+    /// A whole number from 1.
+    fn count(&self, name: &str, most: u32) -> Result<u32, BenchError> {
+        let text = self.text(name);
+        let count = text.parse().ok().filter(|count| (1..=most).contains(count));
+        count.ok_or_else(|| beyond(name, &text, most))
+    }
+
+    /// One or several whole numbers from 1.
+    fn counts(&self, name: &'static str, most: u32) -> Result<Axis<u32>, BenchError> {
+        let values = parse_count_list(&self.text(name))?;
+        match values.iter().find(|count| **count > most) {
+            Some(count) => Err(beyond(name, count, most)),
+            None => Ok(Axis { name, values }),
+        }
+    }
+
+    /// One or several of these words.
+    fn list<T: FromStr>(&self, name: &'static str, words: &[&str]) -> Result<Axis<T>, BenchError> {
+        let text = self.text(name);
+        let parse = |word: &str| known(name, word.trim(), words);
+        Ok(Axis { name, values: text.split(',').map(parse).collect::<Result<_, _>>()? })
+    }
+
+    /// A time; zero for a parameter that has no effect.
+    fn duration(&self, name: &str) -> Result<Duration, BenchError> {
+        self.given(name).map_or(Ok(Duration::ZERO), |text| Ok(parse_duration(&text)?))
+    }
+}
+
+impl Values for Parameters {
+    fn text(&self, name: &str) -> String {
+        self.get(name).cloned().unwrap_or_default()
+    }
+}
+
+fn known<T: FromStr>(name: &str, text: &str, words: &[&str]) -> Result<T, BenchError> {
+    let value = text.parse().ok().filter(|_| words.contains(&text));
+    value.ok_or_else(|| BenchError::Usage(format!("--{name}: `{text}` is none of {}", words.join(", "))))
+}
+
+fn beyond(name: &str, text: impl Display, most: u32) -> BenchError {
+    BenchError::Usage(format!("--{name} {text}: from 1 to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    words! {
+        enum Size { Small = "small", Large = "large" }
+    }
+
+    fn parameters(name: &str, value: &str) -> Parameters {
+        [(name.to_owned(), value.to_owned())].into()
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused() {
+        let size = |text: &str| parameters("size", text).word::<Size>("size");
+        assert_eq!(size("large").unwrap(), Size::Large);
+        assert_eq!(size("").unwrap(), Size::Small);
+        assert_eq!(size("huge").unwrap_err().to_string(), "--size: `huge` is none of small, large");
+        assert_eq!((Size::Small.word(), Size::Large.word()), ("small", "large"));
+    }
+
+    #[test]
+    fn numbers_have_a_limit() {
+        let count = |text: &str| parameters("rows", text).count("rows", 64);
+        assert_eq!(count("64").unwrap(), 64);
+        for odd in ["0", "65", "many", ""] {
+            assert_eq!(count(odd).unwrap_err().to_string(), format!("--rows {odd}: from 1 to 64"));
+        }
+        let error = parameters("pipeline", "1,65").counts("pipeline", 64).unwrap_err().to_string();
+        assert_eq!(error, "--pipeline 65: from 1 to 64");
+    }
+
+    #[test]
+    fn a_points_own_value_goes_first() {
+        let axis = parameters("pipeline", "1..4").counts("pipeline", 64).unwrap();
+        assert_eq!(axis.values, [1, 2, 4]);
+        let point = Point { parameters: parameters("pipeline", "4"), ..Point::default() };
+        assert_eq!((axis.at(&Point::default()), axis.at(&point)), (1, 4));
+    }
+}
