@@ -1,6 +1,8 @@
 //! Servers that are already running, given with `--tcp` and `--unix`: their addresses and processes.
 
-use samehost_model::{Endpoint, Redactor, Transport};
+use std::collections::BTreeMap;
+
+use samehost_model::{Endpoint, Redactor, ServerInfo, Transport};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -9,11 +11,43 @@ use crate::workload::{Look, StartOptions};
 use crate::workloads::connecting::link_to;
 
 /// The servers given as plain endpoints.
-///
-/// # Errors
-/// When an address is not an endpoint, or has another transport.
-pub(crate) fn foreign_endpoints(start: &StartOptions) -> Result<Vec<(Transport, Endpoint)>, BenchError> {
-    let mut endpoints = Vec::with_capacity(start.servers.len());
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) endpoints: BTreeMap<Transport, Endpoint>,
+    pub(crate) pids: Vec<u32>,
+    /// Transports for which none is given.
+    pub(crate) missing: Vec<Transport>,
+}
+
+impl Given {
+    /// Parses the addresses.
+    ///
+    /// # Errors
+    /// When an address is not an endpoint, or has another transport.
+    pub(crate) fn of(start: &StartOptions) -> Result<Self, BenchError> {
+        let endpoints = foreign_endpoints(start)?;
+        let is_missing = |transport: &Transport| !endpoints.contains_key(transport);
+        Ok(Given {
+            pids: foreign_pids(endpoints.values()),
+            missing: start.transports.iter().copied().filter(is_missing).collect(),
+            endpoints,
+        })
+    }
+
+    /// What a report says of the servers: their kind if they are given, and otherwise ours with its processes.
+    pub(crate) fn server(&self, given: &str, ours: &str, own: Vec<u32>) -> ServerInfo {
+        let managed = !self.missing.is_empty();
+        ServerInfo {
+            kind: if managed { ours } else { given }.into(),
+            version: if managed { env!("CARGO_PKG_VERSION") } else { "" }.into(),
+            managed,
+            pids: [own, self.pids.clone()].concat(),
+        }
+    }
+}
+
+fn foreign_endpoints(start: &StartOptions) -> Result<BTreeMap<Transport, Endpoint>, BenchError> {
+    let mut endpoints = BTreeMap::new();
     for (transport, address) in &start.servers {
         let endpoint: Endpoint = address.parse()?;
         let found = endpoint.transport();
@@ -21,7 +55,7 @@ pub(crate) fn foreign_endpoints(start: &StartOptions) -> Result<Vec<(Transport, 
         if found != *transport && (*transport, found) != (Transport::Tcp, Transport::Tcp6) {
             return Err(BenchError::Usage(format!("{address} is not an endpoint of {transport}")));
         }
-        endpoints.push((*transport, endpoint));
+        endpoints.insert(*transport, endpoint);
     }
     Ok(endpoints)
 }

@@ -1,6 +1,19 @@
 //! What request/reply workloads share.
 
+use samehost_model::{Better, MetricInfo};
 use samehost_transport::ConnectError;
+
+/// Metrics of bursts of connects.
+pub(crate) fn burst_metrics() -> Vec<MetricInfo> {
+    let mut metrics = vec![
+        MetricInfo::own("served_percent", "percent", Better::Higher),
+        MetricInfo::own("refused_percent", "percent", Better::Lower),
+        MetricInfo::own("stalled_percent", "percent", Better::Lower),
+        MetricInfo::own("slowest_ms", "ms", Better::Lower),
+    ];
+    metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
+    metrics
+}
 
 /// Kind of a connect error, for the error counts.
 pub(crate) fn connect_failure(error: &ConnectError) -> &'static str {

@@ -19,8 +19,9 @@ use crate::private_servers::{BuiltIn, BuiltInSpec};
 use crate::workload::{
     Capabilities, Configured, Instance, Look, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
-use crate::workloads::foreign::{crowding, foreign_endpoints, foreign_pids};
+use crate::workloads::foreign::{Given, crowding};
 use crate::workloads::raw::echo::EchoSession;
+use crate::workloads::requests::burst_metrics;
 use cycle::Cycle;
 
 /// Request of every connection, which is echoed.
@@ -115,14 +116,7 @@ impl Configured for Settings {
 
     fn metrics(&self, open_loop: OpenOrClosed) -> Vec<MetricInfo> {
         if self.burst {
-            let mut metrics = vec![
-                MetricInfo::own("served_percent", "percent", Better::Higher),
-                MetricInfo::own("refused_percent", "percent", Better::Lower),
-                MetricInfo::own("stalled_percent", "percent", Better::Lower),
-                MetricInfo::own("slowest_ms", "ms", Better::Lower),
-            ];
-            metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
-            return metrics;
+            return burst_metrics();
         }
         let mut metrics = request_metrics(open_loop);
         metrics.push(MetricInfo::own("time_waits_left", "count", Better::Lower));
@@ -156,16 +150,12 @@ impl Configured for Settings {
             arguments,
             tuning: Tuning::default(),
         };
-        let endpoints = foreign_endpoints(start)?;
-        let own: Vec<Transport> =
-            start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
+        let given = Given::of(start)?;
         Ok(Box::new(RunningConnect {
-            server: BuiltIn::start(spec, &own)?,
+            server: BuiltIn::start(spec, &given.missing)?,
             burst: self.burst,
             patience: self.patience,
-            foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
-            endpoints,
-            foreign: own.is_empty(),
+            given,
             time_waits_before: 0,
             port: None,
         }))
@@ -174,12 +164,9 @@ impl Configured for Settings {
 
 struct RunningConnect {
     server: BuiltIn,
-    /// Servers that are already running.
-    endpoints: Vec<(Transport, Endpoint)>,
+    given: Given,
     burst: bool,
     patience: Duration,
-    foreign_pids: Vec<u32>,
-    foreign: bool,
     time_waits_before: u64,
     /// Port of the current trial, for transports with ports.
     port: Option<u16>,
@@ -187,16 +174,7 @@ struct RunningConnect {
 
 impl Instance for RunningConnect {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: if self.foreign {
-                "a server that already runs".into()
-            } else {
-                "samehost serve echo".into()
-            },
-            version: if self.foreign { String::new() } else { env!("CARGO_PKG_VERSION").into() },
-            managed: !self.foreign,
-            pids: self.server.pids().into_iter().chain(self.foreign_pids.clone()).collect(),
-        }
+        self.given.server("a server that already runs", "samehost serve echo", self.server.pids())
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -225,9 +203,7 @@ impl Instance for RunningConnect {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let foreign =
-            self.endpoints.iter().find(|(known, _)| *known == transport).map(|(_, endpoint)| endpoint);
-        foreign.or_else(|| self.server.endpoint(transport)).cloned()
+        self.given.endpoints.get(&transport).or_else(|| self.server.endpoint(transport)).cloned()
     }
 
     fn stderr_tail(&self) -> String {

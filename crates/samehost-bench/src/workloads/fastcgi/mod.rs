@@ -14,7 +14,7 @@ mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
-use samehost_model::{Better, MetricInfo, Point, Transport, parse_count_list};
+use samehost_model::{MetricInfo, Point, Transport, parse_count_list};
 
 use crate::error::BenchError;
 use crate::impact::Impact;
@@ -26,6 +26,7 @@ use crate::workload::{
     request_metrics,
 };
 use crate::workloads::foreign::crowding;
+use crate::workloads::requests::burst_metrics;
 use running::RunningFastCgi;
 
 /// Largest reply of the built-in script.
@@ -244,14 +245,7 @@ impl Configured for Settings {
             }
             return metrics;
         }
-        let mut metrics = vec![
-            MetricInfo::own("served_percent", "percent", Better::Higher),
-            MetricInfo::own("refused_percent", "percent", Better::Lower),
-            MetricInfo::own("stalled_percent", "percent", Better::Lower),
-            MetricInfo::own("slowest_ms", "ms", Better::Lower),
-        ];
-        metrics.extend(["latency_p50", "latency_p90"].map(MetricInfo::built_in));
-        metrics
+        burst_metrics()
     }
 
     fn check(&self, point: &Point, _: Transport) -> Result<(), BenchError> {

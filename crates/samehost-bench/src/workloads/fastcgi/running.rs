@@ -1,7 +1,6 @@
 //! PHP-FPM during a measurement: a private one with a pool for each transport and backlog, or the given
 //! servers; the script; the connections of a trial.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +21,7 @@ use crate::error::BenchError;
 use crate::private_servers::{Account, PhpFpm, PhpFpmSpec, Pool};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::link_to;
-use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
+use crate::workloads::foreign::{Given, needs_private};
 use crate::workloads::http::{Expected, HttpConnector, HttpSession, fetch, refusal};
 
 /// Number of starts of PHP-FPM; alternates the order of its pools.
@@ -32,8 +31,7 @@ static STARTS: AtomicU32 = AtomicU32::new(0);
 pub(super) struct RunningFastCgi {
     private: Option<PhpFpm>,
     front: Option<Front>,
-    given: BTreeMap<Transport, Endpoint>,
-    foreign_pids: Vec<u32>,
+    given: Given,
     settings: Settings,
     version: String,
     /// Pool of the current trial: only its children count as the server then.
@@ -46,14 +44,14 @@ pub(super) struct RunningFastCgi {
 
 impl RunningFastCgi {
     pub(super) fn start(settings: &Settings, start: &StartOptions) -> Result<Self, BenchError> {
-        let given: BTreeMap<Transport, Endpoint> = foreign_endpoints(start)?.into_iter().collect();
+        let given = Given::of(start)?;
         let account = Account::made()?;
         let private = if needs_private(start)? {
             settings.script.iter().try_for_each(|script| check_script(script))?;
             Some(PhpFpm::start(&start.program, &PhpFpmSpec { account, ..spec(settings, start) })?)
         } else {
             // A server that does not answer is the first thing to report.
-            for endpoint in given.values() {
+            for endpoint in given.endpoints.values() {
                 link_to(endpoint)?;
             }
             check_given(settings)?;
@@ -63,7 +61,6 @@ impl RunningFastCgi {
             version: if private.is_some() { PhpFpm::version()? } else { String::new() },
             private,
             front: None,
-            foreign_pids: foreign_pids(given.values()),
             given,
             settings: settings.clone(),
             pool: None,
@@ -101,7 +98,7 @@ impl RunningFastCgi {
 
     fn endpoint_of(&self, transport: Transport, pool: &str) -> Option<Endpoint> {
         let private = self.private.as_ref().and_then(|private| private.endpoint(pool));
-        self.given.get(&transport).or(private).cloned()
+        self.given.endpoints.get(&transport).or(private).cloned()
     }
 
     /// Path of the script as PHP-FPM sees it.
@@ -275,7 +272,7 @@ impl Instance for RunningFastCgi {
         let pids = match (&self.private, &self.pool) {
             (Some(private), Some(pool)) => private.pids_of(pool),
             (Some(private), None) => vec![private.pid()],
-            (None, _) => self.foreign_pids.clone(),
+            (None, _) => self.given.pids.clone(),
         };
         ServerInfo {
             kind: if self.private.is_some() {

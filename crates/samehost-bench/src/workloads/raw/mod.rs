@@ -20,7 +20,7 @@ use crate::workload::{
     Capabilities, Configured, Instance, OpenOrClosed, StartOptions, Workload, request_metrics,
 };
 use crate::workloads::connecting::prove;
-use crate::workloads::foreign::{foreign_endpoints, foreign_pids};
+use crate::workloads::foreign::Given;
 use crate::workloads::requests::MOST_SLICED;
 use echo::EchoSession;
 
@@ -216,7 +216,7 @@ impl Configured for Settings {
 
     fn start(&self, start: &StartOptions) -> Result<Box<dyn Instance>, BenchError> {
         let bulk = self.bulk;
-        let endpoints = foreign_endpoints(start)?;
+        let given = Given::of(start)?;
         let model = self.model(start.connections_of_an_arm);
         let spec = BuiltInSpec {
             program: start.program.clone(),
@@ -224,17 +224,13 @@ impl Configured for Settings {
             arguments: if bulk { Vec::new() } else { self.echo_arguments(model) },
             tuning: Tuning::default(),
         };
-        let own: Vec<Transport> =
-            start.transports.iter().copied().filter(|t| !start.servers.contains_key(t)).collect();
         let mut servers = Vec::new();
         for tuning in tunings(start) {
             let spec = BuiltInSpec { tuning: tuning.clone(), ..spec.clone() };
-            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &own)?))));
+            servers.push((tuning, Arc::new(Mutex::new(BuiltIn::start(spec, &given.missing)?))));
         }
-        let foreign_pids = foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint));
-        let (start, foreign) = (start.clone(), own.is_empty());
         let (waits, longer) = (self.waits, self.longer.is_some());
-        Ok(Box::new(RunningRaw { servers, start, endpoints, bulk, waits, longer, foreign_pids, foreign }))
+        Ok(Box::new(RunningRaw { servers, start: start.clone(), given, bulk, waits, longer }))
     }
 }
 
@@ -242,14 +238,11 @@ struct RunningRaw {
     /// A server for each combination of socket options.
     servers: Vec<(Tuning, Arc<Mutex<BuiltIn>>)>,
     start: StartOptions,
-    /// Servers that are already running.
-    endpoints: Vec<(Transport, Endpoint)>,
+    given: Given,
     bulk: bool,
     waits: Wait,
     /// Whether the server does more work for the second of two arms.
     longer: bool,
-    foreign_pids: Vec<u32>,
-    foreign: bool,
 }
 
 impl RunningRaw {
@@ -258,33 +251,12 @@ impl RunningRaw {
         each.map(|(_, server)| work(&mut server.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
             .collect()
     }
-
-    /// Endpoint of a running server.
-    fn foreign_endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let found = self.endpoints.iter().find(|(known, _)| *known == transport);
-        found.map(|(_, endpoint)| endpoint.clone())
-    }
 }
 
 impl Instance for RunningRaw {
     fn server(&self) -> ServerInfo {
-        ServerInfo {
-            kind: if self.foreign {
-                "a server that already runs".into()
-            } else if self.bulk {
-                "samehost serve sink".into()
-            } else {
-                "samehost serve echo".into()
-            },
-            version: if self.foreign { String::new() } else { env!("CARGO_PKG_VERSION").into() },
-            managed: !self.foreign,
-            pids: self
-                .with_each(|server| server.pids())
-                .into_iter()
-                .flatten()
-                .chain(self.foreign_pids.clone())
-                .collect(),
-        }
+        let ours = if self.bulk { "samehost serve sink" } else { "samehost serve echo" };
+        self.given.server("a server that already runs", ours, self.with_each(|server| server.pids()).concat())
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -297,7 +269,10 @@ impl Instance for RunningRaw {
             marked: self.longer && arm.name.ends_with("#2"),
             transport: arm.transport,
             endpoint: self
-                .foreign_endpoint(arm.transport)
+                .given
+                .endpoints
+                .get(&arm.transport)
+                .cloned()
                 .or_else(|| own(&server.lock().unwrap_or_else(std::sync::PoisonError::into_inner))),
             server: Arc::clone(server),
             tuning: tuning.clone(),
@@ -317,7 +292,7 @@ impl Instance for RunningRaw {
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
         let own =
             || self.with_each(|server| server.endpoint(transport).cloned()).into_iter().flatten().next();
-        self.foreign_endpoint(transport).or_else(own)
+        self.given.endpoints.get(&transport).cloned().or_else(own)
     }
 
     fn stderr_tail(&self) -> String {

@@ -16,7 +16,7 @@ use crate::private_servers::go::{self, GoCodec, GoProgram};
 use crate::private_servers::{BuiltIn, BuiltInSpec, PrivateServer};
 use crate::workload::{Instance, StartOptions};
 use crate::workloads::connecting::prove;
-use crate::workloads::foreign::{foreign_endpoints, foreign_pids, needs_private};
+use crate::workloads::foreign::{Given, needs_private};
 
 /// Largest message that one blocking connection may send before it reads: it fits into every transport's buffers.
 const SMALL: usize = 16 * 1024;
@@ -32,45 +32,27 @@ fn no_server(transport: Transport) -> BenchError {
 /// A running gRPC server, private or given.
 pub(super) struct Grpc {
     server: BuiltIn,
-    /// Servers that are already running.
-    endpoints: Vec<(Transport, Endpoint)>,
-    foreign_pids: Vec<u32>,
+    given: Given,
     reply_size: u32,
 }
 
 impl Grpc {
     pub(super) fn start(reply_size: u32, start: &StartOptions) -> Result<Self, BenchError> {
-        let endpoints = foreign_endpoints(start)?;
-        let own: &[Transport] = if needs_private(start)? { &start.transports } else { &[] };
+        let given = Given::of(start)?;
+        needs_private(start)?;
         let spec = BuiltInSpec {
             program: start.program.clone(),
             server: "rpc",
             arguments: Vec::new(),
             tuning: Tuning::default(),
         };
-        Ok(Grpc {
-            server: BuiltIn::start(spec, own)?,
-            foreign_pids: foreign_pids(endpoints.iter().map(|(_, endpoint)| endpoint)),
-            endpoints,
-            reply_size,
-        })
-    }
-
-    fn is_foreign(&self) -> bool {
-        !self.endpoints.is_empty()
+        Ok(Grpc { server: BuiltIn::start(spec, &given.missing)?, given, reply_size })
     }
 }
 
 impl Instance for Grpc {
     fn server(&self) -> ServerInfo {
-        let foreign = self.is_foreign();
-        ServerInfo {
-            kind: if foreign { "a gRPC server that already runs" } else { "samehost serve rpc (tonic)" }
-                .into(),
-            version: if foreign { "" } else { env!("CARGO_PKG_VERSION") }.into(),
-            managed: !foreign,
-            pids: self.server.pids().into_iter().chain(self.foreign_pids.clone()).collect(),
-        }
+        self.given.server("a gRPC server that already runs", "samehost serve rpc (tonic)", self.server.pids())
     }
 
     fn job(&mut self, arm: &Arm) -> Result<Job, BenchError> {
@@ -85,9 +67,7 @@ impl Instance for Grpc {
     }
 
     fn endpoint(&self, transport: Transport) -> Option<Endpoint> {
-        let foreign =
-            self.endpoints.iter().find(|(known, _)| *known == transport).map(|(_, endpoint)| endpoint);
-        foreign.or_else(|| self.server.endpoint(transport)).cloned()
+        self.given.endpoints.get(&transport).or_else(|| self.server.endpoint(transport)).cloned()
     }
 
     fn stderr_tail(&self) -> String {
