@@ -129,3 +129,44 @@ pub fn drive(job: Job, load: &Load, surroundings: &Surroundings) -> Result<Trial
         Job::Process(job) => workers::process(&job, surroundings),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use samehost_model::Placement;
+
+    use super::session::Bad;
+    use super::*;
+    use crate::machine::allowed_cpus;
+
+    struct Stuck;
+
+    impl Caller for Stuck {
+        fn call(&mut self) -> Result<(), Bad> {
+            std::thread::sleep(Duration::from_secs(5));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_load_that_hangs_names_whom_it_calls() {
+        let load = Load {
+            connections: 1,
+            threads: 1,
+            open_loop: None,
+            warm_up: Duration::ZERO,
+            length: Duration::from_millis(10),
+            cpus: CpuPlan::new(Placement::Free, &allowed_cpus()).unwrap(),
+            places_server: false,
+        };
+        let surroundings = Surroundings {
+            server_pids: Vec::new(),
+            proxy_pids: Vec::new(),
+            interrupted: Arc::default(),
+            cpus: 1,
+            patience: Duration::from_millis(10),
+        };
+        let job = Job::Callers { endpoint: "tcp:127.0.0.1:1".into(), callers: vec![Box::new(Stuck)] };
+        let error = drive(job, &load, &surroundings).unwrap_err().to_string();
+        assert!(error.contains("tcp:127.0.0.1:1"), "{error}");
+    }
+}
