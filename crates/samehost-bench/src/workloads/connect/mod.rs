@@ -6,7 +6,9 @@ mod cycle;
 use std::sync::Arc;
 use std::time::Duration;
 
+use samehost_model::scan::{Address, SocketState};
 use samehost_model::{Arm, Better, Endpoint, MetricInfo, Point, ServerInfo, Transport, Trial};
+use samehost_system::diag::Diag;
 use samehost_transport::Tuning;
 
 use crate::engine::Job;
@@ -217,41 +219,30 @@ impl Instance for RunningConnect {
     }
 }
 
-/// Connections to or from this port in TIME_WAIT, from /proc/net/tcp and tcp6.
+/// Connections to or from this port in TIME_WAIT.
 fn time_waits(port: u16) -> u64 {
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .map(|table| count_time_waits(&table, port))
-        .sum()
-}
-
-/// State 06 is TIME_WAIT; the port is in hexadecimal after the last colon of an address (proc_net_tcp).
-fn count_time_waits(table: &str, port: u16) -> u64 {
-    let wanted = format!("{port:04X}");
-    let is_ours = |line: &&str| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (Some(local), Some(remote), Some(state)) = (fields.next(), fields.next(), fields.next()) else {
-            return false;
-        };
-        let port_of = |address: &str| address.rsplit(':').next() == Some(wanted.as_str());
-        state == "06" && (port_of(local) || port_of(remote))
-    };
-    table.lines().filter(is_ours).count() as u64
+    let is_ours = |address: &Address| matches!(address, Address::Inet(address) if address.port() == port);
+    let all = Diag::open().and_then(|mut diag| diag.activity()).unwrap_or_default();
+    let waiting = all.iter().filter(|one| one.state == SocketState::TimeWait);
+    waiting.filter(|one| is_ours(&one.local) || is_ours(&one.peer)).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
     fn time_waits_are_counted_by_port() {
-        let table = "  sl  local_address rem_address   st\n\
-                     0: 0100007F:9C40 0100007F:1F90 06 00000000:00000000\n\
-                     1: 0100007F:1F90 0100007F:9C41 01 00000000:00000000\n\
-                     2: 0100007F:9C42 0100007F:1F91 06 00000000:00000000\n";
-        assert_eq!(count_time_waits(table, 8080), 1);
-        assert_eq!(count_time_waits(table, 8081), 1);
-        assert_eq!(count_time_waits(table, 80), 0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let server = listener.accept().unwrap().0;
+        assert_eq!(time_waits(address.port()), 0);
+        // The side that closes first waits.
+        drop(client);
+        drop(server);
+        assert_eq!(time_waits(address.port()), 1);
     }
 }

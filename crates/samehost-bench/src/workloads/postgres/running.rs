@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use samehost_login::postgres::{Defaults, unsaid};
 use samehost_model::{Arm, Endpoint, ServerInfo, Transport};
 use samehost_system::interrupt;
+use samehost_system::proc::stat::{self, Stat};
 use samehost_transport::Stream;
 
 use super::Settings;
@@ -254,15 +255,9 @@ impl Instance for RunningPostgres {
 
 /// The postmaster of a backend, if it is on this machine and visible to us.
 fn parent_of_backend(backend: i32) -> Option<u32> {
-    let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).ok();
-    let field = |status: &str, name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().to_owned())
-    };
-    let own = status(&backend.to_string())?;
-    let parent = field(&own, "PPid:")?;
-    let is_postgres = |status: &str| field(status, "Name:").is_some_and(|name| name.starts_with("postgres"));
-    (is_postgres(&own) && is_postgres(&status(&parent)?)).then(|| parent.parse().ok()).flatten()
+    let is_postgres = |stat: &Stat| stat.name.starts_with("postgres");
+    let backend = stat::read(u32::try_from(backend).ok()?).filter(is_postgres)?;
+    stat::read(backend.parent).filter(is_postgres).map(|_| backend.parent)
 }
 
 /// What the connections of a trial request.

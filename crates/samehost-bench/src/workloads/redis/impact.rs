@@ -32,6 +32,10 @@ pub(super) fn look(command: Command, look: &Look<'_>) -> Result<Vec<Impact>, Ben
     Ok(impacts)
 }
 
+fn number(info: &BTreeMap<String, String>, name: &str) -> Option<u64> {
+    info.get(name)?.parse().ok()
+}
+
 /// Parses lines `name:value`.
 fn fields(info: &str) -> BTreeMap<String, String> {
     let pairs = info.lines().filter_map(|line| line.trim().split_once(':'));
@@ -45,7 +49,7 @@ fn look_at(
     dialogue: &mut Dialogue,
     impact: &mut Impact,
 ) -> Result<(), BenchError> {
-    let number = |name: &str| info.get(name).and_then(|value| value.parse::<u64>().ok());
+    let number = |name| number(info, name);
     let most = match number("maxclients") {
         Some(most) => Some(most),
         None => dialogue.setting("maxclients")?.and_then(|value| value.parse().ok()),
@@ -77,7 +81,7 @@ fn look_at(
 }
 
 fn memory(bytes: u64, info: &BTreeMap<String, String>, impact: &mut Impact) {
-    let number = |name: &str| info.get(name).and_then(|value| value.parse::<u64>().ok());
+    let number = |name| number(info, name);
     match (number("maxmemory"), number("used_memory"), info.get("maxmemory_policy")) {
         (Some(0), _, _) => impact.found.push("its memory has no limit (maxmemory 0)".into()),
         (Some(all), Some(used), Some(policy)) => {
