@@ -1,4 +1,4 @@
-//! A transaction at work, from its beginning to its commit or roll-back.
+//! A transaction in progress, from its beginning to its commit or rollback.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::record::{JournalHeader, Record};
 use crate::store::Store;
 use crate::writer::{Direction, Writer};
 
-/// A transaction at work: it holds its locks until it is committed, rolled back or dropped. One that is dropped
-/// unfinished is what [`recover`](crate::recover()) ends.
+/// A transaction in progress. It holds its locks until it is committed, rolled back or dropped. One that is dropped
+/// unfinished is ended by [`recover`](crate::recover()).
 #[must_use = "a transaction that is dropped unfinished waits for `recover`"]
 #[derive(Debug)]
 pub struct Transaction {
@@ -23,13 +23,13 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Its name among the store's switches.
+    /// Its id in the store.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.begun.id
     }
 
-    /// Where the version before of a file is kept.
+    /// Where the previous version of a file is kept.
     #[must_use]
     pub fn backup(&self, path: &std::path::Path) -> Option<PathBuf> {
         self.begun.original(path).map(|digest| self.store.backup(&self.begun.id, digest))
@@ -52,7 +52,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// To be called before the reloads of a stage are tried, so that recovery knows that they may have happened.
+    /// Records that the reloads of a stage are about to be tried, so that recovery knows that they may have happened.
     ///
     /// # Errors
     /// When the journal cannot be written; then roll back without having reloaded.
@@ -60,7 +60,7 @@ impl Transaction {
         self.journal.append(&Record::Reloading { stage })
     }
 
-    /// To be called when everything was found to serve: a crash from here on is completed by [`recover`](crate::recover()).
+    /// Records that everything was found to serve. A crash after this is completed by [`recover`](crate::recover()).
     ///
     /// # Errors
     /// When the journal cannot be written, or a stage was not; then roll back.
@@ -68,8 +68,8 @@ impl Transaction {
         self.verified_until(None)
     }
 
-    /// The same of a switch that is put back unless it is confirmed until then (RFC 3339, UTC): a crash from here on is
-    /// completed, and awaits its confirmation.
+    /// Like [`Transaction::verified`], for a switch that is put back unless it is confirmed until this time (RFC 3339,
+    /// UTC). A crash after this is completed, and the switch then awaits its confirmation.
     ///
     /// # Errors
     /// As [`Transaction::verified`].
@@ -80,7 +80,7 @@ impl Transaction {
         self.journal.append(&Record::Verified { until })
     }
 
-    /// Ends it: what was prepared for a roll-back is removed, the backups stay for [`undo`](crate::undo()).
+    /// Ends the transaction. Removes what was prepared for a rollback; the backups stay for [`undo`](crate::undo()).
     ///
     /// # Errors
     /// When the system refuses; the switch stays in force, and [`recover`](crate::recover()) ends it.
@@ -93,7 +93,7 @@ impl Transaction {
         self.journal.append(&until.map_or(Record::Committed, |until| Record::Awaiting { until }))
     }
 
-    /// Puts everything back, the last stage first: its files, then its reloads where they were begun.
+    /// Puts everything back, the last stage first: its files, then the reloads that were begun.
     pub fn roll_back(mut self, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) -> RolledBack {
         put_back::roll_back(&self.store, &mut self.journal, &self.begun, &self.held, reload)
     }

@@ -1,4 +1,4 @@
-//! How a transaction begins: everything that can fail before a file is touched fails here, and leaves nothing behind.
+//! Begins a transaction. Everything that can fail before a file is touched fails here, and leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -21,8 +21,8 @@ use crate::writer::{Direction, Writer};
 
 impl Transaction {
     /// Locks, checks that each file is as `before` says and can be changed and put back, backs up, journals, and
-    /// prepares every version beside its file, so that a full disk or a missing right is met here. No file of the
-    /// user's has been touched when this returned.
+    /// prepares every version beside its file, so that a full disk or a missing permission shows here. No user file has
+    /// been touched when this returns.
     ///
     /// # Errors
     /// [`TransactionError`]; nothing is left behind.
@@ -66,7 +66,7 @@ fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError
     match prepare(&mut transaction, intent) {
         Ok(()) => Ok(transaction),
         Err(error) => {
-            // Where this fails too, the journal stays, and `recover` removes the rest.
+            // If this fails too, the journal stays, and `recover` removes the rest.
             let writer = Writer::new(store, &transaction.begun, &transaction.held);
             match writer.discard().and_then(|()| writer.remove_directories()) {
                 Ok(()) => Err(given_up(store, &id, error)),
@@ -77,7 +77,7 @@ fn begin(store: &Store, intent: &Intent) -> Result<Transaction, TransactionError
 }
 
 fn given_up(store: &Store, id: &str, error: TransactionError) -> TransactionError {
-    // What is left then is removed by the next `recover`.
+    // What remains is removed by the next `recover`.
     let _ = store.forget(id);
     error
 }
@@ -103,7 +103,8 @@ fn prepare(transaction: &mut Transaction, intent: &Intent) -> Result<(), Transac
     Ok(())
 }
 
-/// Refuses files that an interrupted switch still has to put back: ours by the store, others' by what they prepared.
+/// Refuses files that an interrupted switch still has to put back. Our own switches are found in the store, those of
+/// other users by the versions that they prepared.
 fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Result<(), TransactionError> {
     let mut entries = store.list()?;
     entries
@@ -141,7 +142,7 @@ fn uninterrupted(store: &Store, held: &LockedDirectories, steps: &[Step]) -> Res
     Ok(())
 }
 
-/// Checks that a file is as it was read, and can be changed and put back; tells what it carries.
+/// Checks that a file is as it was read, and can be changed and put back. Returns its metadata.
 fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, TransactionError> {
     let path = step.path.as_path();
     let failed = at(path, "read it");
@@ -170,7 +171,7 @@ fn check(held: &LockedDirectories, step: &Step) -> Result<SavedMetadata, Transac
     }
 }
 
-/// The mode of the file that a made one takes its text from: it may hold a password.
+/// Mode of the file that a new file takes its text from, because the new one may hold a password.
 fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
     let mut changes = intent.stages.iter().flat_map(|stage| &stage.changes);
     let like = changes.find_map(|change| change.like.as_ref().filter(|_| change.path == path));
@@ -178,7 +179,7 @@ fn readable_by(intent: &Intent, path: &Path) -> Result<u32, TransactionError> {
     std::fs::metadata(like).map(|found| found.mode()).map_err(at(like, "look at it"))
 }
 
-/// What a file that is not there yet will carry.
+/// Metadata of a file that does not exist yet.
 fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, TransactionError> {
     let directory = path.ancestors().skip(1).find_map(|above| held.get(above));
     let found = directory.map(|directory| rustix::fs::fstat(directory.descriptor()));
@@ -187,7 +188,7 @@ fn of_new(held: &LockedDirectories, path: &Path) -> Result<SavedMetadata, Transa
     Ok(SavedMetadata { permissions: Permissions::of_new(&found), times: None })
 }
 
-/// The directories that are to be made, outermost first.
+/// Directories that the switch creates, outermost first.
 fn absent_directories(held: &LockedDirectories, steps: &[Step]) -> Vec<PathBuf> {
     let mut absent: Vec<PathBuf> = steps
         .iter()

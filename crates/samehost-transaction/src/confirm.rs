@@ -1,12 +1,12 @@
-//! Confirms a switch that would be put back otherwise. Touches its journal only.
+//! Confirms a switch that would be put back otherwise. Changes its journal only.
 
 use crate::error::TransactionError;
 use crate::record::Record;
 use crate::state::State;
 use crate::store::{JournalStatus, Store};
 
-/// Confirms a switch, so that it stays in force. `by` says who or what did, for the journal. One that is in force for
-/// good already stays so.
+/// Confirms a switch, so that it stays in force. `by` says for the journal who or what confirmed it. A switch that is
+/// in force already stays so.
 ///
 /// # Errors
 /// When there is no such switch, it was put back meanwhile, or it is being put back.

@@ -1,4 +1,4 @@
-//! A directory, opened with no symbolic link on the way.
+//! A directory, opened without following symbolic links.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Opens an absolute path; a symbolic link anywhere in it is an error.
+    /// Opens an absolute path. A symbolic link anywhere in it is an error.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let parts: Vec<&OsStr> = path
@@ -36,7 +36,7 @@ impl Directory {
         self.descriptor.as_fd()
     }
 
-    /// The names in it that a switch prepared, of those that have this beginning.
+    /// Names in the directory that a switch prepared, of those with this prefix.
     pub(crate) fn names(&self, beginning: &str) -> io::Result<Vec<OsString>> {
         use std::os::unix::ffi::OsStrExt;
         let mut names = Vec::new();
@@ -53,7 +53,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Closing would do, were it not for a child that another thread starts just now, and that has it open too.
+        // Unlocks explicitly: a child that another thread is starting may have inherited the descriptor.
         let _ = flock(&self.descriptor, FlockOperation::Unlock);
     }
 }

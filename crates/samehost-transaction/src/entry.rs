@@ -1,4 +1,4 @@
-//! A switch as the store knows it: how far it is, and what it is about.
+//! A switch in the store: its state, and what it changes.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,13 @@ pub struct Entry {
     pub command: String,
     /// One line of what it does.
     pub summary: String,
-    /// The files, in the order in which they are changed.
+    /// The files, in the order in which they change.
     pub files: Vec<PathBuf>,
-    /// Files that were not put back, for somebody else had changed them: their backups are to be compared by hand.
+    /// Files that were not put back because somebody else had changed them. Their backups have to be compared by hand.
     pub left: Vec<PathBuf>,
-    /// Until when it is to be confirmed, RFC 3339, UTC.
+    /// Deadline of the confirmation, RFC 3339, UTC.
     pub awaits: Option<String>,
-    /// Why it was put back without being asked to, by what it was confirmed, or what is wrong with its journal.
+    /// Why it was put back without a request, what confirmed it, or what is wrong with its journal.
     pub reason: Option<String>,
 }
 
@@ -46,35 +46,35 @@ impl Entry {
         Entry { id, started_at, state, process, command, summary, files, left, awaits, reason }
     }
 
-    /// Of one that cannot be read: why, and the files that it may be about.
+    /// An entry for a journal that cannot be read: the reason, and the files that it may be about.
     pub(crate) fn unreadable(id: String, state: State, reason: String, files: Vec<PathBuf>) -> Self {
         let started_at = begun_at(&id).unwrap_or_default();
         let (command, summary, left, reason) = (String::new(), String::new(), Vec::new(), Some(reason));
         Entry { id, started_at, state, process: 0, command, summary, files, left, awaits: None, reason }
     }
 
-    /// Whether its journal cannot be read, so that nobody knows what is left to be done of it.
+    /// Whether its journal cannot be read, so that it is unknown what remains to be done.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         matches!(self.state, State::Damaged | State::Newer)
     }
 
-    /// Whether the time in which it was to be confirmed is over.
+    /// Whether the deadline of its confirmation has passed.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         let until = self.awaits.as_deref().map(str::parse::<jiff::Timestamp>);
-        // A time that cannot be read is none that anybody could keep.
+        // A deadline that cannot be read counts as passed.
         until.is_some_and(|until| until.map_or(true, |until| until <= jiff::Timestamp::now()))
     }
 }
 
-/// When a switch began, by its name: RFC 3339, UTC.
+/// Start of a switch according to its id: RFC 3339, UTC.
 fn begun_at(id: &str) -> Option<String> {
     let time = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", id.get(..15)?).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Whether this is the name of a switch: a directory of any other name is not ours to touch.
+/// Whether this is the id of a switch. Directories with other names are not ours.
 pub(crate) fn is_id(name: &str) -> bool {
     let shape = "00000000-000000-0000";
     let fits = |(byte, wanted): (u8, u8)| {
@@ -83,7 +83,7 @@ pub(crate) fn is_id(name: &str) -> bool {
     name.len() == shape.len() && name.bytes().zip(shape.bytes()).all(fits)
 }
 
-/// The name of a switch that begins now: the time, UTC, to 1/65536 of a second, so that names sort by age.
+/// Id of a switch that begins now: the time, UTC, to 1/65536 of a second, so that ids sort by age.
 pub(crate) fn name_of_now() -> String {
     let now = jiff::Timestamp::now();
     let fraction = i64::from(now.subsec_nanosecond()) * 65_536 / 1_000_000_000;

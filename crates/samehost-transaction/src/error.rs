@@ -1,4 +1,4 @@
-//! Why a transaction does not go on: what, where, and what to try. Never holds content of a file.
+//! Errors of transactions: what failed, where, and what to try. They never contain the content of a file.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::state::State;
 pub struct Holder {
     /// The switch, where it can be told.
     pub id: Option<String>,
-    /// The process, where the kernel tells it.
+    /// The process, if the kernel reports it.
     pub process: Option<u32>,
     /// The name of its program.
     pub program: Option<String>,
@@ -33,10 +33,10 @@ impl fmt::Display for Holder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// The intent contradicts itself: a mistake of the program's.
+    /// The intent contradicts itself, which is a bug in this program.
     #[error("the switch contradicts itself: {0}; nothing was changed: please report this")]
     Plan(String),
-    /// A file that could not be changed and put back exactly.
+    /// The file cannot be changed and put back exactly.
     #[error("{path}: {reason}; nothing was changed: {hint}")]
     Refused {
         /// Which.
@@ -46,7 +46,7 @@ pub enum TransactionError {
         /// What to try.
         hint: String,
     },
-    /// A file is not as it was when it was read.
+    /// The file changed since it was read.
     #[error("{path}: changed by someone else{}", kept(.backup.as_deref(), .hint))]
     Changed {
         /// Which.
@@ -56,7 +56,7 @@ pub enum TransactionError {
         /// What to try.
         hint: String,
     },
-    /// Another switch is at work in this directory.
+    /// Another switch is working in this directory.
     #[error(
         "{path}: another switch is at work there ({holder}); nothing was changed: wait for it to end, and try again"
     )]
@@ -106,7 +106,7 @@ pub enum TransactionError {
         /// Where they are kept.
         store: PathBuf,
     },
-    /// The switch is in a state in which this cannot be asked of it.
+    /// The state of the switch does not allow this.
     #[error("switch {id} is {state}: {hint}")]
     State {
         /// Which.
@@ -126,7 +126,7 @@ pub enum TransactionError {
         /// What this version does not know.
         what: String,
     },
-    /// A journal or a backup is not as it was written.
+    /// A journal or a backup was changed after it was written.
     #[error(
         "{path}: {reason}; nothing was changed: the versions before are in the switch's directory backup; move that switch out of the store when it is settled"
     )]
@@ -138,7 +138,7 @@ pub enum TransactionError {
     },
 }
 
-/// Turns what the system says into an error that says where and at what.
+/// Adds the place and the attempted action to a system error.
 pub(crate) fn at<'a>(path: &'a Path, doing: &'static str) -> impl Fn(io::Error) -> TransactionError + 'a {
     move |source| TransactionError::System { path: path.to_owned(), doing, source }
 }
@@ -150,7 +150,7 @@ fn kept(backup: Option<&Path>, hint: &str) -> String {
     format!("{backup}; {hint}")
 }
 
-/// What to try where the system refuses.
+/// What to try after a system error.
 pub(crate) fn hint(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => "; try as root (sudo)",

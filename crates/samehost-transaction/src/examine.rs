@@ -1,5 +1,5 @@
-//! Whether a file can be changed and put back exactly: what would make that fail is found before anything is touched.
-//! Rights and room are not reckoned here but tried, on the prepared versions.
+//! Checks whether a file can be changed and put back exactly, before anything is touched. Permissions and free space
+//! are not predicted here; preparing the versions tests them.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -74,7 +74,7 @@ pub(crate) fn file(
     Ok(())
 }
 
-/// Refuses signatures: the new content would not have one.
+/// Refuses files with a signature, which would not fit the new content.
 pub(crate) fn signed<'a>(
     path: &Path,
     mut attributes: impl Iterator<Item = &'a String>,
@@ -89,7 +89,7 @@ pub(crate) fn signed<'a>(
     }
 }
 
-/// The flag of chattr that stands against a change, and what takes it away.
+/// The attribute (chattr) that prevents a change, and the command that removes it.
 fn flag(directory: BorrowedFd<'_>, name: &OsStr) -> Option<(&'static str, &'static str)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let found = statx(directory, name, flags, StatxFlags::empty()).ok()?.stx_attributes;

@@ -1,5 +1,5 @@
-//! Faults on purpose, for tests: each system call that writes stands between two points, and the N-th of them kills
-//! the process or fails. Only in builds with debug assertions; in others a point is nothing.
+//! Injects faults for tests. Each system call that writes is enclosed by two points, and the N-th point kills the
+//! process or fails. Only in builds with debug assertions; elsewhere a point does nothing.
 //!
 //! `SAMEHOST_FAULT` = `kill:N` (SIGKILL), `error:N` (EIO once), `full:N` (ENOSPC once), `broken:N` (EIO from there on),
 //! `list` (counts only).

@@ -1,4 +1,5 @@
-//! What an undo or a recovery would do, told before anybody is asked: reads only, locks nothing, changes nothing.
+//! Predicts what an undo or a recovery would do, to show it before the prompt. Reads only, takes no lock, changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::writer;
 pub enum Prospect {
     /// It was cut off, and is put back.
     PutBack,
-    /// It was cut off after it had been proved, and is finished.
+    /// It was interrupted after it was verified, and is completed.
     Finish,
     /// It is undone, or its undo is completed.
     Undo,
@@ -26,7 +27,7 @@ pub enum Prospect {
     Forget,
 }
 
-/// What would be done with a switch, the last of its stages first.
+/// What would happen to a switch, its last stage first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
     /// Its name.
@@ -35,9 +36,9 @@ pub struct Foreseen {
     pub summary: String,
     /// What becomes of it.
     pub prospect: Prospect,
-    /// What changes, in the order in which it is done, with the reloads that follow.
+    /// The changes in order, with the reloads that follow.
     pub stages: Vec<Stage>,
-    /// Files that stay as they are, for they are none of the switch's versions.
+    /// Files that stay as they are because they are not a version of the switch.
     pub left: Vec<Skipped>,
 }
 
@@ -61,14 +62,14 @@ pub fn foresee_undo(store: &Store, id: &str) -> Result<Foreseen, TransactionErro
     back(store, &begun, &history, Some(last), Prospect::Undo)
 }
 
-/// What becomes of a switch that has not ended.
+/// What would happen to an unfinished switch.
 #[derive(Debug)]
 pub enum Outlook {
     /// This.
     Known(Foreseen),
     /// It is at work, and left alone.
     Running,
-    /// It cannot be ended, or only by somebody else.
+    /// It cannot be ended, or only by another user.
     Failed(TransactionError),
 }
 
@@ -84,7 +85,7 @@ pub fn foresee_recovery(store: &Store) -> Result<Vec<(String, Outlook)>, Transac
     Ok(store.ids()?.into_iter().rev().filter_map(outlook).collect())
 }
 
-/// Of one switch; none where it had ended.
+/// For one switch; `None` if it had ended.
 fn one(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
     let (begun, history) = match store.see(id)? {
         Seen::Running => return Ok(Some(Outlook::Running)),
@@ -109,15 +110,15 @@ fn one(store: &Store, id: &str) -> Result<Option<Outlook>, TransactionError> {
     back(store, &begun, &history, furthest, prospect).map(|foreseen| Some(Outlook::Known(foreseen)))
 }
 
-/// A file as it is at some point of the way back.
+/// A file at some point of the rollback.
 struct File {
-    /// What it is now; none where that is no version of a file.
+    /// Its version now; `None` if it is not a regular file.
     now: Option<Option<Digest>>,
     /// Its bytes on the disk.
     text: Option<Vec<u8>>,
 }
 
-/// The way back from a stage, as [`Rollback`](crate::put_back::Rollback) goes it.
+/// Simulates the rollback from a stage, as [`Rollback`](crate::put_back::Rollback) performs it.
 fn back(
     store: &Store,
     begun: &JournalHeader,
@@ -133,7 +134,7 @@ fn back(
     }
     let texts: BTreeMap<Digest, Vec<u8>> =
         files.values().filter_map(|file| Some((file.now.clone()??, file.text.clone()?))).collect();
-    // A version is in the backup, or it is what stands there.
+    // A version is either in the backup or the current content.
     let text = |version: &Option<Digest>| -> Result<Option<Vec<u8>>, TransactionError> {
         let Some(digest) = version else { return Ok(None) };
         texts.get(digest).cloned().map_or_else(|| store.kept(&begun.id, digest), Ok).map(Some)
@@ -177,7 +178,7 @@ fn back(
     })
 }
 
-/// What stands at a path; nothing where its directory is gone.
+/// What is at a path; nothing if its directory is gone.
 fn look(path: &Path) -> Result<File, TransactionError> {
     let failed = at(path, "read it");
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

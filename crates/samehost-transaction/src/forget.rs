@@ -1,5 +1,5 @@
-//! Forgets switches that have ended: their journals and their backups go, and with them the way back. What was backed up
-//! is removed and not overwritten: a disk may keep it for a while.
+//! Forgets switches that have ended: removes their journals and backups, and with them the possibility to undo. Removed
+//! backups are not overwritten, so a disk may keep their content for a while.
 
 use crate::error::TransactionError;
 use crate::record::Record;
@@ -12,7 +12,7 @@ use crate::undo;
 /// # Errors
 /// When there is no such switch, or something of it is left to be done: then its backup is what that needs.
 pub fn forget(store: &Store, id: &str) -> Result<(), TransactionError> {
-    // The journal stays locked until it is gone.
+    // The journal stays locked until it is removed.
     let (journal, _) = match store.take(id)? {
         JournalStatus::Running => return Err(undo::running(id)),
         JournalStatus::Nothing => return store.forget(id),

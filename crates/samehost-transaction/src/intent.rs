@@ -1,4 +1,4 @@
-//! What a transaction is to do, as its caller says it.
+//! What a transaction is to do, as given by its caller.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 /// One file in one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// The file, as [`resolve`](crate::resolve()) gives it: absolute, with no symbolic link in it.
+    /// Absolute path without symbolic links, as returned by [`resolve`](crate::resolve()).
     pub path: PathBuf,
-    /// Its bytes before; none where the switch makes it.
+    /// Content before; `None` if the switch creates the file.
     pub before: Option<Vec<u8>>,
-    /// Its bytes afterwards; none where the switch removes it.
+    /// Content afterwards; `None` if the switch removes the file.
     pub after: Option<Vec<u8>>,
-    /// Where the switch makes it: a file that it takes its text from, and is never more readable than.
+    /// If the switch creates the file: the file whose text it contains. The new file is never readable by more users
+    /// than that one.
     pub like: Option<PathBuf>,
 }
 
-/// What makes running programs take the files of a stage. Data to this module: the caller runs it.
+/// How running programs load the files of a stage. Only data here; the caller runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {
     /// What is reloaded, for people.
@@ -29,9 +30,9 @@ pub struct Reload {
 /// Changes after which everything serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
-    /// The files; each at most once a stage.
+    /// The files, each at most once per stage.
     pub changes: Vec<FileChange>,
-    /// What takes them into use; done again, last first, when the stage is put back.
+    /// Reloads after the files changed; repeated in reverse order when the stage is put back.
     pub reloads: Vec<Reload>,
 }
 
@@ -40,8 +41,8 @@ pub struct Stage {
 pub struct Intent {
     /// The user's words, without secrets.
     pub command: String,
-    /// One line of what it does, without secrets.
+    /// Summary in one line, without secrets.
     pub summary: String,
-    /// In order; a file may change again in a later one.
+    /// In order; a later stage may change a file again.
     pub stages: Vec<Stage>,
 }

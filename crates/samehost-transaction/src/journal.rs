@@ -1,5 +1,5 @@
-//! The journal of one transaction: JSON lines, each on the disk before what it announces is done. A last line that was
-//! torn by a crash counts as not written. Holds hashes, never content.
+//! Journal of one transaction: JSON lines, each on the disk before the action that it announces. An incomplete last
+//! line, from a crash, counts as not written. Contains hashes, never content.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::reading::Read;
 use crate::record::{History, JournalHeader, Record};
 use crate::system;
 
-/// SavedMetadata free for the records that end a transaction, in bytes.
+/// Space reserved for the records that end a transaction, in bytes.
 const RESERVE: u64 = 16 * 1024;
 
 /// A journal that is locked by us.
@@ -28,7 +28,7 @@ impl Journal {
         Journal { path, file, history: History::default() }
     }
 
-    /// One that was read; what is torn at its end is cut off.
+    /// Opens a journal that was read, and truncates an incomplete last line.
     pub(crate) fn resume(
         path: PathBuf,
         file: OwnedFd,
@@ -39,7 +39,7 @@ impl Journal {
         Ok((Journal { path, file, history: read.history }, read.begun))
     }
 
-    /// Writes the first line, and keeps room for those that end the transaction.
+    /// Writes the first line, and reserves space for the records that end the transaction.
     pub(crate) fn begin(&mut self, begun: &JournalHeader) -> Result<(), TransactionError> {
         let record = Record::Begun(Box::new(begun.clone()));
         let length = self.write(&record)?;
@@ -72,7 +72,7 @@ impl Journal {
         let failed = at(&self.path, "write the journal");
         let mut line = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        // What a write that failed left half-done must not stand before a whole line.
+        // Remains of a failed write must not precede a complete line.
         let end = seek(&self.file, SeekFrom::Current(0)).map_err(|error| failed(error.into()))?;
         let written = system::write(&self.file, &line).and_then(|()| system::sync(&self.file));
         if let Err(error) = written {
@@ -86,7 +86,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // As with a directory: closing alone would leave it to a child that is just being started.
+        // Unlocks explicitly, as with a directory: a child that is being started may have inherited the descriptor.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

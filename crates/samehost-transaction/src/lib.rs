@@ -1,12 +1,14 @@
-//! A transaction over users' files: checked, backed up and journalled before the first of them is touched; each written
-//! whole or not at all; put back exactly. It knows no formats and runs no programs: the caller reloads, by callback.
+//! Transactions over users' files. A transaction is checked, backed up and journalled before it touches the first file.
+//! Each file is written whole or not at all, and can be put back exactly. The crate knows no formats and runs no
+//! programs; the caller reloads, by callback.
 //!
-//! A switch is in one of three states, and its journal, of which each record is on the disk before what it announces is
-//! done, says in which. While it is *in progress*, its files may be of either side. Every version that it may need, new
-//! and old, was written beside its file before the first was touched, so that forward and back are renames, which need
-//! neither room nor permissions. When all was found to serve, it is *verified*, which is the only record that turns a
-//! crash from "put back" into "complete". Then it is *finalized*: committed, or awaiting a confirmation without which it
-//! is taken back, or rolled back, or undone. The backups in the store stay until they are forgotten.
+//! A switch is in one of three states. Its journal says which: each record is on the disk before the action that it
+//! announces. While a switch is *in progress*, its files may have either version. Every version that may be needed, new
+//! and old, was written beside its file before the first file was touched, so that going forward and back only renames,
+//! which needs neither space nor permissions. After everything was found to serve, the switch is *verified*. Only this
+//! record turns a crash from "put back" into "complete". Then the switch is *finalized*: committed, awaiting a
+//! confirmation without which it is put back, rolled back, or undone. The backups in the store stay until the switch is
+//! forgotten.
 //!
 //! ```text
 //! in progress                                                │ finalized
@@ -34,7 +36,7 @@
 //! - `RollingBack`, `Undoing`: some files are back. The rest follow; those that are back are recognised by their hash.
 //! - `Committed`, `Confirmed`, `Awaiting`, `RolledBack`, `Undone`: it had ended. Nothing is done.
 //!
-//! A file that is none of the switch's versions is somebody else's work: it is left as it is, and named.
+//! A file that is not a version of the switch is somebody else's work. It is left as it is, and reported.
 
 mod active;
 mod begin;

@@ -1,10 +1,9 @@
-//! Who is at work where: an flock on a file for each directory in which files change. The file is ours, in a place where
-//! nobody else may open it, for whoever may open a file for reading may hold its lock, and block us for as long as he
-//! likes. The kernel frees it when its process ends, however.
+//! Locks for directories in which files change: an flock on one lock file per directory. Lock files are in a directory
+//! that other users cannot open, because whoever can open a file for reading could hold its lock and block us. The
+//! kernel releases a lock when its process ends.
 //!
-//! The directory itself is locked as well where nobody holds it, so that an ordinary user's samehost sees root's, and
-//! says so. The other way round a user cannot be relied on: root sees the versions that a user's switch prepared beside
-//! its files.
+//! The directory itself is locked as well if nobody holds it, so that an ordinary user's samehost sees root's. Root
+//! cannot rely on users' locks; it detects their switches by the prepared versions beside the files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,11 +24,11 @@ use crate::prepared_name;
 use crate::store::Store;
 use crate::system;
 
-/// Where lock files are, below a directory in which nobody else may make any.
+/// Directory of the lock files, below a directory in which other users cannot create any.
 const FOLDER: &str = "samehost";
 
-/// How long a lock may be held before somebody is said to have it. One who removes a directory that he made holds its lock a
-/// moment longer, and the file system may have given its number to another directory by then.
+/// How long a lock may be held before its holder is reported. A process that removes a directory which it created holds
+/// the lock a moment longer, and the file system may have reused the inode number by then.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The lock of a directory, held until it is dropped.
@@ -42,14 +41,14 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Its name goes while we hold it: whoever opened it meanwhile sees that, and makes a new one.
+        // Removed while the lock is held: whoever opened the file meanwhile notices that, and creates a new one.
         let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
-        // Closing alone would leave it to a child that is just being started.
+        // Unlocks explicitly: a child that is being started may have inherited the descriptor.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// Locks a directory, or says who has it.
+/// Locks a directory, or reports who holds the lock.
 pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<Lock, TransactionError> {
     let failed = at(path, "lock the directory");
     let found = fstat(directory.descriptor()).map_err(|error| failed(error.into()))?;
@@ -67,7 +66,7 @@ pub(crate) fn lock(store: &Store, path: &Path, directory: &Directory) -> Result<
             Err(Errno::WOULDBLOCK) => return Err(busy(store, path, directory, holders(&file).pop())),
             Err(error) => return Err(failed(error.into())),
         }
-        // Else the one who held it before has removed it.
+        // Otherwise the previous holder has removed the file.
         let here = fstat(&file).map_err(|error| failed(error.into()))?;
         let named = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW);
         if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (here.st_dev, here.st_ino)) {
@@ -94,13 +93,13 @@ fn busy(store: &Store, path: &Path, directory: &Directory, process: Option<u32>)
     TransactionError::Busy { path: path.to_owned(), holder }
 }
 
-/// The directory of the lock files: where the system keeps them until its next start, else beside the store.
+/// Directory of the lock files: one that lasts until the next boot, else one beside the store.
 fn folder(store: &Store) -> rustix::io::Result<OwnedFd> {
     let user = geteuid();
     let run =
         if user.is_root() { PathBuf::from("/run") } else { format!("/run/user/{}", user.as_raw()).into() };
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Nobody else may make the directory in our place, or a file in it.
+    // Other users cannot create the directory, or a file in it.
     let is_own = |directory: &OwnedFd, others: u32| {
         fstat(directory).is_ok_and(|found| found.st_uid == user.as_raw() && found.st_mode & others == 0)
     };
@@ -125,21 +124,21 @@ fn folder(store: &Store) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// The user who started a process, whatever privileges it has taken on since.
+/// The user who started a process, regardless of privileges that it gained since.
 fn real_user(process: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Which processes hold the flock of a file, as /proc/locks tells.
+/// Processes that hold the flock of a file, from /proc/locks.
 fn holders(file: impl AsFd) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     fstat(file).map_or_else(|_| Vec::new(), |file| holders_in(&locks, &file))
 }
 
-/// The holders in the words of /proc/locks: `12: FLOCK  ADVISORY  WRITE 4242 fe:00:131074 0 EOF`. Where no line has the
-/// device, those with the inode alone must do: btrfs has another device there than in stat.
+/// Holders from the text of /proc/locks: `12: FLOCK  ADVISORY  WRITE 4242 fe:00:131074 0 EOF`. If no line has the
+/// device, lines with the same inode count, because on btrfs the device differs from that of stat.
 fn holders_in(locks: &str, file: &Stat) -> Vec<u32> {
     let inode = file.st_ino.to_string();
     let device = format!("{:02x}:{:02x}:", major(file.st_dev), minor(file.st_dev));

@@ -1,5 +1,5 @@
-//! The directories of the files that a transaction changes: opened, locked, and from then on meant by their descriptor,
-//! whoever renames what above them.
+//! The directories of the files that a transaction changes. They are opened and locked once and then used by
+//! descriptor, so that renames above them do not matter.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,8 @@ pub(crate) struct LockedDirectories {
 }
 
 impl LockedDirectories {
-    /// Opens and locks the directories of these files: of one that is not there, the nearest above it that is.
+    /// Opens and locks the directories of these files; for a directory that does not exist, its nearest existing
+    /// parent.
     pub(crate) fn acquire<'a>(
         store: &Store,
         files: impl Iterator<Item = &'a Path>,
@@ -43,7 +44,7 @@ impl LockedDirectories {
         Ok(held)
     }
 
-    /// Opens and locks one directory, where it is not held already.
+    /// Opens and locks one directory, unless it is held already.
     fn hold(&mut self, store: &Store, path: &Path) -> Result<(), TransactionError> {
         if self.open.contains_key(path) {
             return Ok(());
@@ -64,7 +65,7 @@ impl LockedDirectories {
         Ok(())
     }
 
-    /// The directory of a file, where it is there.
+    /// The directory of a file, if it exists.
     pub(crate) fn of(&self, file: &Path) -> Option<&Directory> {
         self.open.get(file.parent()?)
     }
@@ -74,7 +75,7 @@ impl LockedDirectories {
         self.open.get(path)
     }
 
-    /// Makes a directory with its parent's owner, group and mode, and holds it.
+    /// Creates a directory with its parent's owner, group and mode, and holds it.
     pub(crate) fn make(&mut self, store: &Store, path: &Path) -> Result<(), TransactionError> {
         if let (Some(parent), Some(name)) = (self.of(path), path.file_name()) {
             let make = || -> io::Result<()> {
@@ -87,7 +88,7 @@ impl LockedDirectories {
                     Mode::empty(),
                 )?;
                 let now = fstat(&made)?;
-                // What we made, and not what somebody who may rename here has put in its place.
+                // Makes sure that this is the directory just created, and not one that another user put in its place.
                 if now.st_uid != rustix::process::geteuid().as_raw() || now.st_mode & 0o777 != 0o700 {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }

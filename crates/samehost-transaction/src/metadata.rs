@@ -1,5 +1,5 @@
-//! What a file carries beside its bytes: mode, owner, group, access control list, extended attributes, times. Read,
-//! given to another file, and held against it afterwards.
+//! Metadata of a file: mode, owner, group, access control list, extended attributes, times. They are read, copied to
+//! another file, and verified afterwards.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::system;
 
-/// Who may do what with a file. An access control list and a SELinux label are extended attributes.
+/// Permissions of a file. Access control lists and SELinux labels are extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Permissions {
     /// Twelve bits.
     pub(crate) mode: u32,
-    /// User and group; none: as the system makes them.
+    /// User and group; `None`: as the system creates them.
     pub(crate) owner: Option<(u32, u32)>,
-    /// By name; none: as the system makes them.
+    /// By name; `None`: as the system creates them.
     pub(crate) attributes: Option<BTreeMap<String, Vec<u8>>>,
 }
 
-/// When a file was last read and last changed, in seconds and nanoseconds since 1970.
+/// Times of last access and last change, in seconds and nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
     accessed: (i64, i64),
@@ -34,7 +34,7 @@ pub(crate) struct Times {
 pub(crate) enum GiveError {
     /// The system refuses.
     System(&'static str, io::Error),
-    /// The system agreed, and they differ all the same.
+    /// The system reported success, but the permissions differ.
     Differs(&'static str),
 }
 
@@ -49,18 +49,18 @@ impl Permissions {
         })
     }
 
-    /// Those of a new file beside others: as the directory's owner would make it, for whoever may read there.
+    /// Permissions of a new file in a directory: owned by the directory's owner, readable by whoever may read there.
     pub(crate) fn of_new(directory: &Stat) -> Self {
         let owner = rustix::process::geteuid().is_root().then_some((directory.st_uid, directory.st_gid));
         Permissions { mode: 0o600 | (directory.st_mode & 0o044), owner, attributes: None }
     }
 
-    /// Takes from others what a file of this mode does not give them.
+    /// Removes permissions of others that this mode does not grant.
     pub(crate) fn no_wider_than(&mut self, mode: u32) {
         self.mode &= 0o700 | (mode & 0o077);
     }
 
-    /// Gives them to a file. The mode comes last: only then may others read.
+    /// Applies them to a file. The mode comes last, because only then may others read.
     pub(crate) fn give(&self, file: impl AsFd) -> Result<(), GiveError> {
         let file = file.as_fd();
         let failed = |what: &'static str| move |error: io::Error| GiveError::System(what, error);
@@ -86,7 +86,7 @@ impl Permissions {
         }
     }
 
-    /// What of these a file does not have.
+    /// The parts that a file lacks.
     pub(crate) fn lost_in(&self, now: &Permissions) -> Option<&'static str> {
         if self.owner.is_some() && self.owner != now.owner {
             return Some("owner and group");
@@ -100,7 +100,7 @@ impl Permissions {
     }
 }
 
-/// Gives a file to a user and a group.
+/// Changes the owner and group of a file.
 pub(crate) fn give_owner(file: impl AsFd, (user, group): (u32, u32)) -> io::Result<()> {
     let now = fstat(file.as_fd())?;
     let (user, group) = ((now.st_uid != user).then_some(user), (now.st_gid != group).then_some(group));
@@ -125,7 +125,7 @@ impl Times {
     }
 }
 
-/// What an attribute is called for people.
+/// Display name of an attribute.
 fn named(attribute: &str) -> &'static str {
     match attribute {
         "system.posix_acl_access" => "access control list",
@@ -135,7 +135,7 @@ fn named(attribute: &str) -> &'static str {
     }
 }
 
-/// All extended attributes that the kernel shows us; none where the file system has none.
+/// All extended attributes that the kernel shows us; empty if the file system has none.
 fn attributes(file: impl AsFd) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let file = file.as_fd();
     let names = match sized(|buffer| flistxattr(file, buffer)) {
@@ -148,7 +148,7 @@ fn attributes(file: impl AsFd) -> io::Result<BTreeMap<String, Vec<u8>>> {
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "an attribute's name is not UTF-8"))?;
         match sized(|buffer| fgetxattr(file, name, buffer)) {
             Ok(value) => drop(attributes.insert(name.to_owned(), value)),
-            // Gone meanwhile, or listed and not for us to see: nothing that we could carry over.
+            // Removed meanwhile, or not readable for us: nothing that could be copied.
             Err(Errno::NODATA) => {}
             Err(error) => return Err(error.into()),
         }
@@ -156,7 +156,7 @@ fn attributes(file: impl AsFd) -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(attributes)
 }
 
-/// Asks with a larger buffer until the answer fits.
+/// Repeats the call with a larger buffer until the result fits.
 fn sized(ask: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0; 1024];
     loop {

@@ -1,4 +1,5 @@
-//! The steps of an intent, held against each other: what one leaves is what the next one of the same file finds. Pure.
+//! The steps of an intent, checked for consistency: each step must find what the previous step of the same file left.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -1,5 +1,5 @@
-//! How a switch is put back: the last stage first, its files and then its reloads, so that what serves after a stage
-//! serves again at each point of the way. What is none of our versions is someone else's work, and left alone.
+//! Puts a switch back, the last stage first: its files, then its reloads, so that everything serves at each point. A
+//! file that is not one of our versions is somebody else's work, and is left alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::record::{JournalHeader, Record};
 use crate::store::Store;
 use crate::writer::{Direction, Writer};
 
-/// A file that was left as it is, for it is none of the versions of the switch.
+/// A file that was left as it is because it is not a version of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Which.
@@ -24,10 +24,10 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A file that could not be put back; the switch stays unfinished.
+/// A file that could not be put back. The switch stays unfinished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Which; a file, or something of the switch's own.
+    /// A file of the user, or one of the switch itself.
     pub path: PathBuf,
     /// Where the version before the switch is kept.
     pub backup: Option<PathBuf>,
@@ -38,25 +38,25 @@ pub struct Failed {
 /// What was put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The files that are as before now and were not, each once.
+    /// Files that were changed back, each once.
     pub files: Vec<PathBuf>,
-    /// Those that someone else changed meanwhile.
+    /// Files that somebody else changed meanwhile.
     pub left: Vec<Skipped>,
-    /// Those that the system refused to put back; `recover` tries again.
+    /// Files that the system refused to change back; `recover` tries again.
     pub failures: Vec<Failed>,
-    /// Reloads that failed, and why: their programs may still run with the files of the switch.
+    /// Reloads that failed, and why. Their programs may still use the files of the switch.
     pub reload_failures: Vec<(Reload, String)>,
 }
 
 impl RolledBack {
-    /// Whether every file is as before, and every reload was done.
+    /// Whether every file is as before, and every reload succeeded.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.reload_failures.is_empty()
     }
 }
 
-/// Rolls a transaction back that was not committed, as far as it went.
+/// Rolls back a transaction that was not committed, as far as it had come.
 pub(crate) fn roll_back(
     store: &Store,
     journal: &mut Journal,
@@ -65,7 +65,7 @@ pub(crate) fn roll_back(
     reload: &mut dyn FnMut(&Reload) -> Result<(), String>,
 ) -> RolledBack {
     let verified = journal.history().is_verified();
-    // A journal that cannot be written stops no roll-back, unless it says that a crash is to be completed.
+    // A rollback continues if the journal cannot be written, unless the journal says that a crash is to be completed.
     if let Err(error) = journal.append(&Record::RollingBack)
         && verified
     {
@@ -89,7 +89,7 @@ pub(crate) struct Rollback<'a> {
 }
 
 impl<'a> Rollback<'a> {
-    /// From the versions of a switch; the reloads of these stages are done again.
+    /// From the versions of a switch. The reloads of these stages are repeated.
     pub(crate) fn new(
         store: &'a Store,
         begun: &'a JournalHeader,
@@ -100,8 +100,8 @@ impl<'a> Rollback<'a> {
         Rollback { writer, begun, reloaded, store, done: RolledBack::default() }
     }
 
-    /// Puts the stages back from this one to the first. Where the system refuses a file, the stages before stay: with
-    /// them everything serves, and `recover` goes on.
+    /// Puts back the stages from this one to the first. If the system refuses a file, the earlier stages stay:
+    /// everything serves with them, and `recover` continues.
     pub(crate) fn go(&mut self, furthest: usize, reload: &mut dyn FnMut(&Reload) -> Result<(), String>) {
         for stage in (0..=furthest).rev() {
             for step in self.begun.steps.iter().filter(|step| step.stage == stage).rev() {
@@ -110,7 +110,7 @@ impl<'a> Rollback<'a> {
                 }
             }
             if !self.done.failures.is_empty() {
-                // Half of a stage's files may not fit the other half: what runs, runs on as it is.
+                // The files of a half restored stage may not fit each other, so programs keep what they run with.
                 break;
             }
             if self.reloaded.contains(&stage) {
@@ -123,7 +123,7 @@ impl<'a> Rollback<'a> {
         }
     }
 
-    /// Removes what was prepared, and journals the end, where all went well.
+    /// Removes the prepared versions and journals the end, if all went well.
     pub(crate) fn end(
         mut self,
         journal: &mut Journal,

@@ -1,4 +1,4 @@
-//! Reads journals, those of before and those that were damaged: what they say, or what can still be told of them. Pure.
+//! Reads journals, including damaged ones and those of earlier versions. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::record::{History, JournalHeader, Record, VERSION};
 pub(crate) struct Read {
     pub(crate) begun: JournalHeader,
     pub(crate) history: History,
-    /// How much of it is whole lines, in bytes.
+    /// Length of its complete lines, in bytes.
     pub(crate) length: u64,
 }
 
-/// Reads a journal; none where its first line was never finished, so that nothing was touched.
+/// Reads a journal; `None` if its first line is incomplete, because then nothing was touched.
 pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, TransactionError> {
     let damaged = |reason: String| TransactionError::Damaged { path: path.to_owned(), reason };
     let newer = |what: String| TransactionError::Newer { path: path.to_owned(), what };
@@ -29,7 +29,7 @@ pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, 
         }
         match serde_json::from_slice::<Record>(line) {
             Ok(record) => records.push(record),
-            // A line that is whole was written so, and is not what a crash tore.
+            // A complete line was written as it is; a crash only leaves incomplete ones.
             Err(_) if length + line.len() == whole && !is_json(line) => break,
             Err(error) => {
                 return Err(damaged(format!("line {} is not a journal record ({error})", records.len() + 1)));
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path, id: &str, bytes: &[u8]) -> Result<Option<Read>, 
     }
 }
 
-/// What a whole line has that only a later version writes.
+/// Something in a complete line that only a later version writes.
 fn of_later(line: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Head {
@@ -79,14 +79,14 @@ fn of_later(line: &[u8]) -> Option<String> {
     }
 }
 
-/// Whether this can be what a crash left of the first line: its beginning, as far as it came, and what a file system fills
-/// up with.
+/// Whether a crash may have left this of the first line: the beginning of the line, then the bytes that a file system
+/// pads with.
 fn is_torn(bytes: &[u8]) -> bool {
     const BEGINNING: &[u8] = b"{\"record\":\"begun\",";
     let written = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (written, rest) = bytes.split_at(written);
     let length = written.len().min(BEGINNING.len());
-    // A line that was ended is no torn one: it was damaged later, and what it was about may have been done.
+    // A terminated line is not incomplete: it was damaged later, and the switch may have touched files.
     !written.contains(&b'\n')
         && written[..length] == BEGINNING[..length]
         && rest.iter().all(|byte| matches!(byte, 0 | b'\n'))
@@ -96,12 +96,12 @@ fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
-/// What can be told of a journal that cannot be read: the files that it may be about, by every path in it.
+/// What can be reported of a journal that cannot be read: every path in it may be one of its files.
 pub(crate) fn salvage(bytes: &[u8]) -> Vec<PathBuf> {
     let text = String::from_utf8_lossy(bytes);
     let mut files: Vec<PathBuf> = Vec::new();
     for (at, _) in text.match_indices("\"/") {
-        // A string of JSON ends at the first quote that is not escaped.
+        // A JSON string ends at the first quote that is not escaped.
         let mut ended = serde_json::Deserializer::from_str(&text[at..]).into_iter::<String>();
         let Some(Ok(path)) = ended.next() else { continue };
         let path = PathBuf::from(path);
@@ -168,15 +168,15 @@ mod tests {
         assert!(salvage(b"\0\xff\"/").is_empty());
     }
 
-    /// Journals that the first version wrote, wherever they stopped.
+    /// Journals of the first version, interrupted at every point.
     fn recorded() -> Vec<Vec<u8>> {
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journals-0.1");
         let stories = std::fs::read_dir(kept).unwrap().map(|story| story.unwrap().path().join("switches"));
-        // Beside the stories lies a file that says how they were made.
+        // One file there describes how the others were made.
         let switches = stories.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
         let journals: Vec<Vec<u8>> =
             switches.map(|switch| std::fs::read(switch.unwrap().path().join("journal")).unwrap()).collect();
-        // One was ended before it wrote a word.
+        // This one was interrupted before it wrote anything.
         journals.into_iter().filter(|journal| !journal.is_empty()).collect()
     }
 

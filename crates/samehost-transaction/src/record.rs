@@ -1,4 +1,4 @@
-//! What a journal says: its header, and one record for each step that is about to be taken. Holds hashes, never content.
+//! Contents of a journal: the header, and one record before each step. Contains hashes, never content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use crate::metadata::{Permissions, Times};
 use crate::plan::Step;
 use crate::version::Digest;
 
-/// The layout of the journal. 2: a switch can await its confirmation; all that 1 could say means the same.
+/// Version of the journal's layout. In 2 a switch can await its confirmation; everything of version 1 has the same
+/// meaning.
 pub(crate) const VERSION: u32 = 2;
 
 /// What is known before the first file is touched.
@@ -18,7 +19,8 @@ pub(crate) const VERSION: u32 = 2;
 pub(crate) struct JournalHeader {
     pub(crate) version: u32,
     pub(crate) id: String,
-    /// Part of the prepared files' names, so that nobody who may fetch from the directory can guess them.
+    /// Part of the prepared files' names, so that they cannot be guessed by users who may read from the directory but
+    /// not list it.
     pub(crate) token: String,
     pub(crate) process: u32,
     pub(crate) started_at: String,
@@ -28,15 +30,15 @@ pub(crate) struct JournalHeader {
     /// By stage.
     pub(crate) reloads: Vec<Vec<Reload>>,
     pub(crate) files: BTreeMap<PathBuf, SavedMetadata>,
-    /// Directories that the switch makes, outermost first.
+    /// Directories that the switch creates, outermost first.
     pub(crate) directories: Vec<PathBuf>,
 }
 
-/// What a file carries beside its bytes.
+/// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedMetadata {
     pub(crate) permissions: Permissions,
-    /// None where the switch makes the file.
+    /// `None` if the switch creates the file.
     pub(crate) times: Option<Times>,
 }
 
@@ -46,7 +48,7 @@ impl JournalHeader {
         VERSION
     }
 
-    /// The version before the switch of a file, where there was one.
+    /// The version of a file before the switch, if it existed.
     pub(crate) fn original(&self, path: &Path) -> Option<&Digest> {
         self.steps.iter().find(|step| step.path == path)?.before.as_ref()
     }
@@ -56,7 +58,7 @@ impl JournalHeader {
         self.steps.iter().rfind(|step| step.path == path)?.after.as_ref()
     }
 
-    /// Whether this step is the first of its file.
+    /// Whether this is the first step of its file.
     pub(crate) fn is_first(&self, step: &Step) -> bool {
         self.steps
             .iter()
@@ -64,13 +66,13 @@ impl JournalHeader {
             .is_some_and(|first| first.number == step.number)
     }
 
-    /// Whether a file is as this step found it, or as one before did, on the way back.
+    /// Whether, during a rollback, a file is as this step or an earlier one found it.
     pub(crate) fn is_back(&self, step: &Step, is: impl Fn(Option<&Digest>) -> bool) -> bool {
         let earlier = |other: &&Step| other.path == step.path && other.number <= step.number;
         !is(step.after.as_ref()) && self.steps.iter().filter(earlier).any(|other| is(other.before.as_ref()))
     }
 
-    /// The paths in whose directories something changes.
+    /// Paths in whose directories something changes.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Path> {
         self.steps.iter().map(|step| &step.path).chain(&self.directories).map(PathBuf::as_path)
     }
@@ -92,26 +94,26 @@ impl JournalHeader {
 pub(crate) enum Record {
     /// Backed up; nothing touched yet.
     Begun(Box<JournalHeader>),
-    /// The files of a stage may be in place from here on.
+    /// From here on files of the stage may be in place.
     Writing { stage: usize },
-    /// Its reloads may have happened from here on.
+    /// From here on reloads of the stage may have happened.
     Reloading { stage: usize },
-    /// Everything was found to serve; where it is to be confirmed, until when (RFC 3339, UTC).
+    /// Everything was found to serve; with the deadline if it is to be confirmed (RFC 3339, UTC).
     Verified {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<String>,
     },
-    /// In force, and put back unless it is confirmed until then.
+    /// In force, and put back unless it is confirmed by then.
     Awaiting { until: String },
-    /// Ended: in force, for somebody or something said so.
+    /// Ended: in force, confirmed by somebody or something.
     Confirmed { by: String },
     /// Ended: in force.
     Committed,
-    /// To be put back, whatever came before.
+    /// Will be put back, whatever came before.
     RollingBack,
     /// Ended: put back, but for these.
     RolledBack { left: Vec<PathBuf> },
-    /// To be put back after it was committed; what was seen, where nobody asked for it.
+    /// Will be put back after it was committed; with the reason if nobody asked for it.
     Undoing {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
@@ -120,19 +122,19 @@ pub(crate) enum Record {
     Undone { left: Vec<PathBuf> },
 }
 
-/// What a journal says, after its first line.
+/// A journal after its first line.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     records: Vec<Record>,
 }
 
 impl Record {
-    /// Whether the switch is in force after this record, and nothing of it is left to be done.
+    /// Whether after this record the switch is in force and nothing remains to be done.
     pub(crate) fn is_in_force(&self) -> bool {
         matches!(self, Record::Committed | Record::Confirmed { .. } | Record::Awaiting { .. })
     }
 
-    /// Whether nothing of the switch is left to be done after this record, in force or not.
+    /// Whether after this record nothing remains to be done, in force or not.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_in_force() || matches!(self, Record::RolledBack { .. } | Record::Undone { .. })
     }
@@ -154,12 +156,12 @@ impl History {
         self.records.last()
     }
 
-    /// Whether the switch is past the point where a crash is completed.
+    /// Whether a crash is completed rather than put back.
     pub(crate) fn is_verified(&self) -> bool {
         matches!(self.last(), Some(Record::Verified { .. }))
     }
 
-    /// Until when the switch is to be confirmed, where it is still to be.
+    /// Deadline of the confirmation, if the switch awaits one.
     pub(crate) fn awaits(&self) -> Option<&str> {
         match self.last() {
             Some(Record::Verified { until: Some(until) } | Record::Awaiting { until }) => Some(until),
@@ -167,7 +169,7 @@ impl History {
         }
     }
 
-    /// Why it was put back, or by what it was confirmed, where that was written down.
+    /// The recorded reason why it was put back, or what confirmed it.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.records.iter().rev().find_map(|record| match record {
             Record::Undoing { why: Some(text) } | Record::Confirmed { by: text } => Some(text.as_str()),
@@ -175,7 +177,7 @@ impl History {
         })
     }
 
-    /// The files that were left as they are, for they were none of the switch's versions.
+    /// Files that were left as they are because they were not versions of the switch.
     pub(crate) fn left(&self) -> &[PathBuf] {
         match self.last() {
             Some(Record::RolledBack { left } | Record::Undone { left }) => left,
@@ -183,7 +185,7 @@ impl History {
         }
     }
 
-    /// Whether an undo was begun and not ended.
+    /// Whether an undo was begun and not finished.
     pub(crate) fn is_undoing(&self) -> bool {
         matches!(self.last(), Some(Record::Undoing { .. }))
     }

@@ -1,5 +1,5 @@
-//! Ends what a crash interrupted: a switch that was found to serve is completed, any other is put back. One that is at
-//! work is left alone.
+//! Ends what a crash interrupted: a verified switch is completed, any other is put back. A switch in progress is left
+//! alone.
 
 use crate::error::TransactionError;
 use crate::intent::Reload;
@@ -13,13 +13,13 @@ use crate::writer::Writer;
 /// How an interrupted switch was ended.
 #[derive(Debug)]
 pub enum Ending {
-    /// It had been found to serve: it is in force.
+    /// It was verified, and is in force.
     Committed,
-    /// It was put back; unfinished still, where there are failures.
+    /// It was put back; still unfinished if there are failures.
     RolledBack(RolledBack),
-    /// Its undo was completed; unfinished still, where there are failures.
+    /// Its undo was completed; still unfinished if there are failures.
     Undone(RolledBack),
-    /// It had touched nothing: what it had prepared is removed.
+    /// It had touched nothing; its prepared versions are removed.
     Nothing,
     /// It is at work, and left alone.
     Running,
@@ -27,7 +27,7 @@ pub enum Ending {
     Failed(TransactionError),
 }
 
-/// A switch that was not ended when `recover` came.
+/// A switch that `recover` did not end.
 #[derive(Debug)]
 pub struct Recovered {
     /// Its name.
@@ -36,7 +36,7 @@ pub struct Recovered {
     pub ending: Ending,
 }
 
-/// Ends every interrupted switch, the newest first. May itself be interrupted, and called again.
+/// Ends every interrupted switch, the newest first. Can itself be interrupted and repeated.
 ///
 /// # Errors
 /// When the store cannot be read; what a single switch meets is in its ending.
@@ -53,7 +53,7 @@ pub fn recover(
     Ok(recovered)
 }
 
-/// Ends one; none where it had ended already.
+/// Ends one switch; `None` if it had ended.
 fn end(
     store: &Store,
     id: &str,
@@ -69,7 +69,7 @@ fn end(
     }
     let held = LockedDirectories::acquire(store, begun.places())?;
     let writer = Writer::new(store, &begun, &held);
-    // First what takes room that the way back may need.
+    // First frees the space that a rollback may need.
     writer.discard_forward()?;
     if journal.history().is_verified() {
         writer.discard()?;

@@ -1,4 +1,4 @@
-//! From the path that a user names to the file that is meant: symbolic links are followed on purpose, or refused.
+//! Resolves the path that a user names to the file that is meant. Symbolic links are followed deliberately, or refused.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 
 use crate::error::{TransactionError, at, refused};
 
-/// As many links as the kernel follows.
+/// Maximum number of links, as in the kernel.
 const LINKS: usize = 40;
 
-/// The file that a path means: absolute, with no symbolic link in it. A link is followed when root or we ourselves
-/// made it, or the owner of what it points to: any other could aim a switch by root at a file that is not its maker's.
-/// Of a file that is not there the directories that are there are resolved.
+/// The file that a path means: absolute, without symbolic links. A link is followed if its maker is root, this user, or
+/// the owner of its target; anybody else could direct a switch by root at somebody else's file. For a file that does
+/// not exist, the existing directories are resolved.
 ///
 /// # Errors
 /// [`TransactionError::Refused`] for a link by someone else, a loop, or a link that leads nowhere.
@@ -59,8 +59,8 @@ pub fn resolve(path: &Path) -> Result<PathBuf, TransactionError> {
     Ok(resolved)
 }
 
-/// Where a link points to, if this is one and one to follow. Owner and target are of one descriptor, so that they
-/// belong together whatever is done to the name meanwhile.
+/// Target of a path that is a link to follow. Owner and target are read from one descriptor, so that they belong
+/// together even if the name changes meanwhile.
 fn link(here: &Path, directory: &Path, absent: &mut bool) -> Result<Option<PathBuf>, TransactionError> {
     let failed = at(here, "look at it");
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Whether what was switched still is as the switch left it. Reads only.
+//! Checks whether files still are as a switch left them. Reads only.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ pub enum Stands {
     AsLeft,
     /// With other bytes: these.
     Changed(Vec<u8>),
-    /// Not there, or there where the switch had removed it, or not to be read.
+    /// Missing, present although the switch removed it, or not readable.
     Otherwise(String),
 }
 

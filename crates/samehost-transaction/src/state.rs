@@ -1,4 +1,4 @@
-//! How a switch stands, as people see it.
+//! State of a switch, for people.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ pub enum State {
     Committed,
     /// In force, and put back unless it is confirmed in time.
     Awaiting,
-    /// Put back, because something disagreed.
+    /// Rolled back because a check failed.
     RolledBack,
-    /// Put back later, because it was asked for.
+    /// Undone later, on request.
     Undone,
     /// Interrupted: `recover` ends it.
     Unfinished,

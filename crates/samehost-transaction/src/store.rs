@@ -1,4 +1,4 @@
-//! Where switches are kept: `STATE/switches/ID/journal` and `…/backup/HASH`, for nobody else to read.
+//! The store of switches: `STATE/switches/ID/journal` and `…/backup/HASH`, readable by their owner only.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use crate::version::Digest;
 
 const JOURNAL: &str = "journal";
 const BACKUP: &str = "backup";
-/// What else is kept beside a journal: whoever watches over the switch, and what is left to be done of it.
+/// Notes beside a journal: the state of the watcher, and what is left to do later.
 const NOTES: &[&str] = &["watch", "finish"];
 
 /// Where switches are kept.
@@ -32,7 +32,7 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// What is found when a journal is looked at, and not worked on.
+/// Result of looking at a journal without working on it.
 #[derive(Debug)]
 pub(crate) enum Seen {
     /// A process works on it.
@@ -43,7 +43,7 @@ pub(crate) enum Seen {
     There(Box<(JournalHeader, History)>),
 }
 
-/// What is found when a switch of the store is opened for work.
+/// Result of opening a switch for work.
 #[derive(Debug)]
 pub(crate) enum JournalStatus {
     /// Its lock is ours now.
@@ -55,7 +55,7 @@ pub(crate) enum JournalStatus {
 }
 
 impl Store {
-    /// Opens the store in a state directory; makes it where it is not there.
+    /// Opens the store in a state directory, and creates it if it is missing.
     ///
     /// # Errors
     /// When it cannot be made, belongs to someone else, or is root's and someone else could hide or replace it.
@@ -72,7 +72,7 @@ impl Store {
                 "set XDG_STATE_HOME to a directory that only root can change",
             ))
         };
-        // Before anything is made: what is there of the way. In a sticky directory what we make stays ours.
+        // Checked before anything is created: the existing part of the path. In a sticky directory our files stay ours.
         if let Some(there) = root.ancestors().skip(1).find(|path| path.exists()) {
             let found = fs::metadata(there).map_err(&failed)?;
             let is_sticky = found.uid() == 0 && found.mode() & 0o1000 != 0;
@@ -97,8 +97,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store of earlier times in a state directory, where there is one, and nobody but us could have put
-    /// anything into it: wherever it lies, it is ours and closed for everybody else.
+    /// Opens the store of an earlier version in a state directory if there is one that only we could have written to:
+    /// then it is ours wherever it is, and closed for other users.
     #[must_use]
     pub fn earlier(state: &Path) -> Option<Self> {
         let root = state.canonicalize().ok()?.join("switches");
@@ -107,7 +107,7 @@ impl Store {
         (is_ours && found.mode() & 0o077 == 0).then_some(Store { root })
     }
 
-    /// All switches, the oldest first. One whose journal cannot be read is one of them, and says so.
+    /// All switches, the oldest first. Includes those whose journal cannot be read.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -121,7 +121,7 @@ impl Store {
         Ok(entries.collect())
     }
 
-    /// What can be told of a switch whose journal cannot be read.
+    /// The entry of a switch whose journal cannot be read.
     fn unreadable(&self, id: String, error: &TransactionError) -> Entry {
         let (state, reason) = match error {
             TransactionError::Newer { what, .. } => (State::Newer, what.clone()),
@@ -148,7 +148,7 @@ impl Store {
         self.root.join(id).join(BACKUP).join(digest.as_str())
     }
 
-    /// Keeps something beside a switch's journal, for nobody else to read.
+    /// Stores a note beside a switch's journal, readable by its owner only.
     ///
     /// # Errors
     /// When there is no such switch, or the system refuses.
@@ -163,13 +163,13 @@ impl Store {
         system::sync(own.descriptor()).map_err(&failed)
     }
 
-    /// What was kept by [`Store::note`]; none where nothing was.
+    /// Contents of a note of [`Store::note`]; `None` if there is none.
     #[must_use]
     pub fn noted(&self, id: &str, name: &str) -> Option<Vec<u8>> {
         fs::read(self.root.join(id).join(name)).ok()
     }
 
-    /// Holds what was kept by [`Store::note`] as long as the descriptor is open; none where another process holds it.
+    /// Locks a note of [`Store::note`] until the descriptor is closed; `None` if another process holds the lock.
     ///
     /// # Errors
     /// When it is not there.
@@ -189,7 +189,7 @@ impl Store {
         self.list().ok()?.into_iter().find(running).map(|entry| entry.id)
     }
 
-    /// A new switch: its id, and its journal, empty and locked.
+    /// Creates a switch: its id, and its journal, empty and locked.
     pub(crate) fn add(&self) -> Result<(String, Journal), TransactionError> {
         let _guard = self.lock()?;
         let mut id = name_of_now();
@@ -218,7 +218,7 @@ impl Store {
         }
     }
 
-    /// Keeps these versions, on the disk when this returned.
+    /// Stores these versions. They are on the disk when this returns.
     pub(crate) fn keep<'a>(
         &self,
         id: &str,
@@ -251,7 +251,7 @@ impl Store {
         }
     }
 
-    /// Opens a switch for work, unless another process is at it.
+    /// Opens a switch for work, unless another process works on it.
     pub(crate) fn take(&self, id: &str) -> Result<JournalStatus, TransactionError> {
         let _guard = self.lock()?;
         let path = self.root.join(id).join(JOURNAL);
@@ -279,7 +279,7 @@ impl Store {
         self.remove(&self.root.join(id))
     }
 
-    /// The names of all switches, the oldest first.
+    /// The ids of all switches, the oldest first.
     pub(crate) fn ids(&self) -> Result<Vec<String>, TransactionError> {
         let failed = at(&self.root, "list the switches");
         let mut ids = Vec::new();
@@ -294,7 +294,7 @@ impl Store {
         Ok(ids)
     }
 
-    /// The journal goes first: a switch without one never was.
+    /// The journal goes first: a switch without a journal does not exist.
     fn remove(&self, path: &Path) -> Result<(), TransactionError> {
         let failed = at(path, "remove it");
         let own = match Directory::open(path) {
@@ -302,7 +302,7 @@ impl Store {
             other => other.map_err(&failed)?,
         };
         system::remove(own.descriptor(), JOURNAL.as_ref()).map_err(&failed)?;
-        // A journal that came back after a power cut would promise what is no longer there.
+        // After a power cut, a journal that reappeared would refer to backups that are gone.
         system::sync(own.descriptor()).map_err(&failed)?;
         for name in NOTES {
             let removed = system::remove(own.descriptor(), name.as_ref());
@@ -321,7 +321,7 @@ impl Store {
         system::remove_directory(root.descriptor(), name).map_err(&failed)
     }
 
-    /// What the journal of a switch says, without working on it.
+    /// Contents of a switch's journal, without working on it.
     pub(crate) fn see(&self, id: &str) -> Result<Seen, TransactionError> {
         let _guard = self.lock()?;
         self.known(id)?;
@@ -339,7 +339,7 @@ impl Store {
         Err(TransactionError::Unknown { id: id.to_owned(), store: self.root.clone() })
     }
 
-    /// What a journal says, and how far its switch is; the store must be locked.
+    /// Contents of a journal and the state of its switch. The store must be locked.
     fn peek(&self, id: &str) -> Result<Option<(JournalHeader, State, History)>, TransactionError> {
         let path = self.root.join(id).join(JOURNAL);
         let bytes = match fs::read(&path) {
@@ -361,7 +361,7 @@ impl Store {
         Ok(Some((read.begun, state, read.history)))
     }
 
-    /// One process at a time looks or adds; held for moments only.
+    /// One process at a time reads or adds, for moments only.
     fn lock(&self) -> Result<Directory, TransactionError> {
         let directory = self.directory(&self.root)?;
         flock(directory.descriptor(), FlockOperation::LockExclusive)
@@ -374,12 +374,12 @@ impl Store {
     }
 }
 
-/// What is not there need not be removed.
+/// A missing file need not be removed.
 fn gone(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Makes a directory for nobody else, on the disk when this returned.
+/// Creates a directory for its owner only. It is on the disk when this returns.
 fn make(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     let parent = fs::File::open(parent)?;

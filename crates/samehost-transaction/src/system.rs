@@ -1,5 +1,5 @@
-//! The system calls that write, each between two points of [`fault`](crate::fault). No other file of the transaction
-//! writes to the disk.
+//! The system calls that write, each between two points of [`fault`](crate::fault). No other file of this crate writes
+//! to the disk.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::fault::point;
 
-/// How much is written at a time, in bytes.
+/// Size of one write, in bytes.
 const PIECE: usize = 64 * 1024;
 
 fn between<T>(name: &'static str, call: impl FnOnce() -> rustix::io::Result<T>) -> io::Result<T> {
@@ -24,13 +24,13 @@ fn between<T>(name: &'static str, call: impl FnOnce() -> rustix::io::Result<T>) 
     Ok(value)
 }
 
-/// Makes a file that nobody else may read; one that is there already is an error.
+/// Creates a file that only its owner may read. An existing file is an error.
 pub(crate) fn create(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     between("create", || openat(directory, name, flags, Mode::from_raw_mode(0o600)))
 }
 
-/// Opens a file to be locked, and makes it where it is not there.
+/// Opens a lock file, and creates it if it is missing.
 pub(crate) fn open_lock(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     between("create", || openat(directory, name, flags, Mode::from_raw_mode(0o600)))
@@ -56,13 +56,13 @@ pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
     between("fsync", || fsync(file.as_fd()))
 }
 
-/// Gives a file another's name; that one is gone.
+/// Renames a file over another, which is gone then.
 pub(crate) fn replace(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     between("rename", || renameat(directory, from, directory, to))
 }
 
-/// Gives a file a name that is not taken. Where the file system cannot promise that (NFS), what was checked a moment
-/// before must do.
+/// Renames a file to a name that is not taken. If the file system cannot guarantee that (NFS), the check just before
+/// has to suffice.
 pub(crate) fn place(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     between("rename", || match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => renameat(directory, from, directory, to),
@@ -70,7 +70,7 @@ pub(crate) fn place(directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::
     })
 }
 
-/// Removes a file; one that is not there is as good.
+/// Removes a file. A missing file is no error.
 pub(crate) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match between("unlink", || unlinkat(directory, name, AtFlags::empty())) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -78,7 +78,7 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> 
     }
 }
 
-/// Removes a directory that is empty; one that is not, or not there, stays as it is.
+/// Removes an empty directory. One that is missing or not empty stays as it is.
 pub(crate) fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     between("rmdir", || match unlinkat(directory, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT | Errno::NOTDIR) => Ok(()),
@@ -86,7 +86,7 @@ pub(crate) fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::R
     })
 }
 
-/// Makes a directory that nobody else may enter.
+/// Creates a directory that only its owner may enter.
 pub(crate) fn make_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     between("mkdir", || mkdirat(directory, name, Mode::from_raw_mode(0o700)))
 }
@@ -121,7 +121,7 @@ pub(crate) fn truncate(file: impl AsFd, length: u64) -> io::Result<()> {
     between("truncate", || ftruncate(file.as_fd(), length))
 }
 
-/// Reserves room behind a file's end, where the file system can.
+/// Reserves space behind a file's end, if the file system supports it.
 pub(crate) fn reserve(file: impl AsFd, length: u64) -> io::Result<()> {
     match between("fallocate", || fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, length)) {
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => Ok(()),

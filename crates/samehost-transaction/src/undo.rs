@@ -1,4 +1,4 @@
-//! Puts a switch back that was committed: all of it, or, where a file is no longer what the switch left, nothing.
+//! Undoes a committed switch: all of it, or, if a file changed since, nothing.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::store::{JournalStatus, Store};
 use crate::writer::{self, Direction, Writer};
 
-/// Puts a committed switch back: every byte, mode, owner, access control list and attribute, the last stage first.
+/// Undoes a committed switch: every byte, mode, owner, access control list and attribute, the last stage first.
 ///
 /// # Errors
 /// When there is no such switch, it is not in force, or one of its files was changed since; nothing was changed then.
@@ -25,7 +25,7 @@ pub fn undo(
     put_back(store, id, None, reload)
 }
 
-/// The same of a switch that awaits its confirmation, and the reason, for the journal.
+/// Undoes a switch that awaits its confirmation; with the reason, for the journal.
 ///
 /// # Errors
 /// As [`undo`]; also when it was confirmed meanwhile.
@@ -58,7 +58,7 @@ fn put_back(
     let before = journal.last().cloned();
     journal.append(&Record::Undoing { why: why.map(str::to_owned) })?;
     if let Err(error) = prepare(store, &begun, &held) {
-        // Where this fails too, `recover` completes the undo.
+        // If this fails too, `recover` completes the undo.
         Writer::new(store, &begun, &held).discard()?;
         journal.append(&before.unwrap_or(Record::Committed))?;
         return Err(error);
@@ -91,7 +91,7 @@ pub(crate) fn is_in_force(id: &str, last: Option<&Record>) -> Result<(), Transac
     }
 }
 
-/// Every file must still be what the switch left.
+/// Every file must still be as the switch left it.
 fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Result<(), TransactionError> {
     let writer = Writer::new(store, begun, held);
     for step in &begun.steps {
@@ -102,7 +102,7 @@ fn check(store: &Store, begun: &JournalHeader, held: &LockedDirectories) -> Resu
     Ok(())
 }
 
-/// That a file is no longer what the switch left: by a later switch, or by someone else.
+/// The error for a file that changed since, by a later switch or by somebody else.
 pub(crate) fn changed(
     store: &Store,
     begun: &JournalHeader,

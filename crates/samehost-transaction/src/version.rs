@@ -1,4 +1,4 @@
-//! A file's content by its hash, and what stands at a path now. Reads only.
+//! A file's content by its hash, and what is at a path now. Reads only.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -27,18 +27,18 @@ impl Digest {
         Digest(text)
     }
 
-    /// Its letters: fit for a file's name.
+    /// The digits, usable as a file name.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is one, and no path that someone put into a journal.
+    /// Whether the text is a hash, and not a path that somebody put into a journal.
     pub(crate) fn is_sound(&self) -> bool {
         self.0.len() == 64 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 
-/// Which file it is and in what state; changes with every write, rename over it, or change of its metadata.
+/// Identity and state of a file; changes with every write, rename over it, or change of its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -77,14 +77,14 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Regular {
     pub(crate) file: OwnedFd,
-    /// As it was before it was read, for reading may change the time of access.
+    /// The state before it was read, because reading may change the time of access.
     pub(crate) stat: Stat,
     pub(crate) digest: Digest,
     pub(crate) content: Vec<u8>,
 }
 
 impl Found {
-    /// What stands under a name in a directory; links are not followed.
+    /// What is under a name in a directory. Links are not followed.
     pub(crate) fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Self> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(Found::Absent),
@@ -114,7 +114,7 @@ impl Found {
         Ok(Found::Regular(Box::new(Regular { file: file.into(), stat, digest, content })))
     }
 
-    /// Whether it is this version; none is "not there".
+    /// Whether it is this version; `None` means "missing".
     pub(crate) fn is(&self, version: Option<&Digest>) -> bool {
         match (self, version) {
             (Found::Absent, None) => true,
@@ -123,7 +123,7 @@ impl Found {
         }
     }
 
-    /// Whether the same still stands there.
+    /// Whether it is unchanged.
     pub(crate) fn still(&self, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
         match (self, statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) {
             (Found::Absent, Err(Errno::NOENT)) => Ok(true),

@@ -1,5 +1,5 @@
-//! The versions of files: prepared beside the file, where nobody else may read them, and then renamed into its place.
-//! What needs room or rights happens while preparing; a rename needs neither, so that a full disk stops no roll-back.
+//! Versions of files: prepared beside the file, readable by their owner only, then renamed into its place. Preparing
+//! needs space and permissions; renaming needs neither, so that a full disk does not stop a rollback.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -41,7 +41,7 @@ impl<'a> Writer<'a> {
         Writer { store, begun, held }
     }
 
-    /// What stands at a file's path; nothing where its directory is gone.
+    /// What is at a file's path; nothing if its directory is gone.
     pub(crate) fn look(&self, path: &Path) -> Result<Found, TransactionError> {
         match (self.held.of(path), path.file_name()) {
             (Some(directory), Some(name)) => {
@@ -51,8 +51,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a version beside its file, once with everything that it is to carry, to see that this can be done, and
-    /// then closed for everybody else.
+    /// Writes a version beside its file. Applies all its metadata once, to see that this works, and then closes it for
+    /// other users.
     pub(crate) fn prepare(
         &self,
         step: &Step,
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
         system::sync(&file).map_err(&failed)
     }
 
-    /// Takes a step: where the file is as the other side of the step says, and only then, the prepared version takes
+    /// Performs a step: if the file is as the other side of the step says, and only then, the prepared version takes
     /// its place.
     pub(crate) fn install(&self, step: &Step, direction: Direction) -> Result<(), TransactionError> {
         let (expected, wanted) = match direction {
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
         .map_err(&failed)
     }
 
-    /// Removes whatever is prepared and not in place.
+    /// Removes every prepared version that is not in place.
     pub(crate) fn discard(&self) -> Result<(), TransactionError> {
         for step in &self.begun.steps {
             for direction in [Direction::Forward, Direction::Back] {
@@ -119,12 +119,12 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Removes what is prepared for going forward.
+    /// Removes the versions that were prepared for going forward.
     pub(crate) fn discard_forward(&self) -> Result<(), TransactionError> {
         self.begun.steps.iter().try_for_each(|step| self.discard_one(step, Direction::Forward))
     }
 
-    /// Removes the directories that the switch made, where nothing is in them.
+    /// Removes empty directories that the switch created.
     pub(crate) fn remove_directories(&self) -> Result<(), TransactionError> {
         for path in self.begun.directories.iter().rev() {
             if let (Some(parent), Some(name)) = (self.held.of(path), path.file_name())
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// That a file is none of the versions that we know.
+    /// The error for a file that is not a known version.
     pub(crate) fn changed(&self, path: &Path) -> TransactionError {
         changed(self.store, self.begun, path)
     }
@@ -151,7 +151,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Gives a prepared version all that it is to carry. One for the way back that is gone is made anew.
+    /// Applies all metadata to a prepared version. One for the rollback that is missing is prepared again.
     fn ready(&self, step: &Step, direction: Direction, wanted: &Digest) -> Result<(), TransactionError> {
         let (directory, kept) = self.place_of(step)?;
         let name = self.prepared(step, direction)?;
@@ -195,7 +195,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// That a file is none of the versions of a switch.
+/// The error for a file that is not a version of the switch.
 pub(crate) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> TransactionError {
     let backup = begun.original(path).map(|digest| store.backup(&begun.id, digest));
     let hint = if backup.is_some() {
@@ -206,12 +206,12 @@ pub(crate) fn changed(store: &Store, begun: &JournalHeader, path: &Path) -> Tran
     TransactionError::Changed { path: path.to_owned(), backup, hint: hint.into() }
 }
 
-/// Whether anything stands under a name: on a read-only file system even removing nothing fails.
+/// Whether a name exists; on a read-only file system even removing a missing file fails.
 fn is_there(directory: &Directory, name: &OsStr) -> bool {
     !matches!(statat(directory.descriptor(), name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-/// Whether this is what we prepared: nobody else could write to it, and it has no other name.
+/// Whether this is what we prepared: other users cannot write to it, and it has no other name.
 fn is_own(prepared: &Regular, wanted: &Digest) -> bool {
     let ours = prepared.stat.st_uid == rustix::process::geteuid().as_raw();
     ours && prepared.stat.st_nlink == 1 && prepared.digest == *wanted
