@@ -1,4 +1,4 @@
-//! Carries a plan out as a transaction: write, check, reload, prove; commit, or put everything back.
+//! Applies a plan as a transaction: writes, checks, reloads, proves; then commits, or puts everything back.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use samehost_transaction::{
     FileChange, Intent, Reload, RolledBack, Stage, Store, Transaction, TransactionError,
 };
 
-/// How long a reloaded server may take until it answers at its new endpoint.
+/// Time limit for a reloaded server to answer at its new endpoint.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a transaction needs from outside.
@@ -26,13 +26,13 @@ pub struct Around<'a> {
     pub program: &'a Path,
     /// Where transactions are kept.
     pub store: &'a Store,
-    /// The user's words, without secrets.
+    /// The user's command, without secrets.
     pub command: String,
-    /// A page of the site, where the user named one.
+    /// A page of the site, if the user named one.
     pub page: Option<&'a dyn Page>,
-    /// How the switch is to be confirmed, where it is.
+    /// How the switch is to be confirmed, if it is.
     pub confirm: Option<Confirm<'a>>,
-    /// Whether the user wants it stopped.
+    /// Whether the user wants to stop.
     pub is_interrupted: &'a dyn Fn() -> bool,
     /// Told what is being done.
     pub telling: &'a dyn Fn(&str),
@@ -42,25 +42,25 @@ pub struct Around<'a> {
 
 /// A page that an application serves.
 pub trait Page {
-    /// Asks for it, and keeps what the answer is like; that in words.
+    /// Requests the page and remembers properties of the response; describes them.
     ///
     /// # Errors
     /// Why there is no answer.
     fn remember(&self) -> Result<String, String>;
 
-    /// Asks for it again, and holds the answer against what was kept; that in words.
+    /// Requests the page again and compares the response with what was remembered; describes it.
     ///
     /// # Errors
     /// Why there is no answer, or how it differs.
     fn compare(&self) -> Result<String, String>;
 }
 
-/// A switch that takes itself back unless somebody confirms it.
+/// A switch that is undone unless somebody confirms it.
 #[derive(Clone, Copy)]
 pub struct Confirm<'a> {
     /// How long it waits.
     pub within: Duration,
-    /// What whoever watches over it has to know.
+    /// State for whoever watches the switch.
     pub note: &'a dyn Fn() -> Vec<u8>,
 }
 
@@ -74,14 +74,14 @@ pub fn apply(
     around: &Around<'_>,
 ) -> Result<SwitchReport, TransactionError> {
     let redactor = plan.redactor();
-    // Servers, checks and reloads have a word in what is told.
+    // Progress messages may quote servers, checks and reloads.
     let telling = |what: &str| (around.telling)(&redactor.message(what));
     let around = &Around { telling: &telling, command: around.command.clone(), ..*around };
     let mut plan = plan;
     loop {
         let (report, in_use) = attempt(&plan, request, around)?;
         match in_use {
-            // Put back because of the last stages alone: without them it is made anew.
+            // Put back because of the last stages alone: without them the rest is tried again.
             Some((at, reasons)) if at > 0 => plan = plan.hold_back(at, reasons),
             _ => return Ok(redacted(report, &redactor)),
         }
@@ -91,7 +91,7 @@ pub fn apply(
 /// The stage before which somebody still used the old place, and who.
 type InUse = Option<(usize, Vec<SwitchObstacle>)>;
 
-/// What showed that everything serves over the new endpoints.
+/// Proof that everything serves over the new endpoints.
 struct Proved {
     /// In words.
     proofs: Vec<String>,
@@ -107,7 +107,7 @@ struct Proved {
 enum Aborted {
     Because(String),
     Obstacle(SwitchObstacle),
-    /// Before this stage somebody still used the old place; who.
+    /// Before this stage somebody still used the old place; with who.
     InUse(usize, Vec<SwitchObstacle>),
 }
 
@@ -256,7 +256,8 @@ fn proceed(
     Ok(Proved { proofs, logins, notes, until })
 }
 
-/// Makes one stage: its files, their checks, the reloads, and what must answer then. Why some checks were not run.
+/// Performs one stage: its files, their checks, the reloads, and the endpoints that must answer then. Returns why
+/// checks were not run.
 fn make(
     index: usize,
     plan: &Plan,
@@ -300,7 +301,7 @@ fn make(
     Ok(not_checked)
 }
 
-/// Holds a page against what it was before; the proof, in words.
+/// Compares a page with what it was before; the proof, in words.
 fn held(page: &dyn Page, before: Result<String, String>) -> Result<String, String> {
     match before {
         Ok(before) => match page.compare() {
@@ -336,11 +337,11 @@ fn answers(endpoint: &Endpoint, around: &Around<'_>) -> Result<(), String> {
     }
 }
 
-/// Logs in as the application over the endpoints of servers that were not there before.
+/// Logs in as the application at servers that did not listen at their new endpoint before.
 fn try_new_servers(hops: &[Hop], around: &Around<'_>) -> Result<(), SwitchObstacle> {
     for hop in hops.iter().filter(|hop| hop.server_line.is_some()) {
         let (_, views) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
-        // Those that were there before were asked before.
+        // The others were asked before the switch.
         if let Some(fewer) = fewer_rights(hop, &views, around.program) {
             return Err(fewer);
         }
@@ -348,7 +349,7 @@ fn try_new_servers(hops: &[Hop], around: &Around<'_>) -> Result<(), SwitchObstac
     Ok(())
 }
 
-/// Logs in as the application over all new endpoints: what each login showed, and the proofs.
+/// Logs in as the application over all new endpoints. Returns what each login showed, and the proofs.
 fn log_in(hops: &[Hop], around: &Around<'_>) -> Result<(Vec<String>, Vec<String>), SwitchObstacle> {
     let logged_in = hops.iter().map(|hop| {
         let (login, _) = try_hop(hop, around.program).map_err(|failed| obstacle(hop, &failed))?;
@@ -359,7 +360,7 @@ fn log_in(hops: &[Hop], around: &Around<'_>) -> Result<(Vec<String>, Vec<String>
     logged_in.collect()
 }
 
-/// Who is connected over TCP to a service that the plan moved clients away from.
+/// Clients still connected over TCP to a service that the plan moved clients away from.
 fn still_tcp(plan: &Plan, scan: &Scan) -> Vec<String> {
     let mut found = Vec::new();
     for hop in &plan.hops {

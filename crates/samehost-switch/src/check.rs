@@ -1,6 +1,6 @@
-//! A second opinion on an edited configuration: the program's own check of the files that are written by then. Some of
-//! them load code that a configuration names, so one runs as root only on what root alone can write, else as the owner of
-//! the file; where neither can be, it is not run, and that is said.
+//! Checks an edited configuration with the program's own check of the written files. Some of these programs load code
+//! that a configuration names. So a check runs as root only on files that root alone can write, else as the file's
+//! owner. If neither is possible, it is not run, and a note says so.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use samehost_system::{Run, RunError, User, command, foreign_writer};
 /// How long a check may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A check whose program was looked for.
+/// A check after looking for its program.
 struct Candidate {
     program: Program,
     /// The command, program first.
@@ -25,7 +25,7 @@ struct Candidate {
     unknown: Option<String>,
 }
 
-/// A check, and with whose permissions it runs.
+/// A check, and the user that it runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     program: Program,
@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// The check that an editor asks for, and with whose permissions it runs.
+/// Plans the check that an editor asks for, with the user that it runs as.
 ///
 /// # Errors
 /// Why it is not run, in one sentence.
@@ -51,14 +51,14 @@ pub(crate) fn planned(check: Check) -> Result<Planned, String> {
     planned_with(check, PATH)
 }
 
-/// The same, with the programs of these directories.
+/// Like [`planned`], with the programs of these directories.
 fn planned_with(check: Check, directories: &str) -> Result<Planned, String> {
     let Check { program, arguments, reads, unknown } = check;
     let words = [name_of(&program, directories)].into_iter().chain(arguments).collect();
     Candidate { program, words, reads, unknown }.plan()
 }
 
-/// What to start. Of nginx and PHP-FPM, which have several names, one that is installed, where one is.
+/// Name of the program to start. nginx and PHP-FPM have several names: an installed one is preferred.
 fn name_of(program: &Program, directories: &str) -> String {
     let is_fpm = |name: &str| {
         let version = name.strip_prefix("php-fpm");
@@ -154,7 +154,7 @@ impl Planned {
     }
 }
 
-/// Whether a failed check says only that it may not open something, or lacks what it needs to look.
+/// Whether a failed check only reports that it could not open something, or lacks what it needs.
 fn could_not_look(program: &Program, output: &str) -> bool {
     let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
     let only = |errors: Vec<&str>, is_denied: &dyn Fn(&str) -> bool| {
@@ -167,7 +167,7 @@ fn could_not_look(program: &Program, output: &str) -> bool {
                 || (line.contains("(SSL: ") && line.contains("Permission denied:"))
         }),
         Program::PhpFpm { .. } => {
-            // What follows from an error is one too.
+            // Lines that follow from an error are errors too.
             let follows = |line: &&str| {
                 line.ends_with("failed to post process the configuration")
                     || line.ends_with("FPM initialization failed")
@@ -180,7 +180,7 @@ fn could_not_look(program: &Program, output: &str) -> bool {
         Program::Php => lines().all(|line| line.starts_with("Could not open input file: ")),
         Program::Compose => lines().next_back().is_some_and(|line| {
             line.ends_with("permission denied")
-                    // The variables of the shell that usually runs it are not ours.
+                    // The environment of the shell that usually runs it is not ours.
                     || line.ends_with("is missing a value")
                     || line.contains("is not a docker command")
                     || line.contains("unknown shorthand flag: 'f'")
@@ -188,8 +188,8 @@ fn could_not_look(program: &Program, output: &str) -> bool {
     }
 }
 
-/// The first program whose name is accepted, in these directories, not in those of whoever runs this; of several
-/// in a directory, the last by name (the highest version).
+/// First program with an accepted name in these directories, not in those of the calling user. Of several in one
+/// directory, the last by name, which is the highest version.
 fn find(directories: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
     directories.split(':').find_map(|directory| {
         let entries = fs::read_dir(directory).ok()?.flatten();
@@ -301,7 +301,7 @@ mod tests {
         let disk = Disk::of(&file, Reads::Application, None);
         let check = compose.check(&file, &disk).unwrap();
         assert!(check.reads.contains(&secret) && check.unknown.is_none(), "{check:?}");
-        // What Compose does with such a file: it opens it, and quotes the lines that it does not understand.
+        // What Compose does with such a file: it opens it, and quotes lines that it does not understand.
         let words = ["cat", secret.to_str().unwrap()].map(str::to_owned).to_vec();
         let Check { program, reads, unknown, .. } = check;
         let planned = Candidate { program, words, reads, unknown }.plan().unwrap();

@@ -1,4 +1,4 @@
-//! The disk as editors read it: bounded, and with the permissions of whoever decides what the files say.
+//! The disk as editors read it: bounded, and with the permissions of whoever controls the files' content.
 
 use std::fs::File;
 use std::io;
@@ -13,49 +13,49 @@ use samehost_system::open::{self, Budget};
 use samehost_system::ownership::Who;
 use samehost_system::{User, as_user, decider};
 
-/// The most names in directories that one reading looks at.
+/// Maximum number of directory entries in one reading.
 const MOST_NAMES: usize = 100_000;
-/// The most files that one reading opens: files can include each other without an end.
+/// Maximum number of files in one reading, because files can include each other without end.
 const MOST_FILES: usize = 20_000;
 
-/// The disk, for one reading: each file is a regular one of bounded length, and so are all of them together. What somebody
-/// else than root decides is read with their permissions ([`Disk::of`]).
+/// The disk, for one reading. Each file is a regular one of bounded length, and so is their sum. What somebody else
+/// than root controls is read with their permissions ([`Disk::of`]).
 #[derive(Debug, Default)]
 pub struct Disk {
     budget: Budget,
     listed: AtomicUsize,
     opened: AtomicUsize,
     follows: bool,
-    /// Whose permissions count in place of the decider's.
+    /// User whose permissions are used instead of the controlling user's.
     reader: Option<User>,
     eyes: OnceLock<Eyes>,
 }
 
-/// Somebody with whose permissions files are read.
+/// A user with whose permissions files are read.
 #[derive(Debug)]
 struct Eyes {
     user: User,
-    /// What gives them the say over what is read.
+    /// The file or directory that gives them control.
     because: PathBuf,
-    /// The file that was looked at, by device and inode: it is read as long as it is that one.
+    /// The file that was examined, by device and inode. It is read only while it is the same one.
     main: Option<(PathBuf, (u64, u64))>,
-    /// Where it is root's, in a directory of theirs: the group that root lets read it.
+    /// For root's file in a directory of theirs: the group that root allows to read it.
     granted: Option<u32>,
 }
 
-/// What decides over the rest of a reading once somebody else than root wrote a part of it.
+/// Who controls the rest of a reading after somebody else than root wrote a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// A program of that user's reads the files, and no more than it may read is read for it.
+    /// A program of that user reads the files; no more is read for it than it may read.
     Application,
-    /// A server that root starts reads them, and whatever root's own file includes.
+    /// A server started by root reads them, and whatever root's own file includes.
     RootsServer,
 }
 
 impl Disk {
-    /// The disk as those see it who decide what this file says. Where that is root alone, it is read as root; where it is
-    /// somebody else, that user could have it name a file of another's, and borrow root's eyes: so it, and all that it
-    /// includes, is read with that user's permissions, or with `reader`'s, where the application is known to run as that.
+    /// The disk as those see it who control this file. A file of root alone is read as root. Any other controlling user
+    /// could have it name a file of somebody else, to read it with root's permissions. Therefore it, and all that it
+    /// includes, is read with that user's permissions, or with `reader`'s if the application is known to run as that.
     #[must_use]
     pub fn of(file: &Path, reads: Reads, reader: Option<&User>) -> Self {
         let mut disk =
@@ -65,13 +65,13 @@ impl Disk {
         disk
     }
 
-    /// With whose permissions it reads; none: with those of this program.
+    /// User with whose permissions it reads; `None`: this program's.
     #[must_use]
     pub fn user(&self) -> Option<&User> {
         self.eyes.get().map(|eyes| &eyes.user)
     }
 
-    /// Finds who decides over a file, unless it is known already who decides over all of them.
+    /// Finds who controls a file, unless a controlling user is known already.
     fn look(&self, file: &Path, is_main: bool) -> io::Result<()> {
         if !geteuid().is_root() || self.eyes.get().is_some() {
             return Ok(());
@@ -98,7 +98,7 @@ impl Disk {
         }
     }
 
-    /// Does something with the permissions that count.
+    /// Does something with the permissions that apply.
     fn seen<T: Send>(&self, path: &Path, work: impl Fn() -> io::Result<T> + Sync + Send) -> io::Result<T> {
         let Some(eyes) = self.eyes.get() else { return work() };
         let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
@@ -136,7 +136,7 @@ impl Eyes {
     }
 }
 
-/// One more of something that is bounded.
+/// Counts one more of something that is limited.
 fn one_more(count: &AtomicUsize, most: usize, what: &str) -> io::Result<()> {
     if count.fetch_add(1, Ordering::Relaxed) < most {
         return Ok(());
@@ -149,12 +149,12 @@ impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         one_more(&self.opened, MOST_FILES, "files")?;
         let judge = || if self.follows { self.look(path, false) } else { Ok(()) };
-        // What cannot be judged cannot be opened either; that error has its own words.
+        // What cannot be judged cannot be opened either, and that error is reported.
         let _ = judge();
         let was_root = self.eyes.get().is_none();
         let found = self.seen(path, || self.open(path));
         if was_root {
-            // Somebody may have put it there, or a link in its place, in between.
+            // Somebody may have put the file, or a link, there in between.
             let _ = judge();
             if self.eyes.get().is_some() {
                 return self.seen(path, || self.open(path));

@@ -1,5 +1,5 @@
-//! Whether what was switched still is so: a configuration management, a package or a person may have put TCP back, which
-//! is an outage where the port was closed. Looks at files, and changes nothing.
+//! Detects whether a switch still holds. A configuration management, a package or a person may have put TCP back, which
+//! is an outage if the port was closed. Looks at files, and changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,13 @@ pub struct Held {
     pub id: String,
     /// The file.
     pub file: PathBuf,
-    /// Whether what the switch did still stands.
+    /// Whether the change still holds.
     pub holds: bool,
     /// What was found.
     pub found: String,
 }
 
-/// Every file of every switch in force, held against what the switch left.
+/// Compares every file of every switch in force with what the switch left.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -42,14 +42,13 @@ pub fn drift(store: &Store) -> Result<Vec<Held>, TransactionError> {
     Ok(all)
 }
 
-/// A file that somebody edited since holds where it still names the place that the switch moved to, or where it named
-/// neither place before.
+/// A file that was edited since holds if it still names the new place, or if it named neither place before.
 fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     let (old, new) = moves(&switch.summary);
     let Some(editor) = recognise(file, text) else {
         return (false, "was changed since, and no editor recognises it".into());
     };
-    // Whoever changed it may have it include what only root can read.
+    // Whoever changed it may have it include files that only root can read.
     let disk = ConfigFile { file: file.to_owned(), editor, reader: None }.files();
     let files = Overlay::new(&disk, [(file.to_owned(), text.to_vec())].into());
     let reading = match editor.read(file, &files) {
@@ -81,7 +80,7 @@ fn changed(switch: &Standing, file: &Path, text: &[u8]) -> (bool, String) {
     }
 }
 
-/// The places of a summary, `NAME FROM → TO, …`: those from where something moved, and those where to.
+/// The places of a summary, `NAME FROM → TO, …`: those moved from, and those moved to.
 fn moves(summary: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
     let words: Vec<&str> = summary.split_whitespace().collect();
     let endpoint = |word: &str| word.trim_end_matches(',').parse::<Endpoint>().ok();

@@ -1,4 +1,4 @@
-//! What would be done with a switch that was made, as plain data for people and JSON.
+//! What an undo or a recovery would do to a stored switch, as plain data for people and JSON.
 
 use samehost_edit::Overlay;
 use samehost_edit::recognise;
@@ -9,8 +9,7 @@ use crate::plan::{ConfigFile, Replacement, shown};
 use crate::report::diff;
 use samehost_transaction::{FileChange, Foreseen, Prospect, Skipped};
 
-/// What would be done with a switch that was made, for people: the changed lines without the passwords that its files
-/// name.
+/// What would be done to a stored switch, for people: the changed lines, without passwords of its files.
 #[must_use]
 pub fn foretold(foreseen: &Foreseen) -> StoredSwitch {
     let would = match foreseen.prospect {
@@ -44,7 +43,7 @@ fn replacement(change: &FileChange) -> Replacement {
     Replacement { path, before, after, like }
 }
 
-/// The passwords that a file names, in either of its versions.
+/// Passwords in either version of a file.
 fn secrets(change: &FileChange) -> Vec<Secret> {
     let versions = [&change.before, &change.after].into_iter().flatten();
     let named = versions.filter_map(|text| {

@@ -1,5 +1,5 @@
-//! Moves connections from TCP to a Unix socket or back: the plan, the trial of each connection, and the steps of a switch.
-//! Which bytes change is for the editors to say; the files are written by `samehost-transaction`.
+//! Moves connections from TCP to a Unix socket or back: plans the changes, tries each connection, and applies the
+//! stages. The editors of `samehost-edit` decide which bytes change; `samehost-transaction` writes the files.
 
 mod apply;
 mod check;

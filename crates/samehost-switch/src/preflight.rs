@@ -1,5 +1,5 @@
-//! The last look before anything is touched: a login over the new transport with the configuration's own credentials, as
-//! the application's user and with its view of the file system; and one over the present transport, to tell a wrong
+//! Pre-flight logins, before anything is touched: over the new transport with the configuration's own credentials, as
+//! the application's user and with its view of the file system; and over the present transport, to tell a wrong
 //! password from a wrong account.
 
 use std::path::Path;
@@ -13,16 +13,16 @@ use samehost_scan::{DecidedBy, decided_by};
 use crate::plan::{ClientIdentity, Hop, Plan};
 use crate::report::place;
 
-/// How long a server may take to answer.
+/// Time limit for a server's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Logs in as the application, for every move whose new endpoint is there already; the plan with what that showed.
+    /// Logs in as the application for every move whose new endpoint exists. Returns the plan with the results.
     /// `program` is this program.
     #[must_use]
     pub fn try_logins(mut self, program: &Path) -> Self {
         let mut all_in = true;
-        // A server that has to change listens there only when the first stage is done; it is tried then.
+        // A server whose configuration has to change listens there only after the first stage; it is tried then.
         for hop in self.hops.iter_mut().filter(|hop| hop.server_line.is_none()) {
             match try_hop(hop, program) {
                 Ok((login, views)) => {
@@ -33,7 +33,7 @@ impl Plan {
                     all_in = false;
                     let error = &failed.error;
                     let mut obstacle = obstacle(hop, &failed);
-                    // What scan saw in the way explains it, and says what to do.
+                    // A blocker of the scan explains the failure, and has the remedy.
                     let why = self.findings.obstacles.iter_mut().filter(|why| is_for_the_login(why));
                     for why in why.filter(|_| error.kind() != LoginErrorKind::Refused) {
                         why.bars = true;
@@ -50,12 +50,12 @@ impl Plan {
     }
 }
 
-/// Whether a login has the last word on it.
+/// Whether a login decides about it.
 fn is_for_the_login(obstacle: &SwitchObstacle) -> bool {
     decided_by(&obstacle.code) == DecidedBy::Login
 }
 
-/// What logins showed, in words, and each by itself.
+/// Results of logins: in words, and each by itself.
 pub(crate) type Tried = (String, Vec<(ClientIdentity, View)>);
 
 /// A login that failed.
@@ -67,18 +67,18 @@ pub(crate) struct Failed {
     pub(crate) over: Endpoint,
     /// Why.
     pub(crate) error: LoginError,
-    /// What the present transport says to the same login.
+    /// What the same login gets over the present transport.
     present: Present,
 }
 
-/// What became of a login over the present transport, the other one having failed.
+/// Result of a login over the present transport, after the other one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Present {
     /// It was let in.
     LetIn,
     /// It was tried, and refused.
     Refused,
-    /// It was not tried, or nobody answered.
+    /// It was not tried, or there was no answer.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ impl Present {
     }
 }
 
-/// Logs in over the new endpoint as each user who will connect; what the server and the kernel say of it.
+/// Logs in over the new endpoint as each user who will connect. Returns what the server and the kernel report.
 ///
 /// # Errors
 /// Who could not log in, and why.
@@ -101,8 +101,8 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
     let (mut told, mut views) = (Vec::new(), Vec::new());
     for client in everyone(hop) {
         let mut present = None;
-        // Servers count refusals. The present transport comes first: a password that is wrong is sent once, and one that
-        // is right resets the count.
+        // Servers count failed logins. The present transport comes first: a wrong password is sent only once, and a
+        // right one resets the count.
         if hop.setting.password.is_some() {
             let result = attempt(hop, &hop.setting.endpoint, &client, program);
             let said = Present::of(&result);
@@ -117,7 +117,7 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
         let view = match attempt(hop, &hop.to, &client, program) {
             Ok(view) => view,
             Err(error) => {
-                // Without a password nothing is counted, and it tells the one from the other.
+                // Without a password nothing is counted, and the result distinguishes the causes.
                 let is_refused = error.kind() == LoginErrorKind::Refused;
                 let ask = || Present::of(&attempt(hop, &hop.setting.endpoint, &client, program));
                 let present = present.unwrap_or_else(|| if is_refused { ask() } else { Present::Unknown });
@@ -131,7 +131,7 @@ pub(crate) fn try_hop(hop: &Hop, program: &Path) -> Result<Tried, Box<Failed>> {
     Ok((told.join("; "), views))
 }
 
-/// Whether another transport would only hear the same wrong password.
+/// Whether the password itself was refused, so that another transport would refuse it too.
 fn is_about_the_password(error: &LoginError) -> bool {
     match error {
         LoginError::Refused(refused) => refused.by_password,
@@ -161,13 +161,14 @@ fn attempt(
     log_in_as(program, &who, hop.setting.protocol, endpoint, &credentials, &hop.server.expected, PATIENCE)
 }
 
-/// What an account may do over the present transport and not over the new one: it is let in, and fails later.
+/// Privileges that an account has over the present transport but not over the new one. Such a login succeeds, and the
+/// application fails later.
 pub(crate) fn fewer_rights(
     hop: &Hop,
     views: &[(ClientIdentity, View)],
     program: &Path,
 ) -> Option<SwitchObstacle> {
-    // One that is not let in at present, or not from where it is, has nothing to lose.
+    // An account that cannot log in now, or not from here, has nothing to lose.
     let (view, present) =
         views.iter().filter(|(_, view)| !view.rights.is_empty()).find_map(|(client, view)| {
             Some((view, attempt(hop, &hop.setting.endpoint, client, program).ok()?))
@@ -199,7 +200,7 @@ pub(crate) fn fewer_rights(
     })
 }
 
-/// The statement that gives an account what it lacks.
+/// Statement that grants what an account lacks.
 fn statement(grant: &str, user: &str, host: &str) -> String {
     let account = format!("'{user}'@'{host}'");
     match grant.strip_suffix(" WITH GRANT OPTION") {
@@ -209,7 +210,7 @@ fn statement(grant: &str, user: &str, host: &str) -> String {
     }
 }
 
-/// Why a login failed, and the one command that helps.
+/// Obstacle for a failed login, with the command that helps.
 pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
     let Failed { client, over, error, present } = failed;
     let remedy = match (error.kind(), present) {
@@ -240,7 +241,7 @@ pub(crate) fn obstacle(hop: &Hop, failed: &Failed) -> SwitchObstacle {
     }
 }
 
-/// The account is there for TCP and not for the socket.
+/// The account exists for TCP but not for the socket.
 fn account(hop: &Hop) -> String {
     let user = hop.setting.user.as_deref().unwrap_or("USER");
     let database = hop.setting.database.as_deref().unwrap_or("DATABASE");

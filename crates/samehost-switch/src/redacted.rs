@@ -1,12 +1,12 @@
-//! What leaves this crate for people and JSON, without secrets: whatever servers, tools, processes and files had a word in.
-//! It knows the passwords of the configurations that were read, and what else stands in them where secrets stand.
+//! Redacts what leaves this crate, as it may quote servers, tools, processes and files. Known secrets are the passwords
+//! of the configurations that were read, and other values in them where secrets usually are.
 
 use samehost_edit::Files;
 use samehost_model::redact::secrets_in;
 use samehost_model::switch::SwitchReport;
 use samehost_model::{Redactor, Secret};
 
-/// What stands in a file where secrets stand: a program that complains about the file may quote it.
+/// Values in a file where secrets usually are. A program that complains about the file may quote them.
 pub(crate) fn in_file(files: &dyn Files, file: &std::path::Path) -> Vec<Secret> {
     files.read(file).map_or(Vec::new(), |text| secrets_in(&String::from_utf8_lossy(&text)))
 }

@@ -1,5 +1,5 @@
-//! How running programs take a changed configuration: by systemd where it runs them, by a signal, or by a command that
-//! the user gave.
+//! Has running programs load a changed configuration: by systemd if it runs them, by a signal, or by a command of the
+//! user.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use samehost_services::Kind;
 use samehost_system::identity::stat_field;
 use samehost_system::{Identity, Run, interrupt, open, peer, start_time};
 
-/// How long workers are waited for that finish what they have begun.
+/// Time limit for workers to finish what they have begun.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// How long a reload may take: systemd's own limit for a start.
+/// Time limit for a reload: systemd's own limit for a start.
 const LIMIT: Duration = Duration::from_secs(90);
-/// How much of a worker's title is of interest, in bytes.
+/// How much of a worker's title is read, in bytes.
 const LONGEST_TITLE: u64 = 4096;
 
-/// A command of the user's for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
+/// The user's command for services that cannot be reloaded otherwise: `CMD`, or `redis=CMD` for one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadWords {
-    /// The service that it is for; every one where it is none.
+    /// The service that it is for; `None`: every one.
     pub kind: Option<Kind>,
     /// The command, for sh.
     pub command: String,
@@ -42,18 +42,18 @@ impl ReloadWords {
     }
 }
 
-/// What makes a program take its new configuration.
+/// What makes a program load its new configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReloadAction {
-    /// Nothing need be done, or can be: this is told.
+    /// Nothing is needed, or possible; with a note.
     Nothing(Option<String>),
-    /// These words: `systemctl …`, `sh -c …` (the operator's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE`.
+    /// A command: `systemctl …`, `sh -c …` (the user's), `restart-unit UNIT`, or `signal NAME PID START EXECUTABLE`.
     Words { what: String, command: Vec<String> },
-    /// There is no way without the user's command.
+    /// Impossible without the user's command.
     Missing { found: String, remedy: String },
 }
 
-/// How the program of a configuration, at this path, takes a change.
+/// How the program of the configuration at this path loads a change.
 pub(crate) fn reload_action(
     scan: &Scan,
     uptake: Uptake,
@@ -78,7 +78,7 @@ pub(crate) fn reload_action(
     if uptake == Uptake::RestartUnit {
         return restart_unit(file);
     }
-    // Where that is not known, the first of its kind is anybody's.
+    // If the process is unknown, the first one of this kind could be anybody's.
     let unit = pid.and_then(|pid| scan.process(pid)).and_then(|process| process.unit.clone());
     let verb = if signal.is_some() { "reload" } else { "restart" };
     if let Some(unit) = unit.filter(|_| systemd_runs()) {
@@ -127,7 +127,7 @@ pub(crate) fn systemd_runs() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-/// Where the units of this system lie. A file of the same name below another root is another system's.
+/// Where the units of this system are. A file of the same name below another root belongs to another system.
 const UNITS: &[&str] =
     &["/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd"];
 
@@ -146,7 +146,7 @@ fn restart_unit(file: &Path) -> ReloadAction {
     ReloadAction::Words { what: words, command: vec!["restart-unit".into(), unit.into_owned()] }
 }
 
-/// How the names of the files begin that run as a kind of service. Names of programs differ by version and relative.
+/// Prefixes of the executable names of a kind of service. The names differ by version and relative.
 fn files_of(kind: Kind) -> Vec<&'static str> {
     let names = |kind: Kind| [kind.name()].into_iter().chain(executables(kind));
     kind.relatives().flat_map(names).collect()
@@ -156,7 +156,7 @@ fn executables(kind: Kind) -> impl Iterator<Item = &'static str> {
     kind.descriptor().executables.iter().map(String::as_str)
 }
 
-/// Whether a process runs a file whose name begins so, put there by root or by its own user.
+/// Whether a process runs a file with such a name, installed by root or its own user.
 fn runs(identity: &Identity, names: &[&str]) -> bool {
     let file = identity
         .executable
@@ -166,7 +166,7 @@ fn runs(identity: &Identity, names: &[&str]) -> bool {
     identity.runs_trusted_file() && file.is_some_and(|name| names.iter().any(|start| name.starts_with(start)))
 }
 
-/// The path of what a process runs, without the note that it was replaced since.
+/// Path of a process' executable, without the kernel's note that it was replaced.
 fn path_of(identity: &Identity) -> String {
     let path = identity.executable.as_ref().map(|file| file.path.display().to_string()).unwrap_or_default();
     path.trim_end_matches(" (deleted)").to_owned()
@@ -181,19 +181,19 @@ fn any_of(scan: &Scan, kind: Kind) -> bool {
     scan.services.iter().filter(is_sound).any(|service| is_kind(service, kind))
 }
 
-/// Whether a service is of a kind or of one that behaves like it.
+/// Whether a service is of a kind, or of one that behaves like it.
 pub(crate) fn is_kind(service: &Service, kind: Kind) -> bool {
     service.kind.is_some_and(|found| found.family() == kind.family())
 }
 
-/// Whether a person's request to stop ends what is being done.
+/// Whether a user's interrupt stops a reload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stops {
     Yes,
     No,
 }
 
-/// Does what `way` said, to put something back: a person's request to stop does not end it, its time limit does.
+/// Runs a reload command to put something back. An interrupt does not stop it, its time limit does.
 ///
 /// # Errors
 /// Why it failed, for people.
@@ -201,7 +201,7 @@ pub fn reload(command: &[String]) -> Result<(), String> {
     take(command, Stops::No)
 }
 
-/// Does what `way` said, until a person wants it stopped.
+/// Runs a reload command, until the user interrupts it.
 ///
 /// # Errors
 /// As [`reload`].
@@ -223,11 +223,11 @@ fn take(command: &[String], stops: Stops) -> Result<(), String> {
     }
 }
 
-/// Sends a signal to a process, and waits until it was followed.
+/// Sends a signal to a process, and waits until it took effect.
 fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stops) -> Result<(), String> {
     let number: i32 = pid.parse().map_err(|_| format!("`{pid}` is not a process number"))?;
     let own = number.unsigned_abs();
-    // A number may be another process's by now.
+    // The number may belong to another process by now.
     let identity = Identity::of(own).filter(|identity| identity.start.to_string() == start);
     let Some(identity) = identity else {
         return Err(format!("process {pid} is gone; start the service, it then takes the files as they are"));
@@ -252,14 +252,14 @@ fn signal(name: &str, pid: &str, start: &str, file: Option<&String>, stops: Stop
     Ok(())
 }
 
-/// The processes that a process started, with when they started.
+/// Child processes, with their start times.
 fn children(pid: u32) -> Vec<(u32, Option<u64>)> {
     peer::children(pid).into_iter().map(|pid| (pid, start_time(pid))).collect()
 }
 
-/// Waits until the signal was followed: a signal is only a request, and whoever goes on at once takes away what is still
-/// in use. nginx has new workers, and the old ones are gone or say in their title that they are about to go; PHP-FPM,
-/// which starts itself anew, has another stack and new workers.
+/// Waits until the signal took effect. A signal is only a request, and whoever goes on at once may take away what is
+/// still in use. nginx has new workers, and the old ones are gone or say in their title that they are shutting down;
+/// PHP-FPM, which executes itself again, has another stack and new workers.
 fn wait_for_reload(pid: u32, signal: Signal, before: &Before, stops: Stops) {
     let begun = Instant::now();
     let works = |(worker, start): &(u32, Option<u64>)| {
@@ -284,12 +284,12 @@ struct Before {
     stack: Option<String>,
 }
 
-/// Where a process' stack begins (proc(5), field 28 of stat): another place after each execve(2).
+/// Address of a process' stack (proc(5), field 28 of stat); it changes with each execve(2).
 fn stack(pid: u32) -> Option<String> {
     stat_field(pid, 28)
 }
 
-/// Runs a command whose failure matters; what it says is told when it fails.
+/// Runs a command and returns its output as the error if it fails.
 fn run(program: &str, words: &[String], stops: Stops) -> Result<(), String> {
     let mut run = Run::new(program, words, LIMIT);
     if program == "sh" {

@@ -1,4 +1,4 @@
-//! A plan as plain data for people and JSON: changed lines with every secret masked.
+//! A plan as plain data for people and JSON: changed lines, with every secret masked.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::plan::{Hop, Plan, PlannedStage, Replacement, SwitchRequest, shown};
 use crate::redacted::redacted;
 
 impl Plan {
-    /// What is to be told of it, before anything is done.
+    /// The report of the plan, before anything is done.
     #[must_use]
     pub fn report(&self, request: &SwitchRequest) -> SwitchReport {
         let outcome = if self.is_barred() {
@@ -95,7 +95,7 @@ pub(crate) fn diff(change: &Replacement, redactor: &Redactor) -> FileDiff {
     }
 }
 
-/// A path beside its line, as compilers have it.
+/// Path and line, as in compiler messages.
 #[must_use]
 pub(crate) fn place(path: &Path, line: u32) -> String {
     format!("{}:{line}", shown(path))

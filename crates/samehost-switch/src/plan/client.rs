@@ -1,6 +1,6 @@
-//! Whether a process may be taken for the client that a configuration is for. What it is called is its own word; its user,
-//! its program and its namespaces are the kernel's. Nobody is asked who could not read the configuration, so that
-//! another customer's process neither learns what stands in it nor has a say in it.
+//! Decides whether a process may be taken for the client of a configuration. Its name is its own claim; its user, its
+//! program and its namespaces come from the kernel. Processes that could not read the configuration are not used, so
+//! that another customer's process neither learns its content nor influences the result.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,14 +17,16 @@ use super::environment_file::hands_over;
 pub(super) enum Reader {
     /// The process.
     Itself,
-    /// The process, or the one that started it and hands it on: a master its workers, the system manager its units.
+    /// The process, or the one that started it and passes the content on: a master to its workers, the system manager
+    /// to its units.
     OrItsMaster,
 }
 
-/// Readers of a file that has no special reader: an account without any group.
+/// An account without any group, for files that everyone may read.
 const ANYONE: u32 = 65_534;
 
-/// Why a process is not taken for a client; none where it is. With an account, whether one that it will start as that is.
+/// Reason not to take a process for a client; `None` if it may be one. With an account: for a process that it will
+/// start as that user.
 pub(super) fn unfit(
     process: &Process,
     will_be: Option<&Account>,
@@ -37,7 +39,7 @@ pub(super) fn unfit(
         status = Status { uid, gid, groups, capabilities: 0, ..status };
     }
     let of_container = process.container.as_ref().is_some_and(|container| !container.foreign);
-    // Whoever is not root sees and becomes nobody else.
+    // Without root, no other user's view can be taken.
     if !rustix::process::geteuid().is_root() {
         return None;
     }
@@ -51,10 +53,11 @@ pub(super) fn unfit(
             return Some(format!("its user may not read {}", file.display()));
         }
     }
-    // What runs in a container of the system, or cannot be seen, is not judged by its file.
+    // In a container of the system, and where it is not visible, the executable is not judged.
     let program = Executable::of(process.pid).filter(|_| !of_container)?;
     let owner = std::fs::metadata(file).map_or(0, |found| found.uid());
-    // His own program, for a file that was given to him, is his own affair; a file for everyone was given to nobody.
+    // A user's own program is acceptable for a file that was given to that user; a file for everyone was given to
+    // nobody.
     let is_own = program.owner == status.uid && (owner == status.uid || !may_anyone_read(file));
     if (program.owner == 0 || program.owner == owner || is_own) && program.mode & 0o002 == 0 {
         return None;
@@ -76,7 +79,7 @@ fn may_read(pid: u32, status: &Status, file: &Path) -> bool {
     if can_open(&account, file) {
         return true;
     }
-    // With another root directory it takes another way to the file: the file's own permissions decide.
+    // With another root directory the path leads elsewhere, so the file's own permissions decide.
     let has_own_root = ownership::root_of(Some(pid)) != Path::new("/");
     let found = std::fs::metadata(file);
     has_own_root && found.is_ok_and(|found| status.may(4, found.mode(), found.uid(), found.gid()))

@@ -1,5 +1,5 @@
-//! Who will connect: the processes that read a configuration and talk to its service, or the user they run as. What a
-//! process is called decides nothing: the program that it runs does, and whether it may read the file.
+//! Who will connect: the processes that read a configuration and talk to its service, or the user that they run as. The
+//! name of a process decides nothing; its executable does, and whether it may read the file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,14 +17,14 @@ use super::environment_file::hands_over;
 use super::idle_pools::{self, Worker};
 use super::server_files;
 
-/// A user that will connect, and a process of theirs where one runs.
+/// A user that will connect, and a process of that user if one runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientIdentity {
-    /// A process whose view of the file system and whose rights count.
+    /// A process whose view of the file system and permissions apply.
     pub(crate) pid: Option<u32>,
-    /// The one that started it, which has the same view, and outlives a reload.
+    /// Its parent, which has the same view and survives a reload.
     pub(crate) parent: Option<u32>,
-    /// When those two started: numbers are used again.
+    /// When those two started, because process numbers are reused.
     started: [Option<u64>; 2],
     /// Who it is.
     pub(crate) identity: Identity,
@@ -33,20 +33,20 @@ pub(crate) struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// A process of it that is there now: that one, and not another that was given its number since.
+    /// One of its processes that is still running, and not another process with the same number.
     pub(crate) fn present(&self) -> Option<u32> {
         let both = [self.pid, self.parent].into_iter().zip(self.started);
         let is_there = |(pid, start): &(u32, u64)| start_time(*pid) == Some(*start);
         both.filter_map(|(pid, start)| pid.zip(start)).find(is_there).map(|(pid, _)| pid)
     }
 
-    /// An account, of which no process is known.
+    /// An account without a known process.
     pub(crate) fn account(name: &str, account: &Account) -> Self {
         let identity = Identity { uid: account.uid, gid: account.gid, groups: account.groups.clone() };
         ClientIdentity { pid: None, parent: None, started: [None; 2], identity, name: name.to_owned() }
     }
 
-    /// This program itself, where nobody else is known.
+    /// This program itself, if no one else is known.
     pub(crate) fn ourselves() -> Self {
         let identity = samehost_scan::identity(std::process::id()).unwrap_or(Identity {
             uid: 0,
@@ -90,7 +90,7 @@ impl ClientIdentity {
 /// A process that may be a client, or that starts one.
 struct Candidate<'a> {
     process: &'a Process,
-    /// The client that it starts when it is needed.
+    /// The client that it starts on demand.
     will_start: Option<Worker>,
 }
 
@@ -100,22 +100,22 @@ impl<'a> From<&'a Process> for Candidate<'a> {
     }
 }
 
-/// PHP's own server, whose master starts workers when there is something to do.
+/// PHP's own server, whose master starts workers on demand.
 const PHP_FPM: &str = "php-fpm";
-/// Programs that run PHP at each request.
+/// Programs that run PHP for each request.
 const PHP: &[&str] = &[PHP_FPM, "php-cgi", "lsphp", "frankenphp"];
-/// Web servers that do where they have PHP loaded; else they hand requests to one of those.
+/// Web servers that run PHP if it is loaded; otherwise they pass requests to one of those.
 const WITH_PHP: &[&str] = &["apache", "httpd", "unit"];
-/// What PHP is called when it is loaded.
+/// Names of PHP's libraries in a process' memory map.
 const PHP_LIBRARIES: &[&str] = &["libphp", "php.unit", "php7_module", "mod_php"];
-/// Of the names that a process has loaded so much is looked through.
+/// How much of a memory map is read, in bytes.
 const MOST_MAPS: u64 = 4 << 20;
 
-/// How long is watched who connects to a service, where nobody is connected that could be its client.
+/// How long connections to a service are observed if no suitable client is connected.
 const A_MOMENT: Duration = Duration::from_millis(1500);
 
-/// Who will connect to a service because of a configuration, by which this process runs; one for each user and view of
-/// the file system. With notes: who was passed over, and why.
+/// Who will connect to a service because of a configuration that this process runs by; one for each user and view of
+/// the file system. With notes on processes that were skipped, and why.
 pub(crate) fn client_identities(
     scan: &Scan,
     config: &ConfigFile,
@@ -141,7 +141,7 @@ pub(crate) fn client_identities(
     (found, notes)
 }
 
-/// The processes that hold a connection to a service now.
+/// Processes that hold a connection to a service now.
 fn holders(scan: &Scan, service: Option<usize>) -> Vec<u32> {
     let connections = scan.connections.iter().filter(|one| service.is_some() && one.service == service);
     let sockets = connections.filter_map(|connection| scan.sockets.get(connection.client));
@@ -176,7 +176,7 @@ fn fitting(
     found
 }
 
-/// The processes that may read a configuration, and how they come to read it.
+/// Processes that may read a configuration, and how they come to read it.
 fn candidates<'a>(
     scan: &'a Scan,
     config: &ConfigFile,
@@ -194,7 +194,7 @@ fn candidates<'a>(
         Uptake::Reload(kind) | Uptake::Restart(kind) => {
             let names: Vec<&str> = kind.relatives().map(Kind::name).collect();
             let all = of_programs(scan, &names);
-            // Of several such services, the one that this configuration is for.
+            // If several such services run, only the one of this configuration.
             let is_its =
                 |process: &&&Process| main.is_some_and(|pid| process.pid == pid || process.parent == pid);
             let its: Vec<&Process> = all.iter().filter(is_its).copied().collect();
@@ -206,7 +206,7 @@ fn candidates<'a>(
         }
         Uptake::RestartApplication => {
             let folder = server_files::folder(&config.file);
-            // Not every shell that stands in the directory: who talks to the service, or serves itself.
+            // Not every shell in the directory: only processes that talk to the service, or serve themselves.
             let serves = |process: &Process| {
                 let own = [process.pid, process.parent];
                 scan.services.iter().any(|service| service.pid.is_some_and(|pid| own.contains(&pid)))
@@ -227,14 +227,14 @@ fn candidates<'a>(
     (processes.into_iter().map(Candidate::from).collect(), reader)
 }
 
-/// The units that hand their processes what stands in a file, wherever those work.
+/// Units that pass a file's content to their processes, wherever those work.
 fn handing_over<'a>(scan: &'a Scan, file: &Path) -> BTreeSet<&'a str> {
     let units: BTreeSet<&str> = scan.processes.iter().filter_map(|process| process.unit.as_deref()).collect();
     units.into_iter().filter(|unit| hands_over(unit, file)).collect()
 }
 
-/// The processes that run PHP: those of its servers, web servers that have it loaded, and other programs of PHP that talk
-/// to the service now; and those that PHP-FPM will start.
+/// Processes that run PHP: those of its servers, web servers that have it loaded, and other PHP programs that talk to
+/// the service now; and those that PHP-FPM will start.
 fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Candidate<'a>> {
     let mut found = of_programs(scan, PHP);
     found.extend(of_programs(scan, WITH_PHP).into_iter().filter(|process| has_php(process.pid)));
@@ -252,7 +252,7 @@ fn php<'a>(scan: &'a Scan, holders: &[u32], notes: &mut Vec<String>) -> Vec<Cand
             workers.map(move |worker| Candidate { process, will_start: Some(worker) })
         })
         .collect();
-    // A master of root's that has no worker at this moment runs no PHP itself.
+    // A root master that has no worker at this moment runs no PHP itself.
     if !waiting.is_empty() || found.iter().any(|process| process.uid != 0) {
         found.retain(|process| process.uid != 0);
     }
@@ -267,7 +267,7 @@ fn has_php(pid: u32) -> bool {
     names.any(|name| PHP_LIBRARIES.iter().any(|library| name.starts_with(library)))
 }
 
-/// The processes of these programs that do the work: not those that others of them descend from.
+/// Working processes of these programs, without those that are parents of others.
 fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
     let is_one = |process: &&Process| is_one_of(process, programs);
     let all: Vec<&Process> = scan.processes.iter().filter(is_one).collect();
@@ -275,8 +275,8 @@ fn of_programs<'a>(scan: &'a Scan, programs: &[&str]) -> Vec<&'a Process> {
     all.into_iter().filter(|process| !parents.contains(&process.pid)).collect()
 }
 
-/// Whether a process runs one of these programs. One file may be several (Redis is its own checker): then what it is called
-/// tells which.
+/// Whether a process runs one of these programs. One file may be several programs (Redis is its own checker); then the
+/// process' name decides.
 fn is_one_of(process: &Process, programs: &[&str]) -> bool {
     let file = program(process);
     let is =
@@ -284,20 +284,20 @@ fn is_one_of(process: &Process, programs: &[&str]) -> bool {
     programs.iter().any(|name| is(name))
 }
 
-/// The name of the file that a process runs; where that cannot be seen, what it is called.
+/// Name of the executable that a process runs; if it is not visible, the name of the process.
 fn program(process: &Process) -> &str {
     let path = process.executable.as_deref().map(|path| path.trim_end_matches(" (deleted)"));
     path.and_then(|path| path.rsplit('/').next()).unwrap_or(&process.name)
 }
 
-/// Whether a name is a program's, a version (`php-fpm8.2`, `apache2`) or `d` and `-server` behind it allowed.
+/// Whether a name is a program's, possibly with a version (`php-fpm8.2`, `apache2`), `d` or `-server` at its end.
 fn is_program(name: &str, program: &str) -> bool {
     name.strip_prefix(program).is_some_and(|rest| {
         matches!(rest, "" | "d" | "-server") || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
     })
 }
 
-/// Whether a process works in a directory or below it.
+/// Whether a process' working directory is this directory or below it.
 fn works_in(process: &Process, folder: &Path) -> bool {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     std::fs::read_link(format!("/proc/{}/cwd", process.pid)).is_ok_and(|cwd| cwd.starts_with(&real))

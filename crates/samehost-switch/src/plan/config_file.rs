@@ -1,4 +1,4 @@
-//! A configuration and its editor; and the configurations at a path: that file, or those of an application's directory.
+//! A configuration with its editor; and the configurations at a path: a file, or those in an application's directory.
 
 use std::fs;
 use std::io;
@@ -17,19 +17,19 @@ pub(crate) struct ConfigFile {
     pub(crate) file: PathBuf,
     /// Its editor.
     pub(crate) editor: &'static dyn Editor,
-    /// The user that the application runs as, where the operator says so.
+    /// The user that the application runs as, if the user named one.
     pub(crate) reader: Option<User>,
 }
 
 impl ConfigFile {
-    /// The configuration at a path; none where no editor knows it.
+    /// The configuration at a path; `None` if no editor recognises it.
     pub(crate) fn at(path: &Path, reader: Option<&User>) -> io::Result<Option<Self>> {
         let text = Disk::of(path, Reads::Application, reader).read(path)?;
         let config = |editor| ConfigFile { file: path.to_owned(), editor, reader: reader.cloned() };
         Ok(recognise(path, &text).map(config))
     }
 
-    /// The files as those see them who decide what this configuration says: one look, bounded in all.
+    /// The files as those see them who control this configuration: one reading, bounded in total.
     pub(crate) fn files(&self) -> Disk {
         let reads = if self.kind().is_some() { Reads::RootsServer } else { Reads::Application };
         Disk::of(&self.file, reads, self.reader.as_ref())
@@ -72,7 +72,7 @@ pub enum ConfigFileError {
         "`{0}` is neither a file or directory here nor a service that runs; `samehost scan` lists services"
     )]
     Unknown(String),
-    /// A name that several services have.
+    /// The name of several services.
     #[error(
         "`{name}` is the name of {count} services that run here: {found}; name the configuration of the one that is meant: samehost switch FILE{files}"
     )]
@@ -83,7 +83,7 @@ pub enum ConfigFileError {
         count: usize,
         /// Which, in words.
         found: String,
-        /// Their files, in brackets, where they are known.
+        /// Their files in brackets, if they are known.
         files: String,
     },
     /// A service whose configuration was not found.
@@ -96,7 +96,7 @@ pub enum ConfigFileError {
         /// Where was looked.
         looked: String,
     },
-    /// A directory without any configuration that is known.
+    /// A directory without any known configuration.
     #[error("{directory} has no configuration that samehost can edit; it looks for {looked}")]
     Nothing {
         /// The directory.
@@ -127,8 +127,8 @@ pub enum ConfigFileError {
     },
 }
 
-/// The configurations at a path. Links stay in it as they are: a program reads `…/current/.env`, whatever that leads to
-/// today.
+/// The configurations at a path. Symbolic links stay in the path: a program reads `…/current/.env`, whatever that leads
+/// to today.
 pub(crate) fn at_path(path: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let read = |source| ConfigFileError::Read { file: path.to_owned(), source };
     let path = std::path::absolute(path).map_err(read)?;
@@ -150,7 +150,7 @@ pub(crate) fn file(path: PathBuf, reader: Option<&User>) -> Result<ConfigFile, C
 
 fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>, ConfigFileError> {
     let mut found = Vec::new();
-    // A name that is there and cannot be read is told when nothing else is there.
+    // A file that exists but cannot be read is reported if nothing else is found.
     let mut unread = None;
     for editor in EDITORS {
         for name in editor.names() {
@@ -163,7 +163,7 @@ fn directory(directory: &Path, reader: Option<&User>) -> Result<Vec<ConfigFile>,
             }
         }
     }
-    // WordPress takes its configuration from the directory above as well, when that is no WordPress of its own.
+    // WordPress also reads its configuration from the parent directory, unless that is a WordPress of its own.
     if found.is_empty() && directory.join("wp-load.php").exists() {
         let above = directory.parent().map(|above| above.join("wp-config.php"));
         if let Some(path) =

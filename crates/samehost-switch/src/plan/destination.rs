@@ -1,4 +1,4 @@
-//! Where a connection goes: the endpoint at which its service listens already, else the one that it is to have.
+//! Where a connection goes: the endpoint at which its service listens already, else the one that it will have.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,8 @@ pub(crate) struct Place {
     pub(crate) listens: bool,
 }
 
-/// The socket that stands for a port, or that the server is to have. `taken`: the sockets that other servers are to have.
+/// The socket that replaces a port: the existing one, or the one that the server will have. `taken`: sockets that other
+/// servers will have.
 pub(crate) fn unix_place(
     request: &SwitchRequest,
     scan: &Scan,
@@ -70,7 +71,7 @@ pub(crate) fn unix_place(
     Ok(Place { endpoint: Endpoint::Unix(path), listens: false })
 }
 
-/// The port that stands for a socket, or that the server is to have.
+/// The port that replaces a socket: the existing one, or the one that the server will have.
 pub(crate) fn tcp_place(
     request: &SwitchRequest,
     scan: &Scan,
@@ -82,7 +83,7 @@ pub(crate) fn tcp_place(
         found.into_iter().flat_map(|service| &service.listeners).filter_map(|at| scan.sockets.get(*at));
     let mut addresses: Vec<std::net::SocketAddr> =
         sockets.filter(|socket| socket.kind.is_tcp()).filter_map(|socket| socket.local.inet()).collect();
-    // The usual port first; IPv4 first, as most clients have it.
+    // The usual port first, and IPv4 first, as most clients use it.
     let usual = found.and_then(|service| service.kind).map_or(&[][..], |kind| &kind.descriptor().ports);
     addresses.sort_by_key(|address| (!usual.contains(&address.port()), address.is_ipv6(), address.port()));
     let Some(address) = addresses.first() else {
@@ -96,8 +97,8 @@ pub(crate) fn tcp_place(
     Ok(Place { endpoint: Endpoint::Tcp { host, port: address.port() }, listens: true })
 }
 
-/// The port that the user names, or the usual one, of a service that listens on none: its own configuration has to say so
-/// then.
+/// The port that the user named, or the usual one, for a service that listens on none. Its own configuration has to
+/// change then.
 fn new_port(
     request: &SwitchRequest,
     scan: &Scan,
@@ -121,7 +122,7 @@ fn new_port(
     ))
 }
 
-/// The path, or another where a server beside this one gets it: two servers of one kind need two sockets.
+/// The path, or another if a server beside this one gets it: two servers of one kind need two sockets.
 fn free(taken: &[&Path], path: PathBuf, port: Option<u16>) -> PathBuf {
     if !taken.contains(&path.as_path()) {
         return path;

@@ -1,5 +1,5 @@
-//! The configurations in which a running client may have the address that it connects to: what its command line names,
-//! what lies in the directory that it works in, and, for PHP, the sites that a web server here serves.
+//! Configurations in which a running client may have the address that it connects to: the file on its command line,
+//! files in its working directory, and, for PHP, the sites that a web server here serves.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use super::config_file::at_path;
 use super::server_files;
 use crate::disk::{Disk, Reads};
 
-/// Directories above the one that a process works in, that are looked into as well: `public/`, `web/`.
+/// Number of directories above the working directory that are searched as well: `public/`, `web/`.
 const ABOVE: usize = 2;
-/// Where sites usually are, beside those that nginx names.
+/// Usual directories of sites, beside those that nginx names.
 const SITES: &[&str] = &["/var/www", "/srv/www", "/srv", "/usr/share/nginx"];
 
 /// Configurations, or directories of applications, of these processes.
@@ -32,7 +32,7 @@ pub fn configurations(scan: &Scan, pids: &[u32]) -> Vec<PathBuf> {
             found.extend(roots(scan).into_iter().filter(|path| has_any(path)));
         }
     }
-    // What cannot be read as a configuration is none.
+    // Paths that cannot be read as a configuration are left out.
     found.retain(|path| at_path(path, None).is_ok());
     found.into_iter().collect()
 }
@@ -49,7 +49,7 @@ fn has_any(directory: &Path) -> bool {
     EDITORS.iter().flat_map(|editor| editor.names()).any(|name| directory.join(name).is_file())
 }
 
-/// The directories that are served here: `root` lines of nginx, one above each (`public/`), and usual places.
+/// Directories that are served here: those in `root` lines of nginx, their parents (`public/`), and usual places.
 fn roots(scan: &Scan) -> Vec<PathBuf> {
     let disk = Disk::default();
     let entries = |directory: &Path| disk.list(directory).unwrap_or_default();

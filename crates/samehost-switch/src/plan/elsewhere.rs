@@ -1,6 +1,6 @@
-//! Where else an address is named: in what the web servers that run here read. Who is configured for it will connect,
-//! though nobody does at this moment. Only reads, and with the permissions of whoever decides what a server reads: its
-//! command line and its files are somebody's word, and nobody has root read what he could not.
+//! Finds other lines that name an address in what running web servers read. Their programs will connect, even if none
+//! does now. Reads with the permissions of whoever controls what a server reads: command lines and files are the words
+//! of a user, who must not have root read for him what he could not read himself.
 
 use std::path::{Path, PathBuf};
 
@@ -15,19 +15,19 @@ use super::place::same_port;
 use super::{Hop, server_files, shown};
 use crate::disk::{Disk, Reads};
 
-/// Files that a configuration may include, at most.
+/// Maximum number of files that a configuration may include.
 const MOST: usize = 1024;
 
 /// A line that names the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Who reads it, and where it stands.
+    /// Who reads it, and where it is.
     pub(crate) found: String,
     /// What to do about it.
     pub(crate) remedy: String,
 }
 
-/// Every line of a running nginx or Apache that names an address and is not changed by these hops.
+/// Lines of running nginx and Apache servers that name an address and are not changed by these moves.
 pub(crate) fn named(scan: &Scan, endpoint: &Endpoint, to: &Endpoint, hops: &[Hop]) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
     for service in &scan.services {
@@ -74,14 +74,14 @@ fn nginx(files: &[PathBuf], process: &Process, endpoint: &Endpoint, hops: &[Hop]
     named.collect()
 }
 
-/// Where Apache begins to read: its root for relative names, and its main file.
+/// Where Apache starts to read: its root for relative names, and its main file.
 struct Apache {
     root: PathBuf,
     main: PathBuf,
 }
 
 impl Apache {
-    /// As its command line says, else as distributions have it; none where no file of this system can be its own.
+    /// From its command line, else the distributions' usual files; `None` if no file of this system can be its own.
     fn of(scan: &Scan, service: &Service, process: &Process) -> Option<Self> {
         let words: Vec<&str> = process.command_line.iter().map(String::as_str).collect();
         let after = |option: &str| {
@@ -100,7 +100,7 @@ impl Apache {
     }
 }
 
-/// samehost has no editor for Apache: its lines are found as text, includes followed.
+/// There is no editor for Apache: its lines are searched as text, following includes.
 fn apache(
     scan: &Scan,
     service: &Service,
@@ -145,7 +145,7 @@ fn apache(
     found
 }
 
-/// The argument of a line that is one of these directives.
+/// Argument of a line with one of these directives.
 fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
     let (name, rest) = line.split_once(char::is_whitespace)?;
     let is_one = names.iter().any(|one| one.eq_ignore_ascii_case(name));
@@ -154,12 +154,12 @@ fn argument<'a>(line: &'a str, names: &[&str]) -> Option<&'a str> {
 
 fn included(disk: &Disk, root: &Path, pattern: &str) -> Vec<PathBuf> {
     let path = root.join(pattern);
-    // A directory stands for all that is in it.
+    // A directory stands for all files in it.
     disk.list(&path).unwrap_or_else(|_| glob(disk, path.as_os_str().as_encoded_bytes()).unwrap_or_default())
 }
 
-/// A line of Apache's that goes to a port, as it would be with a socket (mod_proxy: `unix:PATH|SCHEME://HOST`); none where
-/// it does not go there.
+/// An Apache line that connects to a port, rewritten for a socket (mod_proxy: `unix:PATH|SCHEME://HOST`); `None` for
+/// other lines.
 fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
     let (Endpoint::Tcp { host, port }, Endpoint::Unix(socket)) = (endpoint, to) else { return None };
     if line.starts_with('#') {
@@ -171,7 +171,7 @@ fn moved(line: &str, endpoint: &Endpoint, to: &Endpoint) -> Option<String> {
             let url = format!("{scheme}://{host}:{port}");
             let Some(at) = line.find(&url) else { continue };
             let (before, after) = (&line[..at], &line[at + url.len()..]);
-            // What stands behind a socket is only a name to Apache; and 9000 is not 90001.
+            // After a socket, the URL is only a name to Apache; and 9000 is not 90001.
             if before.ends_with('|') || after.starts_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }

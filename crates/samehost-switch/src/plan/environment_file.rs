@@ -1,5 +1,5 @@
-//! Files that systemd reads as root and hands to an application: those that `EnvironmentFile=` of its unit names. Such a
-//! file may be root's alone and still be the application's.
+//! Files that systemd reads as root and passes to an application: those in `EnvironmentFile=` of its unit. Such a file
+//! may belong to root alone and still be the application's.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use samehost_system::decider;
 
 use crate::disk::{Disk, Reads};
 
-/// Whether a unit of this system hands its processes what stands in a file: root alone decides over both the file and
+/// Whether a unit of this system passes a file's content to its processes. Root alone must control both the file and
 /// what names it.
 pub(crate) fn hands_over(unit: &str, file: &Path) -> bool {
     is_roots(file) && named_below(Path::new("/"), unit).contains(&real(file))
@@ -25,7 +25,7 @@ fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The files that a unit's `EnvironmentFile=` names and root alone wrote, without symbolic links; none where the unit is not
+/// Files in a unit's `EnvironmentFile=` that root alone wrote, with symbolic links resolved; none if the unit is not
 /// understood.
 fn named_below(root: &Path, unit: &str) -> Vec<PathBuf> {
     let Some(path) = places(root, unit).into_iter().find(|path| path.exists()) else { return Vec::new() };
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(named("shop.service"), std::slice::from_ref(&shop));
         assert_eq!(named("at@shop.service"), std::slice::from_ref(&other));
         assert_eq!(named("none.service"), Vec::<PathBuf>::new());
-        // An empty one takes back what was named before.
+        // An empty one resets the list.
         let drop_in = "[Service]\nEnvironmentFile=\nEnvironmentFile=/etc/shop/other.env\n";
         let drop_in = write(root, "etc/systemd/system/shop.service.d/a.conf", drop_in);
         assert_eq!(named("shop.service"), [other]);
-        // What somebody else wrote names nothing.
+        // Lines of other users do not count.
         chown(&drop_in, Some(54_321), None).unwrap();
         assert_eq!(named("shop.service"), Vec::<PathBuf>::new());
         assert!(!hands_over("none.service", &shop));

@@ -1,5 +1,5 @@
-//! The connections that move: each setting of a client with the server that it reaches, where that listens or could
-//! listen, and who will connect.
+//! The connections that move: each setting of a client, the server that it reaches, the endpoint where that listens or
+//! could listen, and who will connect.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ pub(crate) fn find(request: &SwitchRequest, scan: &Scan, mut configurations: Vec
     Moves { hops, configurations, findings }
 }
 
-/// The settings of clients that move; with notes on those that stay, and with what is not understood.
+/// Settings of clients that move, with notes on those that stay and obstacles for what is not understood.
 fn clients(
     request: &SwitchRequest,
     configurations: &[ParsedConfig],
@@ -106,7 +106,7 @@ fn clients(
         }
         findings.add(read.reading.refused.iter().map(|refusal| SwitchObstacle {
             code: "not-understood".into(),
-            // The other settings of the file can move all the same.
+            // The other settings of the file can still move.
             bars: false,
             found: said(refusal),
             remedy: refusal.by_hand.clone(),
@@ -115,8 +115,7 @@ fn clients(
     (clients, findings)
 }
 
-/// The listeners of configurations that were named without any client: they get their socket. With notes on those that
-/// stay.
+/// Listeners of configurations that were named without any client: they get a socket. With notes on those that stay.
 fn listeners<'a>(
     request: &SwitchRequest,
     configurations: &'a [ParsedConfig],
@@ -130,7 +129,7 @@ fn listeners<'a>(
         return Default::default();
     }
     let on_tcp = all().filter(|(_, setting)| matches!(setting.endpoint, Endpoint::Tcp { .. }));
-    // A web server's port is for browsers: who should use a socket in its place is to be named.
+    // A web server's port is for browsers, so the user has to name the client that should use a socket instead.
     let (for_others, moving): (Vec<_>, Vec<_>) = on_tcp
         .partition(|(_, setting)| setting.protocol == Protocol::Http && !is_loopback(&setting.endpoint));
     let note = |(_, setting): (&ParsedConfig, &Setting)| {
@@ -143,7 +142,7 @@ fn listeners<'a>(
     (moving.collect(), for_others.into_iter().map(note).collect())
 }
 
-/// The move of one setting, beside the moves that were found before.
+/// The move of one setting, given the moves found before.
 fn hop(
     request: &SwitchRequest,
     scan: &Scan,
@@ -189,7 +188,7 @@ fn named_client(user: &str) -> Result<ClientIdentity, SwitchObstacle> {
     }
 }
 
-/// What scan's blockers say of a hop before anything is tried.
+/// Obstacles from the scan's blockers for a move, before anything is tried.
 fn blockers(request: &SwitchRequest, scan: &Scan, hop: &Hop) -> Vec<SwitchObstacle> {
     let Some(service) = hop.server.service else { return Vec::new() };
     let mut found = Vec::new();

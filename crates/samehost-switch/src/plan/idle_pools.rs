@@ -1,5 +1,5 @@
-//! Pools of PHP-FPM that have no worker at this moment (`pm = ondemand`): as whom PHP will run there, by the configuration
-//! of their master. The master itself is root's and runs no PHP. Only reads.
+//! Pools of PHP-FPM without a worker at this moment (`pm = ondemand`): the user that PHP will run as there, from their
+//! master's configuration. The master itself belongs to root and runs no PHP. Only reads.
 
 use samehost_edit::formats::php_fpm::{RunsAs, runs_as};
 use samehost_model::scan::{Process, Scan};
@@ -16,7 +16,7 @@ pub(super) struct Worker {
     pub(super) name: String,
 }
 
-/// The workers that a master will start for those of its pools that have none, and what is not known of others.
+/// Workers that a master will start for pools without any; with notes on pools that remain unknown.
 pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) -> Vec<Worker> {
     let Some(service) = scan.services.iter().find(|service| service.pid == Some(master.pid)) else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn workers(scan: &Scan, master: &Process, notes: &mut Vec<String>) ->
     found
 }
 
-/// The account of a pool's workers, as PHP-FPM makes it: of a user by name or number, with that user's other groups.
+/// The account of a pool's workers, as PHP-FPM creates it: a user by name or number, with that user's other groups.
 fn account(pool: &RunsAs) -> Option<Account> {
     let mut account = match pool.user.parse() {
         Ok(uid) => User::of(uid).account,
@@ -60,7 +60,7 @@ fn account(pool: &RunsAs) -> Option<Account> {
     };
     if let Some(group) = &pool.group {
         let own = std::mem::replace(&mut account.gid, group.parse().ok().or_else(|| accounts::group(group))?);
-        // It is in the user's groups because it is the user's own, which the pool's takes the place of.
+        // The list contains the user's own group, which the pool's group replaces.
         if let Some(at) = account.groups.iter().rposition(|one| *one == own) {
             account.groups.remove(at);
         }

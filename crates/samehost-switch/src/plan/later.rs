@@ -1,5 +1,5 @@
-//! What a switch left for later: kept with it, and made a plan of its own when it is asked for, after the same looks.
-//! What the switch was to write is kept, never worked out anew: a file that somebody changed meanwhile is refused.
+//! The deferred stages of a switch: stored with it, and turned into a plan on request, after the same checks. The
+//! content to write is stored and never computed again; a file that changed meanwhile is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use crate::preflight::try_hop;
 use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::{State, Store, TransactionError};
 
-/// The name of what is kept with a switch.
+/// Name of the stored note.
 const NOTE: &str = "finish";
 
 /// Why a switch cannot be finished.
@@ -65,9 +65,10 @@ struct LaterHop {
     name: String,
     from: String,
     to: String,
-    /// Whether a client must be seen at the new place first, for it takes the change by a restart that nobody makes.
+    /// Whether a client must first be seen at the new place, because it needs a restart that this program does not
+    /// make.
     is_restarted: bool,
-    /// Whom its server may run as, beside root and the account that its package made.
+    /// Users that its server may run as, beside root and the account that its package created.
     #[serde(default)]
     trusted: Vec<u32>,
 }
@@ -88,7 +89,7 @@ struct LaterChange {
     like: Option<PathBuf>,
 }
 
-/// Keeps the connections that moved with their switch, and what the plan leaves for later.
+/// Stores the moved connections with their switch, and the deferred stages of the plan.
 pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), TransactionError> {
     let restarted = |hop: &Hop| {
         let leaves = plan.later.iter().flat_map(|stage| &stage.leaves);
@@ -115,7 +116,7 @@ pub(crate) fn keep(plan: &Plan, store: &Store, id: &str) -> Result<(), Transacti
     };
     let clients = plan.hops.iter().filter(|hop| hop.setting.role == Role::Connects);
     let later = Later { hops: clients.map(hop).collect(), stages: plan.later.iter().map(stage).collect() };
-    // Paths and bytes: nothing in it can fail.
+    // Paths and bytes always serialise.
     store.note(id, NOTE, &serde_json::to_vec(&later).unwrap_or_default())
 }
 
@@ -139,7 +140,7 @@ impl LaterChange {
     }
 }
 
-/// The plan of what a switch left for later.
+/// The plan of the deferred stages of a switch.
 ///
 /// # Errors
 /// When it left nothing, or is not in force. What is in the way is an obstacle of the plan.
@@ -184,8 +185,8 @@ pub fn finishing(
     Ok(plan)
 }
 
-/// Logs in over the connections of a switch again, as the application, with what its configuration says now; why one of
-/// them is not let in any more. What nobody knows of any more is no failure.
+/// Logs in again over the connections of a switch, as the application, with the current configuration. Returns why one
+/// of the logins fails. Connections that cannot be found any more are no failure.
 #[must_use]
 pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Option<String> {
     let later = serde_json::from_slice::<Later>(&store.noted(id, NOTE)?).ok()?;
@@ -195,13 +196,13 @@ pub fn refused_since(store: &Store, id: &str, scan: &Scan, program: &Path) -> Op
     Some(format!("{} over {} as {}: {}", hop.setting.name, failed.over, failed.client.name, failed.error))
 }
 
-/// The configuration of a connection that moved, as it is now.
+/// The current configuration of a moved connection.
 fn read_again(hop: &LaterHop) -> Option<ParsedConfig> {
     let config = ConfigFile { file: hop.file.clone(), editor: editor(&hop.editor)?, reader: None };
     config.read().ok()
 }
 
-/// A connection that moved, as its configuration has it now; with notes on who was passed over.
+/// A moved connection according to its current configuration; with notes on processes that were skipped.
 fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<String>)> {
     let (from, to): (Endpoint, Endpoint) = (hop.from.parse().ok()?, hop.to.parse().ok()?);
     let ParsedConfig { config, reading } = read;
@@ -222,7 +223,7 @@ fn again(hop: &LaterHop, scan: &Scan, read: ParsedConfig) -> Option<(Hop, Vec<St
     Some((hop, notes))
 }
 
-/// The stages that were kept; refused where a file is not as the switch left it.
+/// The stored stages; refused if a file is not as the switch left it.
 fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
     let now = |change: &LaterChange| Disk::default().read(&change.path).ok();
     let all = || later.stages.iter().flat_map(|stage| &stage.changes);
@@ -248,7 +249,7 @@ fn stages(later: &Later, request: &SwitchRequest, scan: &Scan) -> Staged {
     staged
 }
 
-/// A stage that was kept, with its checks and reloads as they are now.
+/// A stored stage with its current checks and reloads.
 fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedStage, Findings) {
     let title = TITLES.into_iter().find(|title| *title == kept.title);
     let title = title.unwrap_or("the server leaves the old place");
@@ -260,7 +261,7 @@ fn stage(kept: &LaterStage, request: &SwitchRequest, scan: &Scan) -> (PlannedSta
         let config = ConfigFile { file: file.clone(), editor, reader: None };
         findings.note(stage.check(&config));
         stage.of.push((file.clone(), editor.name()));
-        // Of several such servers, the one that listens there.
+        // If several such servers run, the one that listens there.
         let places = kept.leaves.iter().filter_map(|(_, to)| to.parse().ok());
         let there = places
             .flat_map(|to: Endpoint| services_at(scan, &to))
@@ -283,7 +284,7 @@ fn last(from: Endpoint, to: Endpoint) -> Leaving {
     Leaving { from, to, can_wait: false, moved: false, restart: None }
 }
 
-/// What bars taking a place away: somebody uses it.
+/// Reasons not to close a place: somebody uses it.
 fn still_there(
     later: &Later,
     from: &Endpoint,

@@ -1,6 +1,6 @@
-//! The last stages of a switch, in which a server leaves its old place: they are held back while anybody else still uses
-//! that, or a client takes the change only by a restart that nobody makes. Where the stages before leave something that
-//! serves at both places, those are made alone, and the rest is for later; else there is no switch.
+//! The last stages of a switch, in which a server leaves its old place. They are deferred while anybody else still uses
+//! that place, or a client needs a restart that this program does not make. If the stages before make something serve
+//! at both places, only those are performed; otherwise there is no switch.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::place::same_port;
 use super::{Plan, PlannedStage, SwitchRequest, elsewhere};
 use crate::reload::{ReloadAction, reload_action, systemd_runs};
 
-/// How long each server of a row is looked at, at the least.
+/// Minimum time for observing each of several servers.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 /// A server leaves its old place.
@@ -28,15 +28,15 @@ pub(crate) struct Leaving {
     pub(crate) to: Endpoint,
     /// Whether something serves at both places before.
     pub(crate) can_wait: bool,
-    /// Whether clients of it moved before, so that nobody should be heard at the old place.
+    /// Whether its clients moved before, so that nobody should still use the old place.
     pub(crate) moved: bool,
-    /// The client that has to be restarted first, and that nobody restarts.
+    /// A client that has to be restarted first, and that this program does not restart.
     pub(crate) restart: Option<String>,
 }
 
 impl Plan {
-    /// Looks for a while who else uses what this plan would take away, where it takes anything away. The plan, with the
-    /// last stages held back, or barred, where somebody does.
+    /// Observes who else uses the places that this plan would close. Returns the plan; if somebody does, its last
+    /// stages are deferred, or it is barred.
     #[must_use]
     pub fn look_who_stays(
         self,
@@ -48,7 +48,7 @@ impl Plan {
         let mut notes = Vec::new();
         let mut in_use = None;
         for (at, stage) in self.stages.iter().enumerate() {
-            // A row of servers shares the time.
+            // Several servers share the time.
             let shortest = request.observe.min(SHORTEST);
             let period = (request.observe / stage.leaves.len().max(1) as u32).max(shortest);
             let one = SwitchRequest { observe: period, ..request.clone() };
@@ -77,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// The plan that leaves the stages from this one on for later.
+    /// The plan with the stages from this one on deferred.
     #[must_use]
     pub(crate) fn hold_back(mut self, at: usize, reasons: Vec<SwitchObstacle>) -> Self {
         let later = self.stages.split_off(at);
@@ -92,12 +92,12 @@ impl Plan {
     }
 }
 
-/// Whether a server can stay at its old place for now, with the stages before made.
+/// Whether a server can stay at its old place for now, after the stages before.
 fn may_wait(leaving: &Leaving, request: &SwitchRequest) -> bool {
     leaving.can_wait && (leaving.moved || request.keep_tcp)
 }
 
-/// A reason to keep the old place, where the server cannot stay there.
+/// A reason to keep the old place, as an obstacle that bars the switch.
 fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) -> SwitchObstacle {
     why.bars = true;
     if leaving.can_wait && !leaving.moved && !request.keep_tcp {
@@ -106,7 +106,7 @@ fn barring(leaving: &Leaving, request: &SwitchRequest, mut why: SwitchObstacle) 
     why
 }
 
-/// Why a server must not leave its old place yet; with notes.
+/// Why a server must not leave its old place yet; with a note.
 fn reasons(
     leaving: &Leaving,
     hops: &[Hop],
@@ -132,7 +132,7 @@ fn reasons(
     }
     if request.keep_tcp {
         reasons.push(why(format!("{} stays open, as --keep-tcp asks", leaving.from), String::new()));
-        // Nothing more could hold it back.
+        // Nothing else could defer it.
         return (reasons, None);
     }
     let watch = Watch { endpoint: &leaving.from, hops, period: request.observe, look, is_interrupted };
@@ -147,12 +147,12 @@ fn reasons(
     (reasons, note)
 }
 
-/// The note on a server that can be at one place only.
+/// The note for a server that can only be at one place.
 pub(crate) fn moves_away(from: &Endpoint) -> String {
     format!("the server can be at one place only: it moves, and then nothing answers at {from} any more")
 }
 
-/// What was seen of an address, as reasons to keep it.
+/// Reasons to keep an address, from what was observed.
 pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let from = &leaving.from;
     let why =
@@ -176,14 +176,14 @@ pub(crate) fn used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<Swit
     reasons
 }
 
-/// What was still heard of an address after its clients had moved, as reasons to keep it.
+/// Reasons to keep an address that was still used after its clients had moved.
 pub(crate) fn still_used(leaving: &Leaving, seen: &Seen, period: Duration) -> Vec<SwitchObstacle> {
     let alone = Leaving { moved: false, ..leaving.clone() };
     let all = Seen { others: seen.others.union(&seen.movers).cloned().collect(), ..seen.clone() };
     used(&alone, &all, period)
 }
 
-/// How the program of a client's configuration takes a change: an application by a restart of its own unit, where systemd
+/// How the program of a client's configuration loads a change: an application restarts with its own unit, if systemd
 /// runs it.
 pub(crate) fn client_reload_action(
     scan: &Scan,
@@ -205,7 +205,7 @@ pub(crate) fn client_reload_action(
     }
 }
 
-/// The client of a hop that uses the old place until somebody restarts it, where nobody does.
+/// The client of a move that uses the old place until it is restarted, if this program does not restart it.
 pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> Option<String> {
     if hop.setting.role != Role::Connects || hop.config.editor.uptake() != Uptake::RestartApplication {
         return None;
@@ -215,7 +215,7 @@ pub(crate) fn needs_restart(scan: &Scan, request: &SwitchRequest, hop: &Hop) -> 
     is_told.then(|| format!("{} {}", running.name, running.pid))
 }
 
-/// The one unit that runs all of a hop's clients.
+/// The single unit that runs all clients of a move.
 fn unit_of(scan: &Scan, hop: &Hop) -> Option<String> {
     let clients = processes(scan, hop);
     let mut units = clients.iter().map(|process| {
@@ -230,17 +230,17 @@ fn processes<'a>(scan: &'a Scan, hop: &Hop) -> Vec<&'a Process> {
     hop.clients.iter().filter_map(|client| scan.process(client.pid?)).collect()
 }
 
-/// PHP begins anew with each request.
+/// PHP starts anew with each request.
 fn reads_at_each_request(process: &Process) -> bool {
     ["php", "apache", "litespeed", "lsphp", "frankenphp"].iter().any(|name| process.name.starts_with(name))
 }
 
-/// The clients that stages take the old place away from, of all hops.
+/// Whether clients of an address are among the moves.
 pub(crate) fn has_clients(hops: &[Hop], from: &Endpoint) -> bool {
     hops.iter().any(|hop| hop.setting.role == Role::Connects && same_port(&hop.setting.endpoint, from))
 }
 
-/// The stage in which somebody was heard who should not be, and who.
+/// Who still used the old place before this stage, although they should have moved.
 pub(crate) fn listen(
     stage: &PlannedStage,
     hops: &[Hop],

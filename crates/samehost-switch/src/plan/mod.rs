@@ -1,5 +1,5 @@
-//! What would be done: the connections that move, where to, and the files of each stage as they would be. Looks at the
-//! machine, and changes nothing.
+//! Plans a switch: the connections that move, their destinations, and the files of each stage with their new content.
+//! Only looks at the machine.
 
 mod client;
 mod client_identity;
@@ -71,24 +71,24 @@ pub struct SwitchRequest {
     pub targets: Vec<String>,
     /// Which way.
     pub to: Direction,
-    /// The socket to use, in place of the one that the server has or usually has.
+    /// The socket to use, instead of the one that the server has or usually has.
     pub socket: Option<PathBuf>,
-    /// The TCP address to use, where the server has none.
+    /// The TCP address to use, if the server has none.
     pub address: Option<Endpoint>,
     /// Whether servers stop listening on TCP.
     pub close_tcp: bool,
-    /// The application's user, where it cannot be seen.
+    /// The application's user, if it cannot be seen.
     pub user: Option<String>,
-    /// A user that its servers may run as, beside root, the owner of the configuration and the account that their package
-    /// made.
+    /// A user that its servers may run as, beside root, the owner of the configuration and the account that their
+    /// package created.
     pub server_user: Option<String>,
-    /// How services are reloaded that cannot be otherwise.
+    /// How services are reloaded that cannot be reloaded otherwise.
     pub reloads: Vec<ReloadWords>,
     /// Whether a server that could leave its TCP port stays there for now.
     pub keep_tcp: bool,
-    /// How long to look who else uses what would go.
+    /// How long to observe who else uses what would be closed.
     pub observe: Duration,
-    /// Whether a page is asked for afterwards, through the application's own processes.
+    /// Whether a page is requested afterwards, through the application's own processes.
     pub has_page: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct SwitchRequest {
 pub struct Plan {
     pub(crate) hops: Vec<Hop>,
     pub(crate) stages: Vec<PlannedStage>,
-    /// What is left for later, for somebody still uses what it takes away.
+    /// Stages that are deferred, because somebody still uses what they close.
     pub(crate) later: Vec<PlannedStage>,
     pub(crate) findings: Findings,
     pub(crate) secrets: Vec<Secret>,
@@ -116,7 +116,7 @@ impl Plan {
         self.stages.iter().all(|stage| stage.changes.is_empty())
     }
 
-    /// Bars what only a person may pass who was shown it, but for what was accepted beforehand, by its code.
+    /// Bars the plan for obstacles that need the decision of a person, except those whose code was accepted beforehand.
     #[must_use]
     pub fn without_a_person(mut self, accepted: &[String]) -> Self {
         for obstacle in &mut self.findings.obstacles {
@@ -151,7 +151,7 @@ fn secrets(configurations: &[ParsedConfig]) -> Vec<Secret> {
     all
 }
 
-/// The connections that a configuration, or those of an application's directory, name as a client.
+/// The client connections in a configuration, or in those of an application's directory.
 ///
 /// # Errors
 /// When it is no configuration, or not understood.
@@ -206,7 +206,7 @@ pub fn plan(request: &SwitchRequest, scan: &Scan) -> Result<Plan, ConfigFileErro
 
 /// The configurations that the user named, each once.
 fn named(request: &SwitchRequest, scan: &Scan) -> Result<Vec<ConfigFile>, ConfigFileError> {
-    // Where there is no such user, that is an obstacle later.
+    // A user that does not exist becomes an obstacle later.
     let reader = request.user.as_deref().and_then(User::named);
     let mut configs: Vec<ConfigFile> = Vec::new();
     for target in &request.targets {

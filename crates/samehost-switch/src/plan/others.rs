@@ -128,7 +128,7 @@ pub(crate) fn connected(scan: &Scan, endpoint: &Endpoint, hops: &[Hop]) -> Seen 
     seen
 }
 
-/// Whether the accepted end of a connection is at the port of an endpoint: a service may have several.
+/// Whether the accepted end of a connection is at the port of an endpoint; a service may have several ports.
 fn is_at(scan: &Scan, server: usize, endpoint: &Endpoint) -> bool {
     let Some(local) = scan.sockets.get(server).map(|socket| &socket.local) else { return false };
     match endpoint {
@@ -141,8 +141,7 @@ fn is_at(scan: &Scan, server: usize, endpoint: &Endpoint) -> bool {
     }
 }
 
-/// Whether a process is one of those that take the change of a hop: the ones that were found, those that the same one
-/// started, and those that they start.
+/// Whether a process takes part in a move: one of the clients found, their siblings, or their children.
 fn is_mover(hop: &Hop, process: &Process) -> bool {
     hop.clients.iter().any(|client| {
         let known = [client.pid, client.parent].into_iter().flatten().filter(|pid| *pid > 1);

@@ -1,4 +1,4 @@
-//! Where a socket may be: words on paths and hosts.
+//! Checks of paths and hosts.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use samehost_system::{accounts, hosts};
 use super::SwitchRequest;
 use super::findings::bar;
 
-/// A refusal in one line; what to do by hand is told beside it.
+/// A refusal in one line; the manual remedy is shown beside it.
 pub(crate) fn said(refusal: &Refusal) -> String {
     let line = if refusal.line > 0 { format!(":{}", refusal.line) } else { String::new() };
     format!("{}{line}: {}", refusal.file.display(), refusal.reason)
@@ -30,13 +30,13 @@ pub(crate) fn is_local(endpoint: &Endpoint) -> bool {
     !found.is_empty() && found.iter().all(|ip| ip.to_canonical().is_loopback())
 }
 
-/// Whether a listener takes connections of this machine only.
+/// Whether a listener accepts connections of this machine only.
 pub(crate) fn is_loopback(endpoint: &Endpoint) -> bool {
     let any = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     is_local(endpoint) && !matches!(endpoint, Endpoint::Tcp { host, .. } if any(host))
 }
 
-/// Whether two TCP endpoints may be the same listener: the same port, and hosts that loopback reaches.
+/// Whether two TCP endpoints may be the same listener: the same port, on hosts that loopback reaches.
 pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
     match (one, other) {
         (Endpoint::Tcp { port: one, .. }, Endpoint::Tcp { port: other, .. }) => one == other,
@@ -44,8 +44,8 @@ pub(crate) fn same_port(one: &Endpoint, other: &Endpoint) -> bool {
     }
 }
 
-/// Whom the server of a setting may run as: who owns the file that the setting stands in, or the server's own file that the
-/// operator named, and whom the operator names.
+/// Users that the server of a setting may run as: the owners of the file with the setting and of the server's own file,
+/// and the user given on the command line.
 pub(crate) fn trusted(
     request: &SwitchRequest,
     setting: &Setting,
@@ -68,7 +68,7 @@ pub(crate) fn trusted(
     }
 }
 
-/// Why a path should not be a new socket of a server that runs as these users and groups; none where it may be.
+/// Reason not to use a path as a new socket of a server with these users and groups; `None` if it is suitable.
 pub(crate) fn unfit(path: &Path, users: &[u32], groups: &[u32]) -> Option<(String, String)> {
     let text = path.display();
     let length = path.as_os_str().len();

@@ -1,4 +1,5 @@
-//! The server that a setting names, as the scan shows it: found once, and carried with the connection from then on.
+//! The server that a setting names, as the scan shows it. It is found once, and carried with the connection from then
+//! on.
 
 use samehost_edit::{Role, Setting};
 use samehost_login::Expected;
@@ -19,7 +20,8 @@ pub(crate) type ServerLine = (ConfigFile, Setting);
 /// The server of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// Its service, as an index into the scan's; none when the server does not run and only its configuration is known.
+    /// Its service, as an index into the scan's services; `None` if the server does not run and only its configuration
+    /// is known.
     pub(crate) service: Option<usize>,
     /// Its process.
     pub(crate) pid: Option<u32>,

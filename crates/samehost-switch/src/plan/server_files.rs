@@ -1,5 +1,5 @@
-//! Where a running server has its configuration: as its command line says, else where distributions put it. Pure but for
-//! a look at /proc.
+//! Where a running server has its configuration: the file on its command line, else the usual files of distributions.
+//! Pure except for reading /proc.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use samehost_system::{open, ownership};
 use super::config_file::ConfigFile;
 use crate::reload::is_kind;
 
-/// Files in which a service may have its configuration, the surest first. A name in a command line is the process' own
-/// word: it counts for root's processes, for those of the service's account or unit, and for the owner of that file. The
-/// files of this system are only those of a process that sees the same ones.
+/// Files in which a service may have its configuration, the most certain first. A command line is the process' own
+/// claim: it counts for root's processes, for those of the service's account or unit, and for the owner of that file.
+/// Files of this system count only for a process that sees the same files.
 pub(crate) fn of(scan: &Scan, service: &Service) -> Vec<PathBuf> {
     let usual = service.kind.map_or(&[][..], |kind| &kind.descriptor().main_files);
     let named = named_by(scan, service).into_iter().chain(usual.iter().map(PathBuf::from));
@@ -32,7 +32,7 @@ pub(super) fn is_application(service: &Service) -> bool {
     service.kind.is_some_and(|kind| kind.descriptor().application)
 }
 
-/// Why no file of this system can be a service's; none where it can.
+/// Reason why no file of this system can belong to a service; `None` if one can.
 pub(crate) fn elsewhere(scan: &Scan, service: &Service) -> Option<String> {
     let process = service.pid.and_then(|pid| scan.process(pid))?;
     let container = process.container.as_ref()?;
@@ -48,15 +48,15 @@ pub(super) fn is_for(scan: &Scan, service: &Service, path: &Path) -> bool {
     may_be(scan, service, &trusted) && is_same_file(pid, path)
 }
 
-/// Whether a service may be taken for the one that its program's name says.
+/// Whether a service may be what its program's name says.
 pub(super) fn may_be(scan: &Scan, service: &Service, trusted: &Trusted) -> bool {
-    // These run as the application's account by the administrator's own file; the others' masters are root's.
+    // These run as the application's account, started by a file of the administrator; the others have a root master.
     let protocol = if is_application(service) { Protocol::Http } else { Protocol::Plain };
     plausible(scan, service, protocol, trusted).is_ok()
 }
 
-/// Whether a path leads a process to the file that it leads us to. A mount namespace of its own says nothing: most services
-/// have one, with the files of the system in it.
+/// Whether a path leads a process to the same file as us. Having its own mount namespace means nothing: most services
+/// have one that contains the system's files.
 fn is_same_file(pid: u32, path: &Path) -> bool {
     let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
     let ours = std::fs::metadata(path).map(identity);
@@ -65,7 +65,7 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
     }
     match (ours, open::regular_in_root(pid, path).and_then(|file| file.metadata())) {
         (Ok(ours), Ok(theirs)) => ours == identity(theirs),
-        // Neither sees it: it is no candidate of anybody's.
+        // Neither sees it, so it is no candidate at all.
         (Err(_), Err(_)) => true,
         _ => false,
     }
@@ -73,7 +73,7 @@ fn is_same_file(pid: u32, path: &Path) -> bool {
 
 /// The file that a command line names.
 fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
-    // A title that a process gave itself is one word with blanks.
+    // A title that a process set itself is one word with spaces.
     let words: Vec<&str> =
         process.command_line.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
     let found = kind.descriptor().file_named_by.iter().find_map(|way| path(way, &words))?;
@@ -84,7 +84,7 @@ fn named(kind: Kind, process: &Process) -> Option<PathBuf> {
     Some(directory.join(found))
 }
 
-/// The path that the words of a command line name in one way.
+/// The path that a command line names in one of the descriptor's ways.
 fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
     let after = |option: &str| {
         let at = words.iter().position(|word| *word == option)?;
@@ -109,8 +109,8 @@ fn path(way: &FileName, words: &[&str]) -> Option<PathBuf> {
     })
 }
 
-/// The process that runs by a configuration: of that program, and told this file; else one whose own file lies above it,
-/// for a part; else the only one there is. Which of several comes first says nothing.
+/// The process that runs by a configuration: the one whose command line names this file; else the only one whose own
+/// file is in a directory above it (an included part); else the only one at all. The order of several means nothing.
 pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
     let kind = config.kind()?;
     let services: Vec<&Service> = scan.services.iter().filter(|service| is_kind(service, kind)).collect();
@@ -131,7 +131,7 @@ pub(crate) fn process_of(scan: &Scan, config: &ConfigFile) -> Option<u32> {
         .or_else(|| only(sound.iter().collect()))
 }
 
-/// The directory that a file's program would take relative names from.
+/// The directory that a file's program resolves relative names against.
 #[must_use]
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))

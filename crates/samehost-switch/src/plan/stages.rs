@@ -1,9 +1,10 @@
-//! The stages of a switch, so ordered that everything serves after each: servers listen at the new place as well, then
-//! clients move, then servers let go of the old place. Each stage is the configuration's text as a function of the
-//! original one, never an edit of an edit.
+//! The stages of a switch, in an order in which everything serves after each: servers also listen at the new place,
+//! then clients move, then servers leave the old place. Each stage computes its text from the original configuration,
+//! never from an edited one.
 //!
-//! A server that listens at one place only either stands beside a copy of itself for a while (`Editor::transition`), or
-//! its clients hold both addresses for a while (`Editor::connects_to_both`), or it is moved first and there is a gap.
+//! A server that can listen at one place only is handled in one of three ways. A copy of it runs beside it for a while
+//! (`Editor::transition`), or its clients have both addresses for a while (`Editor::connects_to_both`), or it moves
+//! first and there is a gap.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,7 @@ use crate::check::{Planned, planned};
 use crate::reload::{ReloadAction, reload_action};
 use samehost_transaction::resolve;
 
-/// Files as they would be; none: not there.
+/// Contents of files; `None`: missing.
 type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 /// A file that changes.
@@ -36,24 +37,24 @@ type Texts = BTreeMap<PathBuf, Option<Vec<u8>>>;
 pub(crate) struct Replacement {
     /// Which.
     pub(crate) path: PathBuf,
-    /// As it is before the stage; none: not there.
+    /// Content before the stage; `None`: missing.
     pub(crate) before: Option<Vec<u8>>,
     /// As it is afterwards.
     pub(crate) after: Option<Vec<u8>>,
-    /// Where it is made: the file whose text it takes.
+    /// For a new file: the file whose text it contains.
     pub(crate) like: Option<PathBuf>,
 }
 
-/// A stage: everything serves after it.
+/// A stage. Everything serves after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlannedStage {
     /// What it is for.
     pub(crate) title: &'static str,
     /// The files that change.
     pub(crate) changes: Vec<Replacement>,
-    /// Commands that say whether they are well formed.
+    /// Commands that check the files.
     pub(crate) checks: Vec<Planned>,
-    /// What makes programs take them: in words, and as a command.
+    /// What makes programs load them: in words, and as a command.
     pub(crate) reloads: Vec<(String, Vec<String>)>,
     /// Endpoints that must answer afterwards.
     pub(crate) awaits: Vec<Endpoint>,
@@ -64,7 +65,7 @@ pub(crate) struct PlannedStage {
 }
 
 impl PlannedStage {
-    /// Adds the check of a configuration that changes in it, or returns a note why it is not run.
+    /// Adds the check of a configuration that changes in it, or returns a note why the check is not run.
     pub(crate) fn check(&mut self, config: &ConfigFile) -> Option<String> {
         match config.editor.check(&config.file, &config.files()).map(planned)? {
             Ok(check) => {
@@ -94,7 +95,7 @@ pub(crate) const TITLES: [&str; 4] = [
     "the client forgets the old place",
 ];
 
-/// A side of a hop: what changes in one configuration.
+/// One side of a move: the change in one configuration.
 struct Side<'a> {
     config: &'a ConfigFile,
     setting: &'a Setting,
@@ -106,7 +107,7 @@ struct Side<'a> {
     states: [State; 4],
 }
 
-/// A configuration that changes, and how its program takes the change.
+/// A configuration that changes, and how its program loads the change.
 struct Changing<'a> {
     config: &'a ConfigFile,
     sides: Vec<&'a Side<'a>>,
@@ -136,7 +137,7 @@ pub(crate) fn build(
         .iter()
         .filter_map(|hop| Some((&hop.setting.endpoint, needs_restart(scan, request, hop)?)))
         .collect();
-    // The files of each configuration, as they are so far.
+    // The files of each configuration so far.
     let mut texts: Vec<Texts> = configurations.iter().map(|_| Texts::new()).collect();
     for index in 0..TITLES.len() {
         match stage(index, &changing, hops, &restarts, &mut texts) {
@@ -165,7 +166,8 @@ impl<'a> Changing<'a> {
         Changing { config, sides, reload }
     }
 
-    /// Adds to a stage in which it changes what follows from that: the check, the reload, and what must answer then.
+    /// Adds to a stage what follows from a change of this configuration: the check, the reload, and what must answer
+    /// then.
     fn finish(&self, index: usize, stage: &mut PlannedStage) -> Findings {
         let mut findings = Findings::default();
         stage.of.push((self.config.file.clone(), self.config.editor.name()));
@@ -186,7 +188,8 @@ impl<'a> Changing<'a> {
     }
 }
 
-/// One stage; it may change nothing. `restarts`: the clients that nobody restarts, and where they connect to.
+/// One stage, possibly without changes. `restarts`: clients that this program does not restart, and where they connect
+/// to.
 fn stage(
     index: usize,
     changing: &[Changing<'_>],
@@ -235,7 +238,7 @@ fn refused(config: &ConfigFile, error: ProposalError) -> SwitchObstacle {
     }
 }
 
-/// Everything that changes, with how far it is after each stage.
+/// Everything that changes, with its state after each stage.
 fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<String>) {
     let (mut sides, mut notes): (Vec<Side<'a>>, Vec<String>) = Default::default();
     for hop in hops {
@@ -289,10 +292,10 @@ fn sides<'a>(request: &SwitchRequest, hops: &'a [Hop]) -> (Vec<Side<'a>>, Vec<St
     (sides, notes)
 }
 
-/// Who may use a server's new socket: the client alone, where the server can give it away or has a group with it in
-/// common; else everyone here, as with the port.
+/// Permissions of a server's new socket: for the client alone, if the server can give it away or shares a group with
+/// it; else for everyone here, as with the port.
 fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, Option<String>) {
-    /// What nginx and PHP-FPM take where nothing is said.
+    /// Default backlog of nginx and PHP-FPM.
     const USUAL_BACKLOG: u32 = 511;
     let backlog = setting.backlog.filter(|backlog| *backlog < USUAL_BACKLOG).map(|_| USUAL_BACKLOG);
     let goal = Goal { endpoint: hop.to.clone(), stays: !request.close_tcp, access: None, backlog };
@@ -327,7 +330,7 @@ fn server_goal(request: &SwitchRequest, hop: &Hop, setting: &Setting) -> (Goal, 
     (Goal { access: Some(access), ..goal }, note)
 }
 
-/// The files of a configuration after a stage, as far as they differ from those on disk.
+/// The files of a configuration after a stage, if they differ from those on disk.
 fn configuration(config: &ConfigFile, sides: &[&Side<'_>], index: usize) -> Result<Texts, ProposalError> {
     let mut moves = Vec::new();
     let mut texts = Texts::new();
@@ -356,7 +359,7 @@ fn one(side: &Side<'_>, stays: bool) -> Move {
     Move { setting: side.setting.clone(), goal: Goal { stays, ..side.goal.clone() } }
 }
 
-/// Of the files that a made one may take its text from, the one that the fewest may read: a pool's file may be for fewer
+/// The most private of the files that a new file may take its text from: a pool's file may be readable by fewer users
 /// than the file that includes it.
 fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
     let files = sides.iter().flat_map(|side| [&side.setting.file, &side.config.file]);
@@ -366,8 +369,8 @@ fn most_private(sides: &[&Side<'_>]) -> Option<PathBuf> {
     files.min_by_key(readable).cloned()
 }
 
-/// Brings the files of one configuration from what they were before a stage to what they are after it; the changes. What
-/// the stage before had changed and this one does not mention is as it was at first.
+/// Advances the files of one configuration to their state after a stage; returns the changes. A file that the stage
+/// before changed and this one does not mention returns to its original content.
 fn advance(files: &dyn Files, now: &mut Texts, mut after: Texts, like: Option<&Path>) -> Vec<Replacement> {
     for path in now.keys() {
         if !after.contains_key(path) {

@@ -1,5 +1,4 @@
-//! What the user named: a directory of an application, a configuration file or a service; and the configurations that it
-//! stands for.
+//! Resolves what the user named: a directory of an application, a configuration file or a service.
 
 use std::fs;
 use std::path::Path;
@@ -25,8 +24,8 @@ pub(crate) fn configs(
     at_path(path, reader)
 }
 
-/// The service of a name. Which of several comes first says nothing: those count that nobody else can have put there, and
-/// of them those of this network; where that leaves different ones, the operator is asked which.
+/// The service with a name. The order of several means nothing: services that no other user can have put there are
+/// preferred, then those of this network namespace. If different ones remain, the user has to choose.
 fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError> {
     let kind = Kind::named(name);
     let is_kind = |service: &Service| kind.is_some() && service.kind == kind;
@@ -63,7 +62,7 @@ fn meant<'a>(name: &str, scan: &'a Scan) -> Result<&'a Service, ConfigFileError>
     }
 }
 
-/// One of each: a service may have several processes.
+/// One of each; a service may have several processes.
 fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
     let mut found: Vec<&Service> = Vec::new();
     for service in services {
@@ -74,8 +73,8 @@ fn different<'a>(scan: &Scan, services: &[&'a Service]) -> Vec<&'a Service> {
     found
 }
 
-/// Whether two are processes of one service: of one unit, with one configuration, or at one port; those of an application
-/// may have nothing in common but their directory.
+/// Whether two are processes of one service: same unit, same configuration, or same port. Processes of an application
+/// may only share their directory.
 fn is_same(scan: &Scan, one: &Service, other: &Service) -> bool {
     let process = |service: &Service| scan.process(service.pid?);
     let both = |said: &dyn Fn(&Service) -> Option<String>| said(one).is_some() && said(one) == said(other);
@@ -102,7 +101,7 @@ fn service(name: &str, scan: &Scan, reader: Option<&User>) -> Result<Vec<ConfigF
     if let Some(path) = candidates.iter().find(|path| path.exists()) {
         configs.push(file(path.clone(), None)?);
     }
-    // Whoever talks to it over TCP has the address in a configuration of their own.
+    // Clients over TCP have the address in a configuration of their own.
     let at = scan.services.iter().position(|service| std::ptr::eq(service, found));
     let over_tcp = scan.connections.iter().filter(|one| one.service == at && one.kind.is_tcp());
     let pids: Vec<u32> =

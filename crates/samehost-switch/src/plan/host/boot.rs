@@ -1,5 +1,5 @@
-//! The next boot: a new socket's directory on a tmpfs is gone then. A server that cannot make its socket does not start
-//! at all, and its port goes with it. So its unit or a line of tmpfiles.d has to make the directory.
+//! The next boot: a new socket's directory on a tmpfs is gone then. A server that cannot create its socket does not
+//! start at all, not even on its port. So its unit or a line of tmpfiles.d has to create the directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::plan::{Hop, shown};
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
-/// Where units and lines of tmpfiles.d are, what counts first before the rest.
+/// Directories of units and of tmpfiles.d, in order of precedence.
 const UNITS: &[&str] = &[
     "etc/systemd/system",
     "run/systemd/system",
@@ -27,7 +27,7 @@ const UNITS: &[&str] = &[
 const TMPFILES: &[&str] =
     &["etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d"];
 
-/// New sockets of the plan whose directory nobody makes again.
+/// New sockets of the plan whose directory is not created at boot.
 pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {
@@ -53,7 +53,7 @@ pub(super) fn look(scan: &Scan, hops: &[Hop]) -> Vec<SwitchObstacle> {
             runtime_name(folder).unwrap_or(name.clone()),
             shown(folder)
         );
-        // Without systemd something else makes what a container's start needs, and cannot be seen from here.
+        // Without systemd, something that is not visible here creates the directories of a container.
         let is_booted = Path::new("/run/systemd/system").exists();
         found.push(SwitchObstacle { bars: is_booted, ..note("boot", what, remedy) });
     }
@@ -66,8 +66,8 @@ fn runtime_name(folder: &Path) -> Option<String> {
     Some(below.to_str()?.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Whether a directory is there again after a boot: of the system itself, of the server's unit, or by tmpfiles.d. Where
-/// the server's unit is not known, any unit's.
+/// Whether a directory exists after a boot: created by the system itself, the server's unit, or tmpfiles.d. If the
+/// server's unit is unknown, any unit counts.
 fn is_made_again(root: &Path, folder: &Path, unit: Option<&str>) -> bool {
     let always = ["/run", "/var/run", "/dev/shm", "/tmp", "/run/lock", "/run/shm"];
     if always.iter().any(|path| folder == Path::new(path)) || folder.starts_with("/run/user") {
@@ -82,7 +82,7 @@ fn is_made_again(root: &Path, folder: &Path, unit: Option<&str>) -> bool {
     units.iter().any(|(_, text)| {
         let directories = text.lines().filter_map(|line| line.trim().strip_prefix("RuntimeDirectory="));
         let mut names = directories.flat_map(str::split_whitespace);
-        // `redis/a` makes `redis` too; `redis:link` makes a link as well.
+        // `redis/a` creates `redis` too; `redis:link` also creates a link.
         names.any(|name| {
             let name = name.split(':').next().unwrap_or(name);
             Path::new(name).starts_with(&wanted)
@@ -90,7 +90,7 @@ fn is_made_again(root: &Path, folder: &Path, unit: Option<&str>) -> bool {
     })
 }
 
-/// Whether a line of tmpfiles.d makes a directory: `d /run/php 0755 www-data www-data`.
+/// Whether a line of tmpfiles.d creates a directory: `d /run/php 0755 www-data www-data`.
 fn makes(line: &str, folder: &Path) -> bool {
     let mut words = line.split_whitespace();
     let (Some(kind), Some(path)) = (words.next(), words.next()) else { return false };
@@ -111,7 +111,7 @@ fn is_of(name: &str, unit: &str) -> bool {
     of == unit || Some(of) == template.as_deref()
 }
 
-/// The texts of the files in these directories, and in directories of drop-ins, by name; the first of a name counts.
+/// Texts of the files in these directories and in drop-in directories, by name. The first file of a name counts.
 fn texts(root: &Path, folders: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let entries = |folder: &Path| -> Vec<PathBuf> {
@@ -128,7 +128,7 @@ fn texts(root: &Path, folders: &[&str], wanted: impl Fn(&str) -> bool) -> Vec<(S
             if !wanted(&name) || found.iter().any(|(other, _)| *other == name) {
                 continue;
             }
-            // A mask is a link to /dev/null: no regular file, and a name that is taken.
+            // A masked unit is a link to /dev/null: not a regular file, but the name is taken.
             let text = open::read(&path, open::LONGEST).unwrap_or_default();
             found.push((name, String::from_utf8_lossy(&text).into_owned()));
         }

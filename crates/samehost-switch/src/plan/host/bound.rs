@@ -1,5 +1,5 @@
-//! Files that are mounted one by one into a container: a file that replaces another leaves the old one mounted there, and
-//! the program in it never sees the change.
+//! Files that are mounted individually into a container. Replacing such a file leaves the old one mounted there, and
+//! the program inside never sees the change.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +12,11 @@ use samehost_system::open::proc_file;
 
 use crate::plan::{bar, shown};
 
-/// As much of a list of mounts as is read, in bytes: hosts of containers have thousands.
+/// Maximum length of a list of mounts, in bytes; container hosts have thousands of mounts.
 const LONGEST: u64 = 16 << 20;
 
-/// Whether another mount namespace holds the file by itself. Of the namespaces of other users' making (a user namespace
-/// not ours) only those of the plan's own processes count: nobody else has a say here.
+/// Whether another mount namespace mounts the file individually. Of namespaces inside a foreign user namespace, only
+/// those of the plan's own processes count, so that other users cannot interfere.
 pub(super) fn look(file: &Path, processes: &[u32]) -> Option<SwitchObstacle> {
     let own = Namespaces::of(std::process::id())?;
     let device = fs::metadata(file).ok()?.dev();
@@ -54,7 +54,7 @@ fn list(pid: u32) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The mounts of a list of a device: the directory inside of its file system, and where it is mounted (proc(5)).
+/// Mounts of a device: the directory inside its file system, and the mount point (proc(5)).
 fn mounts<'a>(list: &'a str, device: &'a str) -> impl Iterator<Item = (String, String)> + 'a {
     list.lines().filter_map(move |line| {
         let mut words = line.split(' ').skip(2);
@@ -63,7 +63,7 @@ fn mounts<'a>(list: &'a str, device: &'a str) -> impl Iterator<Item = (String, S
     })
 }
 
-/// Where a file is inside of its file system: by the innermost mount above it.
+/// Path of a file inside its file system, from the innermost mount above it.
 fn inside(list: &str, device: &str, file: &Path) -> Option<String> {
     let above = mounts(list, device).filter(|(_, place)| file.starts_with(place));
     let (root, place) = above.max_by_key(|(_, place)| place.len())?;
@@ -71,7 +71,7 @@ fn inside(list: &str, device: &str, file: &Path) -> Option<String> {
     Some(Path::new(&root).join(below).to_str()?.trim_end_matches('/').to_owned())
 }
 
-/// Where a file of a file system is mounted by itself.
+/// Mount point of a file that is mounted individually.
 fn mounted(list: &str, device: &str, inside: &str) -> Option<String> {
     mounts(list, device).find(|(root, _)| root == inside).map(|(_, place)| place)
 }

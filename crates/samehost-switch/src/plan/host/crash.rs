@@ -1,5 +1,5 @@
-//! A crash: servers that do not remove a socket that a killed one left behind do not start again. nginx is the one: bind()
-//! fails with "Address already in use", and with it everything that it serves.
+//! After a crash: servers that do not remove the socket of a killed predecessor do not start. nginx is one: bind()
+//! fails with "Address already in use", and everything that it serves is down.
 
 use samehost_edit::Role;
 use samehost_model::Endpoint;
@@ -9,7 +9,7 @@ use samehost_services::Kind;
 use super::note;
 use crate::plan::{Hop, shown};
 
-/// New sockets of servers that stumble over their own.
+/// New sockets of servers that do not remove a stale socket.
 pub(super) fn look(hops: &[Hop]) -> Vec<SwitchObstacle> {
     let mut found = Vec::new();
     for hop in hops {

@@ -1,5 +1,5 @@
-//! Files that a program writes again: a configuration management puts TCP back at its next run, at night, when the port
-//! may be closed already; a package asks at its next upgrade.
+//! Files that a program writes again: a configuration management puts TCP back at its next run, when the port may be
+//! closed already; a package asks at its next upgrade.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,10 @@ use samehost_system::open;
 use super::note;
 use crate::plan::shown;
 
-/// How many lines of a file may be its head.
+/// Number of lines that count as the head of a file.
 const HEAD: usize = 25;
-/// What such heads say, in small letters. Certbot's `# managed by Certbot` behind a line is none: it leaves the others.
+/// Phrases in such heads, in lower case. Certbot's `# managed by Certbot` at the end of a line is none: it leaves other
+/// lines alone.
 const WORDS: &[&str] = &[
     "managed by ansible",
     "ansible managed",
@@ -49,7 +50,7 @@ const WORDS: &[&str] = &[
 /// How a comment begins.
 const COMMENT: &[&str] = &["#", ";", "//", "/*", "*", "<?php //", "<?php #"];
 
-/// A note where a file says of itself that a program writes it.
+/// A note for a file that says that a program writes it.
 pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let text = open::read(file, open::LONGEST).ok()?;
     let says = says(&String::from_utf8_lossy(&text))?;
@@ -64,7 +65,7 @@ pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     ))
 }
 
-/// The comment of a file's head that says so.
+/// The comment in a file's head that says so.
 fn says(text: &str) -> Option<String> {
     let comments = text.lines().take(HEAD).map(str::trim);
     let comments = comments.filter(|line| COMMENT.iter().any(|begin| line.starts_with(begin)));
@@ -74,7 +75,7 @@ fn says(text: &str) -> Option<String> {
     Some(found.chars().take(80).collect())
 }
 
-/// What packages and etckeeper have to do with these files.
+/// Packages and etckeeper that manage these files.
 pub(super) fn packages(files: &[PathBuf]) -> Vec<String> {
     let etc: Vec<&PathBuf> = files.iter().filter(|file| file.starts_with("/etc")).collect();
     if etc.is_empty() {
@@ -97,7 +98,7 @@ pub(super) fn packages(files: &[PathBuf]) -> Vec<String> {
     notes
 }
 
-/// Every configuration file of a package: dpkg's, and those that ucf keeps.
+/// Configuration files of packages: dpkg's, and those of ucf.
 fn registered(root: &Path) -> Vec<(String, PathBuf)> {
     let read = |path: &Path| {
         String::from_utf8_lossy(&open::read(path, open::LONGEST).unwrap_or_default()).into_owned()

@@ -1,5 +1,5 @@
-//! What the machine says against a plan that its files look fine for: the next boot, a crash, other machines that read the
-//! same files, programs that write them again. Looks, and changes nothing.
+//! Checks of the machine around a plan: the next boot, a crash, other machines that read the same files, programs that
+//! write them again. Only looks.
 
 mod boot;
 mod bound;
@@ -19,10 +19,10 @@ use super::hop::Hop;
 use super::stages::PlannedStage;
 pub(crate) use owners::other_owners;
 
-/// Obstacles that a person who is shown them may pass, and nobody else: `--accept CODE` stands for the person.
+/// Obstacles that a person who sees them may accept; unattended, `--accept CODE` does.
 pub(crate) const FOR_A_PERSON: &[&str] = &["managed", "shared-files"];
 
-/// Looks at the machine around the files and sockets of a plan.
+/// Checks the machine around the files and sockets of a plan.
 pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findings {
     let files = edited(stages);
     let processes: Vec<u32> = hops
@@ -39,7 +39,7 @@ pub(crate) fn look(scan: &Scan, hops: &[Hop], stages: &[PlannedStage]) -> Findin
     Findings { obstacles, notes: managed::packages(&files) }
 }
 
-/// The files that are there and change.
+/// Existing files that change.
 fn edited(stages: &[PlannedStage]) -> Vec<PathBuf> {
     let changes = stages.iter().flat_map(|stage| &stage.changes);
     let mut files: Vec<PathBuf> =
@@ -54,9 +54,9 @@ fn note(code: &str, found: String, remedy: impl Into<String>) -> SwitchObstacle 
     SwitchObstacle { bars: false, ..bar(code, found, remedy) }
 }
 
-/// What statfs calls the file system of a path; none where it cannot be asked.
+/// File system type of a path, as in statfs; `None` if it cannot be determined.
 #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type differs between architectures")]
 fn file_system(path: &Path) -> Option<u64> {
-    // Some architectures have it signed, and 32 bits wide.
+    // On some architectures it is signed, and 32 bits wide.
     Some(rustix::fs::statfs(path).ok()?.f_type as u64 & 0xffff_ffff)
 }

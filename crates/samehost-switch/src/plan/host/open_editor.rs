@@ -1,4 +1,4 @@
-//! Editors that have a file open: what is unsaved there would be written over the switch.
+//! Editors that have a file open: saving there later would overwrite the switch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use samehost_model::switch::SwitchObstacle;
 use super::note;
 use crate::plan::shown;
 
-/// A note where an editor's mark is beside a file.
+/// A note if an editor's lock or swap file is beside a file.
 pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let mark = marks(file)?.into_iter().find(|mark| fs::symlink_metadata(mark).is_ok())?;
     Some(note(
@@ -22,7 +22,7 @@ pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     ))
 }
 
-/// Vim's swap files (and nano's lock), Emacs' lock and its unsaved text, LibreOffice's lock.
+/// Vim's swap files (and nano's lock), Emacs' lock and autosave file, LibreOffice's lock.
 fn marks(file: &Path) -> Option<Vec<PathBuf>> {
     let name = file.file_name()?.to_str()?;
     let marks = [
@@ -45,7 +45,7 @@ mod tests {
         let file = directory.path().join("a.conf");
         fs::write(&file, "").unwrap();
         assert_eq!(look(&file), None);
-        // Emacs' is a link that leads nowhere.
+        // Emacs' lock is a dangling link.
         std::os::unix::fs::symlink("me@host.1:2", directory.path().join(".#a.conf")).unwrap();
         assert!(look(&file).unwrap().found.contains(".#a.conf"));
         fs::write(directory.path().join(".a.conf.swp"), "").unwrap();

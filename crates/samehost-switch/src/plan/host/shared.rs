@@ -1,5 +1,5 @@
-//! Files that other machines may read as well: a loopback address means each machine's own server, and a socket has to be
-//! there on each of them.
+//! Files that other machines may read as well. A loopback address means each machine's own server, so the socket has to
+//! exist on each of them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use samehost_model::switch::SwitchObstacle;
 use super::{file_system, note};
 use crate::plan::shown;
 
-/// What statfs calls them (statfs(2), linux/magic.h).
+/// File system types in statfs (statfs(2), linux/magic.h).
 const KINDS: &[(u64, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -26,7 +26,7 @@ const KINDS: &[(u64, &str)] = &[
     (0x6573_5546, "FUSE, which may be GlusterFS, sshfs or virtiofs"),
 ];
 
-/// A note where a file lies on such a file system.
+/// A note if a file is on such a file system.
 pub(super) fn look(file: &Path) -> Option<SwitchObstacle> {
     let kind = kind(file_system(file)?)?;
     Some(note(
