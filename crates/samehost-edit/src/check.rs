@@ -1,15 +1,15 @@
-//! The program's own check of a configuration: what to run, and what it would read. Nothing is run here.
+//! A program's own check of a configuration: what to run, and what it would read. Nothing is run here.
 
 use std::path::{Path, PathBuf};
 
-/// A program that can check a configuration of its own.
+/// A program that can check its own configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// nginx and its relatives.
     Nginx,
     /// PHP-FPM.
     PhpFpm {
-        /// The name of the one that the configuration belongs to, where its path has a version: `php-fpm8.2`.
+        /// Name of the program that the configuration belongs to, if its path has a version: `php-fpm8.2`.
         preferred: Option<String>,
     },
     /// PHP itself.
@@ -25,14 +25,14 @@ pub struct Check {
     pub program: Program,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// All that the program would read or load because of it; the file that it is about first.
+    /// Everything that the program would read or load because of it; the file in question first.
     pub reads: Vec<PathBuf>,
-    /// Why that list is incomplete, where it is.
+    /// Why that list is incomplete, if it is.
     pub unknown: Option<String>,
 }
 
 impl Check {
-    /// PHP's own check of a file's syntax, which runs nothing of it.
+    /// PHP's own syntax check, which executes nothing.
     pub(crate) fn php(file: &Path) -> Option<Self> {
         let arguments = vec!["-l".into(), file.to_str()?.to_owned()];
         Some(Check { program: Program::Php, arguments, reads: vec![file.to_owned()], unknown: None })

@@ -1,14 +1,14 @@
-//! An edit: bytes that take the place of others in a file. Everything else in the file stays as it is.
+//! An edit: bytes that replace others in a file. Everything else in the file stays as it is.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Bytes that take the place of others.
+/// Bytes that replace others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The file; one that is not there is made, from the edits at 0..0.
+    /// The file; a missing one is created from the edits at 0..0.
     pub file: PathBuf,
-    /// The bytes that go, counted in the file as it is; an empty range inserts.
+    /// The replaced bytes of the current file; an empty range inserts.
     pub range: Range<usize>,
     /// The bytes that come.
     pub with: Vec<u8>,
@@ -21,19 +21,19 @@ impl Edit {
     }
 }
 
-/// Why edits cannot be applied: an editor's mistake, never a user's.
+/// Why edits cannot be applied. Always a bug in an editor, never the user's mistake.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Two of them are about the same bytes.
+    /// Two of them change the same bytes.
     #[error("two edits of {0} are about the same bytes")]
     Overlap(PathBuf),
-    /// One is about bytes that the file does not have.
+    /// One is outside of the file.
     #[error("an edit of {0} is about bytes that it does not have")]
     Outside(PathBuf),
 }
 
-/// The text of a file with its edits applied; the same edit given twice counts once.
+/// A file's text with its edits applied; the same edit given twice counts once.
 ///
 /// # Errors
 /// When two overlap, or one is outside of the text.
@@ -75,7 +75,7 @@ mod tests {
         let (a, b) = (edit(1..2, "XY"), edit(4..4, "!"));
         assert_eq!(apply(b"abcd", &[&b, &a, &a]).unwrap(), b"aXYcd!");
         assert_eq!(apply(b"abcd", &[]).unwrap(), b"abcd");
-        // Two that begin alike, at the end of a file that is not there yet.
+        // Several at the end of a file that does not exist yet.
         let (title, one, two) = (edit(0..0, "t"), edit(0..0, "1"), edit(0..0, "2"));
         assert_eq!(apply(b"", &[&title, &one, &title, &two]).unwrap(), b"t12");
     }

@@ -1,4 +1,4 @@
-//! What an editor of one format does. It reads a configuration as the program does that the format is of, and says which
+//! The interface of the editor of one format. It reads a configuration as the format's program does, and says which
 //! bytes to change. It writes nothing, starts nothing, and refuses what it does not understand.
 
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use crate::setting::{Reading, Setting, Uptake};
 
 /// An editor of one format.
 pub trait Editor: Sync {
-    /// Its name in JSON, in the corpus and on the command line: `wp-config`.
+    /// Name in JSON, in the corpus and on the command line: `wp-config`.
     fn name(&self) -> &'static str;
 
     /// What it edits, in a few words.
     fn about(&self) -> &'static str;
 
-    /// Where such a file lies in the directory of an application (`wp-config.php`, `config/database.yml`), the most usual
+    /// Names of such files in the directory of an application (`wp-config.php`, `config/database.yml`), the most usual
     /// first; empty for servers.
     fn names(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether a file is of this format, by its path and its text.
+    /// Whether a file has this format, by its path and its text.
     fn recognises(&self, path: &Path, text: &[u8]) -> bool;
 
-    /// The connections that the file names, includes followed where the program follows them.
+    /// The connections in the file, following includes as the program does.
     ///
     /// # Errors
     /// [`Refusal`](crate::Refusal), when the file as a whole is not understood or cannot be read.
     fn read(&self, file: &Path, files: &dyn Files) -> Result<Reading>;
 
-    /// The bytes to change so that a setting of [`Editor::read`] becomes what the goal says. No edit where it says so
-    /// already. Pure: the same input gives the same edits.
+    /// The bytes to change so that a setting of [`Editor::read`] reaches the goal; none if it is there already. Pure:
+    /// the same input gives the same edits.
     ///
     /// # Errors
     /// [`Refusal`](crate::Refusal), when that cannot be said in this file, with the edit to make by hand.
@@ -45,19 +45,19 @@ pub trait Editor: Sync {
         false
     }
 
-    /// Whether a client of this format can name the old and the new endpoint of this setting at once, and uses the one
-    /// that answers: an edit with `Goal::stays` then does that.
+    /// Whether a client of this format can name the old and the new endpoint of this setting at once and uses the one
+    /// that answers. An edit with `Goal::stays` then adds the new one.
     fn connects_to_both(&self, _setting: &Setting) -> bool {
         false
     }
 
-    /// The socket of a setting's server, of a path for them all: where servers number their sockets, one for each.
+    /// Socket of a setting's server, from a path for all of them, if the servers number their sockets.
     fn socket(&self, _setting: &Setting, path: &Path) -> PathBuf {
         path.to_owned()
     }
 
-    /// For a server that listens at one place only: edits after which a copy of it listens at the goal beside it, for a
-    /// moment. None where that cannot be.
+    /// For a server that listens at one place only: edits that start a copy of it at the goal for a while. `None` if
+    /// that is impossible.
     ///
     /// # Errors
     /// As [`Editor::edit`].
@@ -71,9 +71,9 @@ pub trait Editor: Sync {
         Ok(None)
     }
 
-    /// The command that says whether the file on disk is well formed; none where there is none, and none
-    /// that would run or import what the file names: a configuration that is a program (ERB, Python) has been read by
-    /// the editor, before and after, and that is its check.
+    /// The command that checks whether the file on disk is well formed; `None` if there is none, or if it would run or
+    /// import what the file names. A configuration that is a program (ERB, Python) was checked by the editor, which
+    /// read it before and after.
     fn check(&self, _file: &Path, _files: &dyn Files) -> Option<Check> {
         None
     }

@@ -1,38 +1,38 @@
-//! Files as an editor sees them: those of some source, or these with some of them as they would be.
+//! Files as an editor sees them: those of a source, or with some of them replaced by their new content.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where an editor reads. A name can be that of a device: whoever implements this bounds how much is read of a file, and of
-/// which kind. How many files a configuration includes is bounded by the editors.
+/// Where an editor reads. A path may lead to a device, so the implementation limits the length and the type of files.
+/// Editors limit how many files a configuration includes.
 pub trait Files {
-    /// The bytes of a file; symbolic links are followed.
+    /// Content of a file; symbolic links are followed.
     ///
     /// # Errors
     /// As std's.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The entries of a directory, by full path, sorted; for includes that name many.
+    /// Full paths of a directory's entries, sorted; for includes with patterns.
     ///
     /// # Errors
     /// As std's.
     fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// The path without symbolic links, as programs know their own files (`__DIR__` in PHP); as given where that cannot
-    /// be found.
+    /// The path without symbolic links, as programs know their own files (`__DIR__` in PHP); unchanged if it cannot be
+    /// resolved.
     fn real(&self, path: &Path) -> PathBuf {
         path.to_owned()
     }
 
-    /// Whether there is something at a path.
+    /// Whether a path exists.
     fn exists(&self, path: &Path) -> bool {
         self.read(path).is_ok() || self.list(path).is_ok()
     }
 }
 
-/// Files as they would be: those given, and what lies below for all others.
+/// Files with new content: the given ones, and an underlying source for all others.
 pub struct Overlay<'a> {
     below: &'a dyn Files,
     changed: BTreeMap<PathBuf, Vec<u8>>,
@@ -73,10 +73,10 @@ impl Files for Overlay<'_> {
     }
 }
 
-/// The most files that one configuration is read from, each counted as often as it is included.
+/// Maximum number of files in one configuration, each counted as often as it is included.
 pub(crate) const MOST_FILES: usize = 4096;
 
-/// Files of which so many can be read: those that include each other have an end then, however they do it.
+/// Limits the number of files that can be read, so that files that include each other come to an end.
 pub(crate) struct Bounded<'a> {
     below: &'a dyn Files,
     left: Cell<usize>,

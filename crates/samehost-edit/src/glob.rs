@@ -1,4 +1,4 @@
-//! Patterns of file names as glob(3) has them, which servers use for includes. Reads directories through [`Files`].
+//! Patterns of file names as in glob(3), which servers use for includes. Reads directories through [`Files`].
 
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,7 +11,7 @@ pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// The files that a pattern names, sorted as glob(3) does; none where nothing matches.
+/// Files that match a pattern, sorted as by glob(3); empty if nothing matches.
 ///
 /// # Errors
 /// When a directory is there and cannot be listed.
@@ -40,7 +40,7 @@ pub fn glob(files: &dyn Files, pattern: &[u8]) -> io::Result<Vec<PathBuf>> {
             break;
         }
     }
-    // A name behind a pattern may not be there.
+    // A path after a pattern may not exist.
     let last_is_literal = parts.last().is_some_and(|part| !is_pattern(part));
     if last_is_literal && is_pattern(pattern) {
         found.retain(|path| is_listed(files, path));
@@ -72,12 +72,12 @@ fn unescaped(part: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a name matches a pattern of one path component; a leading dot only matches itself.
+/// Whether a name matches a pattern of one path component. A leading dot only matches itself.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }
-    // Where the last star stood, and how much of the name it takes: the usual matching with one step back.
+    // Position of the last star, and how much of the name it matches: the usual backtracking by one step.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match step(&pattern[p..], name[n]) {
@@ -103,7 +103,7 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 enum Step {
     Star,
-    /// The byte matches this much of the pattern.
+    /// The byte matches this part of the pattern.
     One(usize),
     No,
 }
@@ -116,7 +116,7 @@ fn step(pattern: &[u8], byte: u8) -> Step {
         [b'[', rest @ ..] => match set(rest, byte) {
             Some((true, length)) => Step::One(length + 1),
             Some((false, _)) => Step::No,
-            // No set after all: the bracket itself.
+            // Not a set: the bracket itself.
             None if byte == b'[' => Step::One(1),
             None => Step::No,
         },
@@ -127,7 +127,7 @@ fn step(pattern: &[u8], byte: u8) -> Step {
     }
 }
 
-/// Whether a byte is in a set such as `a-z]`, and how long that is; none where it is not closed.
+/// Whether a byte is in a set such as `a-z]`, and the set's length; `None` if it is not closed.
 fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let negated = matches!(pattern.first(), Some(b'!' | b'^'));
     let mut at = usize::from(negated);

@@ -2,12 +2,12 @@
 
 use samehost_model::Endpoint;
 
-/// Who may connect to a socket that a server makes.
+/// Permissions of a socket that a server creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The socket's owner, where the server can set it.
+    /// The socket's owner, if the server can set it.
     pub owner: Option<String>,
-    /// The socket's group, where the server can set it.
+    /// The socket's group, if the server can set it.
     pub group: Option<String>,
     /// Its permission bits: 0o660.
     pub mode: u32,
@@ -16,14 +16,14 @@ pub struct Access {
 /// What a connection should become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// Where the client should connect to, or the server listen.
+    /// Endpoint where the client should connect, or the server listen.
     pub endpoint: Endpoint,
-    /// Whether it stays where it listens now as well; for a client, whether it names the present endpoint as well.
-    /// Ignored where [`crate::Editor::listens_on_both`] or [`crate::Editor::connects_to_both`] is not.
+    /// Whether it stays at the present endpoint as well. Ignored if [`crate::Editor::listens_on_both`] or
+    /// [`crate::Editor::connects_to_both`] is false.
     pub stays: bool,
-    /// A server only: who may use the new socket; nothing is written where it is none.
+    /// Servers only: permissions of the new socket; `None` writes nothing.
     pub access: Option<Access>,
-    /// A server only: connections that may wait at the new socket; nothing is written where it is none.
+    /// Servers only: backlog of the new socket; `None` writes nothing.
     pub backlog: Option<u32>,
 }
 

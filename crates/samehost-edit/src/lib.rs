@@ -1,6 +1,6 @@
-//! Editors of configurations: which connections a file names, and the file with other endpoints in it, byte-exact outside
-//! of what is changed. What an editor does not understand it refuses. Pure: files are read through [`Files`], and nothing
-//! is written or started here.
+//! Editors of configurations. An editor finds the connections that a file names, and changes their endpoints; all other
+//! bytes stay. It refuses what it does not understand. Pure: files are read through [`Files`], and nothing is written
+//! or started here.
 
 mod check;
 mod edit;

@@ -1,5 +1,5 @@
-//! What editors of line-oriented configurations share: the lines of a text with their places, new lines in the file's
-//! own manner, and the checks of what may be written. It knows no format.
+//! Tools for editors of line-oriented configurations: the lines of a text with their positions, new lines in the file's
+//! own style, and checks of values. Independent of any format.
 
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) next: usize,
 }
 
-/// The lines of a text. A carriage return before the line end belongs to the line end.
+/// The lines of a text. A carriage return belongs to the line end.
 pub(super) fn lines(text: &[u8]) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -40,14 +40,14 @@ pub(super) fn lines(text: &[u8]) -> Vec<Line> {
     lines
 }
 
-/// The line around a byte, from its first byte up to its newline.
+/// The line that contains a byte, without its newline.
 pub(super) fn around(text: &[u8], at: usize) -> Range<usize> {
     let start = text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |newline| at + newline);
     start..end
 }
 
-/// A range without the white space at both of its ends.
+/// A range without the white space at both ends.
 pub(super) fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let bytes = &text[range.clone()];
     let start = range.start + (bytes.len() - bytes.trim_ascii_start().len());
@@ -73,7 +73,7 @@ pub(super) fn insert_above(file: &Path, text: &[u8], line: &Line, new: &str) -> 
     Edit::new(file, line.range.start..line.range.start, format!("{new}{end}"))
 }
 
-/// A new line at the end of a text; one that ends without a line end still does.
+/// A new line at the end of a text, also if the last line is not terminated.
 pub(super) fn append(file: &Path, text: &[u8], new: &str) -> Edit {
     insert_at(file, text, text.len(), new)
 }
@@ -88,7 +88,7 @@ fn insert_at(file: &Path, text: &[u8], at: usize, new: &str) -> Edit {
     Edit::new(file, at..at, with)
 }
 
-/// A file's bytes, or the refusal that says why it cannot be read.
+/// Content of a file, or a refusal if it cannot be read.
 pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     files.read(file).map_err(|error| {
         let by_hand = match error.kind() {
@@ -99,7 +99,7 @@ pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Vec<u8>> {
     })
 }
 
-/// A file's text, of a format that is in UTF-8 and has no byte order mark; `encoding` is the reason where it is not in UTF-8.
+/// Text of a file in UTF-8 without a byte order mark; `encoding` is the reason for other files.
 pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Result<String> {
     let text = String::from_utf8(read(file, files)?).map_err(|_| Refusal::at(0, encoding))?;
     if text.starts_with('\u{feff}') {
@@ -108,7 +108,7 @@ pub(super) fn read_text(file: &Path, files: &dyn Files, encoding: &str) -> Resul
     Ok(text)
 }
 
-/// The path of a Unix socket that a file can hold: absolute, short enough, and without control characters.
+/// Path of a Unix socket that a file can contain: absolute, short enough, and without control characters.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -127,7 +127,7 @@ pub(super) fn socket_path(endpoint: &Endpoint) -> Result<&str, &'static str> {
     Ok(path)
 }
 
-/// Whether a path has only characters that mean nothing special in any configuration.
+/// Whether no character of a path has a special meaning in any configuration.
 pub(super) fn is_plain(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:".contains(&byte))
 }
@@ -138,18 +138,18 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A host as an endpoint has it: `localhost` is 127.0.0.1 to a server that listens.
+/// A host as an endpoint has it: for a listening server `localhost` is 127.0.0.1.
 pub(super) fn listening_host(host: &str) -> String {
     if host.eq_ignore_ascii_case("localhost") { "127.0.0.1".into() } else { host.into() }
 }
 
-/// Whether an endpoint can be written at all: a host that would not parse back is no endpoint.
+/// Whether an endpoint can be written: its host must parse back.
 pub(super) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let endpoint = Endpoint::Tcp { host: host.to_owned(), port };
     endpoint.to_string().parse().ok().filter(|parsed| *parsed == endpoint)
 }
 
-/// The text of bytes, where they are UTF-8.
+/// Bytes as text, if they are UTF-8.
 pub(super) fn utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -1,5 +1,5 @@
-//! Files as they would be after some connections moved; made by an editor, and verified by reading the result again:
-//! an edit that does not do exactly what was asked is rejected.
+//! Files as they will be after connections moved. An editor makes the edits; reading the result verifies them. An edit
+//! that does not do exactly what was asked is rejected.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ pub struct Move {
     pub goal: Goal,
 }
 
-/// One file as it is and as it would be.
+/// One file before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The file.
     pub file: PathBuf,
-    /// Its bytes; none where it is to be made.
+    /// Content before; `None` if the file is created.
     pub before: Option<Vec<u8>>,
     /// Its bytes afterwards.
     pub after: Vec<u8>,
@@ -50,7 +50,7 @@ pub enum ProposalError {
     /// The editor contradicts itself.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The edited text does not say what was asked; nothing is written.
+    /// The edited text does not do what was asked. Nothing is written.
     #[error(
         "{file}: the edit would not say what was asked ({found}); nothing was changed: edit it by hand, and please report this"
     )]
@@ -62,7 +62,7 @@ pub enum ProposalError {
     },
 }
 
-/// The files as they would be after these moves, sorted by path.
+/// The files after these moves, sorted by path.
 ///
 /// # Errors
 /// [`ProposalError`], when the editor refuses or the result would not say what was asked.
@@ -80,8 +80,8 @@ pub fn propose(
     verified(editor, file, files, &before, moves, &edits)
 }
 
-/// The edits that an editor made for one setting, where they do exactly what the goal says: where lines contradict each
-/// other, one more line may not be what counts, and that is for the user to resolve.
+/// An editor's edits for one setting, if they have exactly the requested effect. Where lines contradict each other,
+/// another line may win, and only the user can resolve that.
 ///
 /// # Errors
 /// [`Refusal`], when the edited files would say something else, or would not be understood.
@@ -106,7 +106,7 @@ pub(crate) fn verify_edits(
     }
 }
 
-/// The files with these edits, where they say what was asked when they are read again.
+/// The files with these edits, if reading them again gives what was asked.
 fn verified(
     editor: &dyn Editor,
     file: &Path,
@@ -122,7 +122,7 @@ fn verified(
     Ok(proposals)
 }
 
-/// The files that edits change, as they would be.
+/// The files that edits change, with their new content.
 fn edited(files: &dyn Files, edits: &[Edit]) -> Result<Vec<Proposal>, ProposalError> {
     let mut by_file: BTreeMap<&Path, Vec<&Edit>> = BTreeMap::new();
     for edit in edits {
@@ -143,8 +143,8 @@ fn edited(files: &dyn Files, edits: &[Edit]) -> Result<Vec<Proposal>, ProposalEr
     Ok(proposals)
 }
 
-/// Compares what the edited configuration says with what was asked: every connection that was to move has moved, and all
-/// others are as they were.
+/// Compares the edited configuration with the request: every connection that was to move has moved, and all others are
+/// unchanged.
 fn compare(
     editor: &dyn Editor,
     file: &Path,
@@ -179,7 +179,7 @@ fn compare(
     Err(ProposalError::Differs { file: file.to_owned(), found })
 }
 
-/// What a setting says, without its place.
+/// The content of a setting, without its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fact {
     endpoint: String,

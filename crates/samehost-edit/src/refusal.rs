@@ -1,11 +1,11 @@
-//! A refusal: what an editor will not change, where it stands, why, and what to write there by hand.
+//! A refusal: what an editor will not change, where it is, why, and what to write there by hand.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use samehost_model::Redactor;
 
-/// What an editor returns: where nothing else is said, its error is a refusal.
+/// Result of an editor; the default error is a refusal.
 pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// Why a configuration is not changed.
@@ -13,26 +13,26 @@ pub type Result<T, E = Refusal> = std::result::Result<T, E>;
 pub struct Refusal {
     /// The file.
     pub file: PathBuf,
-    /// The line in it, from 1; 0 where it is the file as a whole.
+    /// The line, from 1; 0 stands for the whole file.
     pub line: u32,
-    /// What is not understood, or would not be safe. Never holds a password.
+    /// What is not understood, or would not be safe. Never contains a password.
     pub reason: String,
     /// The exact edit to make by hand.
     pub by_hand: String,
 }
 
 impl Refusal {
-    /// A refusal of a line of a file; 0 is the file as a whole.
+    /// A refusal of a line of a file; line 0 stands for the whole file.
     pub(crate) fn new(file: &Path, line: u32, reason: impl Into<String>, by_hand: impl Into<String>) -> Self {
         Refusal { file: file.to_owned(), line, reason: reason.into(), by_hand: by_hand.into() }
     }
 
-    /// A refusal of a line by who does not know the file: the caller adds it with [`Refusal::in_file`].
+    /// A refusal of a line where the file is unknown. The caller adds it with [`Refusal::in_file`].
     pub(crate) fn at(line: u32, reason: impl Into<String>) -> Self {
         Refusal { file: PathBuf::new(), line, reason: reason.into(), by_hand: String::new() }
     }
 
-    /// The same with its file, where it has none yet.
+    /// The same refusal with its file, if it has none yet.
     #[must_use]
     pub(crate) fn in_file(mut self, file: &Path) -> Self {
         if self.file.as_os_str().is_empty() {
@@ -41,7 +41,7 @@ impl Refusal {
         self
     }
 
-    /// The same with another edit to make by hand.
+    /// The same refusal with another manual edit.
     #[must_use]
     pub(crate) fn by_hand(mut self, by_hand: impl Into<String>) -> Self {
         self.by_hand = by_hand.into();

@@ -1,4 +1,4 @@
-//! A connection that a configuration names, as the program that reads the configuration understands it.
+//! A connection in a configuration, as the program that reads the configuration understands it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,21 +16,21 @@ pub enum Role {
     Listens,
 }
 
-/// A connection that a configuration names.
+/// A connection in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What it is called there, unique in its reading: `DB_HOST`, `upstream app, server 2`, `listen of pool www`.
+    /// Its name, unique in its reading: `DB_HOST`, `upstream app, server 2`, `listen of pool www`.
     pub name: String,
     /// Which end the program is.
     pub role: Role,
     /// What is spoken.
     pub protocol: Protocol,
-    /// Where the program connects to, or listens, as *it* understands what is written (`localhost` is a socket to PHP's
-    /// mysqli, and TCP to Go).
+    /// Where the program connects or listens, as *it* understands the text (`localhost` is a socket to PHP's mysqli,
+    /// and TCP to Go).
     pub endpoint: Endpoint,
-    /// The value as it is written, without any password.
+    /// The value as written, without any password.
     pub spelled: String,
-    /// The file that it is written in, which may be one that the file asked about includes.
+    /// The file that contains it, which may be an included one.
     pub file: PathBuf,
     /// Its line there, from 1.
     pub line: u32,
@@ -40,12 +40,12 @@ pub struct Setting {
     pub password: Option<Secret>,
     /// The database, by name or number.
     pub database: Option<String>,
-    /// Connections that may wait, where the configuration says so (listeners only).
+    /// The backlog, if the configuration sets it (listeners only).
     pub backlog: Option<u32>,
 }
 
 impl Setting {
-    /// A connection that a program makes; [`Setting::at`] says where it is written.
+    /// A connection that a program makes; [`Setting::at`] adds its position.
     #[must_use]
     pub fn connects(
         name: impl Into<String>,
@@ -79,7 +79,7 @@ impl Setting {
         Setting { role: Role::Listens, ..Setting::connects(name, protocol, spelled, endpoint) }
     }
 
-    /// The same with the place where it is written.
+    /// The same with its position.
     #[must_use]
     pub fn at(mut self, file: &Path, line: u32) -> Self {
         file.clone_into(&mut self.file);
@@ -87,7 +87,7 @@ impl Setting {
         self
     }
 
-    /// Of what an editor found, the one of this setting's name.
+    /// Finds a setting by its name.
     pub(crate) fn find<T>(
         &self,
         found: impl IntoIterator<Item = T>,
@@ -96,7 +96,7 @@ impl Setting {
         found.into_iter().find(|one| setting(one).name == self.name).ok_or_else(|| self.gone())
     }
 
-    /// The refusal of an edit of what is no longer in the file.
+    /// The refusal to edit something that is no longer in the file.
     pub(crate) fn gone(&self) -> Refusal {
         Refusal::new(&self.file, self.line, "it is not there any more", "look at the file, and switch again")
     }
@@ -105,9 +105,9 @@ impl Setting {
 /// What an editor understood of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The connections that it names, in the order of the text.
+    /// The connections, in the order of the text.
     pub settings: Vec<Setting>,
-    /// Connections that it names in a way that cannot be changed safely: one refusal each. The rest can be.
+    /// Connections that cannot be changed safely, with one refusal each. The others can be changed.
     pub refused: Vec<Refusal>,
 }
 
@@ -124,17 +124,17 @@ impl FromIterator<Result<Setting>> for Reading {
     }
 }
 
-/// How a program takes a changed configuration.
+/// How a program loads a changed configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uptake {
     /// It reads the file at every request.
     AtOnce,
-    /// The running service of this kind rereads it at its signal, without dropping connections.
+    /// A running service of this kind rereads it upon a signal, without dropping connections.
     Reload(Kind),
-    /// The running service of this kind must be restarted.
+    /// A running service of this kind has to be restarted.
     Restart(Kind),
-    /// systemd has to read its units again, and to restart the one that the file is of.
+    /// systemd has to reload its units and restart this one.
     RestartUnit,
-    /// The application that reads the file must be restarted; which one that is, the file does not say.
+    /// The application that reads the file has to be restarted; the file does not say which one that is.
     RestartApplication,
 }

@@ -1,18 +1,18 @@
-//! How a URL says that a connection goes through a socket: every library has words of its own.
+//! How a URL names a socket: every library has its own form.
 
 use samehost_model::{Endpoint, Protocol, Secret, percent_decoded};
 
 use crate::languages::url::{Url, is_plain_path, postgres_path, postgres_socket, usual_port};
 
-/// One way to write a socket in a URL.
+/// One form of a socket in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// MySQL: `localhost` and a parameter of this name; a host beside it would be TCP. `localhost` alone is the
-    /// library's own socket.
+    /// MySQL: `localhost` and a parameter of this name; another host would mean TCP. `localhost` alone is the library's
+    /// own socket.
     Parameter(&'static str),
-    /// The same, for a library to which `localhost` alone is TCP.
+    /// The same, for a library in which `localhost` alone means TCP.
     ParameterOnly(&'static str),
-    /// PostgreSQL: `?host=/directory`, which takes the place of the URL's host.
+    /// PostgreSQL: `?host=/directory`, which overrides the URL's host.
     HostParameter,
     /// PostgreSQL: `?host=/directory`, and no host in the URL.
     NoHost,
@@ -20,7 +20,7 @@ pub(crate) enum Spelling {
     EncodedHost,
     /// Redis: `unix://login@/path?db=1`.
     UnixScheme,
-    /// Redis: `unix:///path`; neither a login nor a database can be said.
+    /// Redis: `unix:///path`; a login or a database cannot be given.
     UnixPath,
     /// Redis: `redis://login@/path/1`.
     RedisPath,
@@ -49,7 +49,7 @@ fn parameter<'a>(url: &'a Url, name: &str) -> Result<Option<&'a str>, &'static s
 }
 
 fn socket(path: &str) -> Result<Endpoint, &'static str> {
-    // A percent sign would have to be decoded by each library's own rules.
+    // Libraries decode percent signs by different rules.
     if is_plain_path(path) { Ok(Endpoint::Unix(path.into())) } else { Err("its path has unusual characters") }
 }
 
@@ -58,7 +58,7 @@ fn number(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty() && text != "0")
 }
 
-/// A path and the number behind its last slash.
+/// A path, and the number after its last slash.
 fn path_and_number(path: &str) -> (&str, Option<String>) {
     match path.rsplit_once('/') {
         Some((before, last)) if last.bytes().all(|byte| byte.is_ascii_digit()) => (before, number(last)),
@@ -67,13 +67,13 @@ fn path_and_number(path: &str) -> (&str, Option<String>) {
 }
 
 impl Spelling {
-    /// The password in a URL, to the library of this spelling: Symfony's may stand where others have a user.
+    /// The password in a URL, as a library of this spelling reads it: Symfony's may be where others have a user.
     pub(crate) fn password(self, url: &Url) -> Option<Secret> {
         let is_alone = matches!(self, Spelling::RedisPath | Spelling::Messenger);
         url.password().or_else(|| url.password_alone().filter(|_| is_alone))
     }
 
-    /// What the URL says, to the library of this spelling.
+    /// The endpoint of a URL, as a library of this spelling reads it.
     pub(crate) fn read(self, url: &Url) -> Result<Said, &'static str> {
         let usual = usual_port(url.protocol().ok_or("its scheme is not known")?);
         let tcp = || {
@@ -133,7 +133,7 @@ impl Spelling {
         }
     }
 
-    /// The URL with another endpoint in it.
+    /// The URL with another endpoint.
     pub(crate) fn write(self, url: &Url, to: &Endpoint) -> Result<Url, &'static str> {
         let now = self.read(url)?;
         if now.endpoint == *to {
@@ -150,7 +150,7 @@ impl Spelling {
             Endpoint::Tcp { host, port } => self.write_tcp(&mut url, host, *port, &now)?,
             _ => return Err("only a Unix socket or plain TCP can be written here"),
         }
-        // What is written must be read as what was asked, by the same rules.
+        // The result must be read as what was asked, by the same rules.
         let after = self.read(&url)?;
         let same = after.endpoint == *to && after.database == now.database;
         if same { Ok(url) } else { Err("it would not say what was asked") }
@@ -266,7 +266,7 @@ impl Spelling {
         Ok(())
     }
 
-    /// No host and no port, and this path.
+    /// No host, no port, and this path.
     fn bare(url: &mut Url, path: &str) {
         url.host.clear();
         url.port = None;
@@ -280,7 +280,7 @@ fn in_directory(url: &Url, directory: &str, usual: u16) -> Result<Endpoint, &'st
     postgres_path(directory, port).ok_or("its directory is unusual")
 }
 
-/// The number of the database in a `redis` URL.
+/// Number of the database in a `redis` URL.
 fn redis_database(url: &Url) -> Result<Option<String>, &'static str> {
     if url.scheme != "redis" {
         return Err("its scheme is not the one that this variable is for");
@@ -296,7 +296,7 @@ fn redis_database(url: &Url) -> Result<Option<String>, &'static str> {
     Ok(database)
 }
 
-/// Moves Messenger's stream, group and consumer from the path, where a socket's path will be, to parameters.
+/// Moves Messenger's stream, group and consumer from the path, which a socket's path will replace, to parameters.
 fn stream_to_parameters(url: &mut Url) -> Result<(), &'static str> {
     let names = url.path.clone();
     let names = names.split('/').filter(|name| !name.is_empty());

@@ -1,10 +1,10 @@
-//! The smallest edit that makes one text of another.
+//! The smallest edit that turns one text into another.
 
 use std::path::Path;
 
 use crate::edit::Edit;
 
-/// The edit of a text that stands at `at` in a file; none where nothing changes.
+/// The edit of a text at position `at` of a file; `None` if nothing changes.
 pub(crate) fn minimal(file: &Path, at: usize, before: &str, after: &str) -> Option<Edit> {
     if before == after {
         return None;

@@ -1,8 +1,8 @@
-//! Thin's configuration (`thin start -C thin.yml`): one file for a row of servers. With a port they listen at that and
-//! the next ones; with a socket they number its name: thin.0.sock, thin.1.sock. All of them move, or none.
+//! Thin's configuration (`thin start -C thin.yml`): one file for several servers. With a port they listen at that one
+//! and the next; with a socket they number its name: thin.0.sock, thin.1.sock. They move together, or not at all.
 //!
-//! Thin makes its socket with no mask, so that everybody who reaches it may use it: what a goal says of access is the
-//! directory's to see to.
+//! Thin creates its socket without a mask, so that everybody who reaches it may use it. Access is controlled by the
+//! directory.
 
 use std::path::{Path, PathBuf};
 
@@ -23,13 +23,13 @@ use crate::setting::{Reading, Setting, Uptake};
 #[derive(Debug)]
 pub struct ThinYml;
 
-/// Thin's own, where the file says nothing.
+/// Thin's default if the file says nothing.
 const ADDRESS: &str = "0.0.0.0";
 const PORT: u16 = 3000;
-/// More servers than any file asks for.
+/// Limit for the number of servers.
 const MOST: u16 = 512;
 
-/// The edit by hand where the file is not understood.
+/// The manual edit if the file is not understood.
 const BY_HAND: &str = "socket: /run/thin/thin.sock";
 
 impl Editor for ThinYml {
@@ -118,7 +118,7 @@ impl<'a> Thin<'a> {
         Refusal::new(self.file, line, reason, by_hand)
     }
 
-    /// The key and the value of a name; Thin takes `:port` for `port`.
+    /// Key and value of a name; Thin accepts `:port` for `port`.
     fn get(&self, name: &str) -> Result<Option<&(Node, Node)>> {
         let is_it =
             |key: &Node| key.text().is_some_and(|text| text.strip_prefix(':').unwrap_or(text) == name);
@@ -131,7 +131,7 @@ impl<'a> Thin<'a> {
         }
     }
 
-    /// The text of a name's value, with its line.
+    /// Text of a name's value, with its line.
     fn text(&self, name: &str) -> Result<Option<(&str, u32)>> {
         let Some((_, value)) = self.get(name)? else { return Ok(None) };
         let refuse =
@@ -154,7 +154,7 @@ impl<'a> Thin<'a> {
         }
     }
 
-    /// Whether there is a row of servers, or one.
+    /// Whether there are several servers.
     fn is_row(&self) -> Result<bool> {
         Ok(self.text("servers")?.is_some())
     }
@@ -235,7 +235,7 @@ impl<'a> Thin<'a> {
                 }
                 if self.number("port", PORT).ok() != Some(first) {
                     let port = self.set("port", &first.to_string()).ok_or(ELSEWHERE)?;
-                    // Two new lines in one place are one edit.
+                    // Two new lines at one position become one edit.
                     match edits.iter_mut().find(|edit| edit.range == port.range) {
                         Some(other) => other.with.extend_from_slice(&port.with),
                         None => edits.push(port),
@@ -247,7 +247,7 @@ impl<'a> Thin<'a> {
         Ok(edits)
     }
 
-    /// An edit that gives a name a value: in its place, or in a new line.
+    /// An edit that sets a value: in place, or in a new line.
     fn set(&self, name: &str, value: &str) -> Option<Edit> {
         if let Some((_, node)) = self.get(name).ok()? {
             let inside = node.inside()?;
@@ -273,7 +273,7 @@ impl<'a> Thin<'a> {
         let alone = self.text.get(line.start..key.range.start)?.trim().is_empty()
             && self.text.get(value.range.end..line.end)?.trim().is_empty();
         let next = self.text[line.end..].find('\n').map(|newline| line.end + newline + 1);
-        // The last line takes the line break before it away.
+        // Removing the last line removes the line break before it.
         let range = match next {
             Some(next) => line.start..next,
             None => yaml::line_at(&self.text, line.start.saturating_sub(1)).end..line.end,
@@ -282,7 +282,7 @@ impl<'a> Thin<'a> {
     }
 }
 
-/// A socket's path with the number of its server, as Thin makes it: before the extension.
+/// Path of a socket with the number of its server, as Thin builds it: before the extension.
 fn numbered(base: &str, number: u16) -> String {
     let name = base.rsplit('/').next().unwrap_or(base);
     match name.rfind('.').filter(|at| *at > 0 && at + 1 < name.len()) {
@@ -294,7 +294,7 @@ fn numbered(base: &str, number: u16) -> String {
     }
 }
 
-/// The path of which Thin makes this one for a server.
+/// The path from which Thin builds this one.
 fn unnumbered(path: &str, number: u16) -> Option<String> {
     let word = format!(".{number}");
     let at = path.rfind(&word)?;

@@ -1,10 +1,10 @@
-//! Ruby's code inside of a text (`<%= … %>`): masked, so that the rest can be read; what it makes is not known.
+//! Ruby code in a text (`<%= … %>`): masked, so that the rest can be read. Its result is unknown.
 
 use std::ops::Range;
 
 use crate::refusal::{Refusal, Result};
 
-/// A text with its code masked, byte for byte as long.
+/// A text with its code masked, of the same length.
 pub(crate) struct Masked {
     pub(crate) text: String,
     /// Where the code stands.
@@ -12,8 +12,8 @@ pub(crate) struct Masked {
 }
 
 impl Masked {
-    /// Masks the code that stands for a value (`<%=`) or a comment (`<%#`); code that decides what else is in the file is
-    /// not understood.
+    /// Masks code that produces a value (`<%=`) or a comment (`<%#`); code that controls the rest of the file is not
+    /// understood.
     pub(crate) fn new(text: &str) -> Result<Masked> {
         let mut masked = text.as_bytes().to_owned();
         let mut code = Vec::new();
@@ -38,7 +38,7 @@ impl Masked {
         Ok(Masked { text, code })
     }
 
-    /// Whether code has a part in these bytes.
+    /// Whether these bytes contain code.
     pub(crate) fn touches(&self, range: &Range<usize>) -> bool {
         self.code.iter().any(|code| code.start < range.end && range.start < code.end)
     }

@@ -1,4 +1,4 @@
-//! Languages that several formats are written in.
+//! Languages that several formats use.
 
 pub(crate) mod erb;
 pub(crate) mod php;

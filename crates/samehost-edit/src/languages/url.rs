@@ -1,25 +1,24 @@
-//! The URL of a server as configurations write it, taken apart without decoding: what is put together again is, byte
-//! for byte, what it was, but for what was changed.
+//! The URL of a server in a configuration, split without decoding: unchanged parts are written back byte for byte.
 
 use samehost_model::{Endpoint, Protocol, Redactor, Secret, percent_decoded};
 
-/// A URL in its parts, as written: percent signs stay.
+/// The parts of a URL as written, with percent signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) scheme: String,
     /// `user:password`, without the @.
     pub(crate) login: Option<String>,
-    /// With brackets where it is an IPv6 address.
+    /// With brackets for an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: Option<String>,
-    /// With its first slash; empty where there is none.
+    /// With its leading slash; empty if there is none.
     pub(crate) path: String,
     /// Without the question mark.
     pub(crate) query: Option<String>,
 }
 
 impl Url {
-    /// Takes a text apart; none where it is no URL with `://`, or has a fragment, several hosts or odd characters.
+    /// Splits a text; `None` if it is not a URL with `://`, or has a fragment, several hosts or unusual characters.
     pub(crate) fn parse(text: &str) -> Option<Url> {
         let (scheme, rest) = text.split_once("://")?;
         let mut letters = scheme.bytes();
@@ -34,7 +33,7 @@ impl Url {
         };
         let slash = before_query.find('/').unwrap_or(before_query.len());
         let (authority, path) = before_query.split_at(slash);
-        // An @ in the path would be a password with a slash that nobody encoded.
+        // An @ in the path would be a password with an unencoded slash.
         if path.contains('@') {
             return None;
         }
@@ -42,7 +41,7 @@ impl Url {
             Some((login, place)) => (Some(login.to_owned()), place),
             None => (None, authority),
         };
-        // Programs do not agree where a login ends that has a second @.
+        // Programs disagree on where a login with a second @ ends.
         if login.as_ref().is_some_and(|login| login.contains('@')) {
             return None;
         }
@@ -67,7 +66,7 @@ impl Url {
         text
     }
 
-    /// The text without its password, and of the query only what says where it leads: a password may stand there too.
+    /// The text without its password and, of the query, only the endpoint: the query may contain a password too.
     pub(crate) fn shown(&self) -> String {
         const PLACES: &[&str] = &["unix_socket", "socket", "host", "db", "virtual_host"];
         let is_place = |(key, value): &(&str, &str)| PLACES.contains(key) && !value.contains(['@', ':', '?']);
@@ -76,12 +75,12 @@ impl Url {
         Redactor::default().word(&Url { query, ..self.clone() }.text())
     }
 
-    /// What is spoken there, by the scheme.
+    /// Its protocol, by the scheme.
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         protocol(&self.scheme)
     }
 
-    /// The port as a number, or the protocol's own.
+    /// The port as a number, or the protocol's default.
     pub(crate) fn port_or(&self, usual: u16) -> Option<u16> {
         self.port.as_ref().map_or(Some(usual), |port| port.parse().ok())
     }
@@ -102,7 +101,7 @@ impl Url {
         self.port = Some(port.to_string());
     }
 
-    /// The value of a parameter; none where it is not there, an error where it is there twice.
+    /// Value of a parameter; `None` if it is missing, an error if it appears twice.
     pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>, ()> {
         let mut found = self.parameters().filter(|(key, _)| *key == name);
         match (found.next(), found.next()) {
@@ -119,7 +118,7 @@ impl Url {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// Writes a parameter: in its place, or at the end.
+    /// Sets a parameter: in place, or at the end.
     pub(crate) fn set_parameter(&mut self, name: &str, value: &str) {
         let pair = format!("{name}={value}");
         let Some(query) = self.query.as_deref().filter(|query| !query.is_empty()) else {
@@ -135,14 +134,14 @@ impl Url {
         self.query = Some(pairs.join("&"));
     }
 
-    /// Takes a parameter away, and the question mark with the last.
+    /// Removes a parameter, and the question mark with the last one.
     pub(crate) fn drop_parameter(&mut self, name: &str) {
         let Some(query) = &self.query else { return };
         let kept: Vec<&str> = query.split('&').filter(|pair| pair.split('=').next() != Some(name)).collect();
         self.query = Some(kept.join("&")).filter(|query| !query.is_empty());
     }
 
-    /// The user of the login; none where it may be a password that stands alone, as some libraries have it for Redis.
+    /// User of the login; `None` if it may be a lone password, as some libraries accept for Redis.
     pub(crate) fn user(&self) -> Option<String> {
         let login = self.login.as_ref()?;
         let alone = (self.protocol() != Some(Protocol::Redis)).then_some(login.as_str());
@@ -156,24 +155,24 @@ impl Url {
         text_of(password).map(Secret::new)
     }
 
-    /// The password of the login, for a library to which a login without a colon is one.
+    /// Password of the login, for a library that reads a login without a colon as one.
     pub(crate) fn password_alone(&self) -> Option<Secret> {
         let login = self.login.as_ref().filter(|login| !login.contains([':', '$']))?;
         Some(Secret::new(percent_decoded(login)?)).filter(|_| !login.is_empty())
     }
 
-    /// The first part of the path: a database.
+    /// First part of the path: a database.
     pub(crate) fn database(&self) -> Option<String> {
         text_of(self.path.strip_prefix('/')?)
     }
 }
 
-/// The text of a part; none where it is empty or holds a variable, which a `$` that is not escaped begins.
+/// Text of a part; `None` if it is empty or contains a variable, which begins with an unescaped `$`.
 fn text_of(part: &str) -> Option<String> {
     if part.is_empty() || part.contains('$') { None } else { percent_decoded(part) }
 }
 
-/// What is spoken, by the scheme of a URL.
+/// Protocol of a URL's scheme.
 pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
     Some(match scheme {
         "mysql" | "mysql2" | "mysqli" | "mariadb" | "trilogy" | "pdo-mysql" | "pdo_mysql" | "mysqlgis" => {
@@ -188,7 +187,7 @@ pub(crate) fn protocol(scheme: &str) -> Option<Protocol> {
     })
 }
 
-/// The port that a server of this protocol usually has.
+/// Default port of a protocol.
 pub(crate) fn usual_port(protocol: Protocol) -> u16 {
     match protocol {
         Protocol::Mysql => 3306,
@@ -198,7 +197,7 @@ pub(crate) fn usual_port(protocol: Protocol) -> u16 {
     }
 }
 
-/// An endpoint, where host and port can be one.
+/// An endpoint, if host and port form one.
 pub(crate) fn tcp(host: &str, port: u16) -> Option<Endpoint> {
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
@@ -211,7 +210,7 @@ pub(crate) fn is_local(host: &str) -> bool {
     host == "localhost" || host == "::1" || host.starts_with("127.") || host.starts_with('/')
 }
 
-/// A path that every reader of every such format takes as it stands; the rest is refused.
+/// A path that every reader of every such format takes literally; others are refused.
 pub(crate) fn is_plain_path(path: &str) -> bool {
     path.starts_with('/')
         && path.len() <= samehost_model::UNIX_PATH_MAX
@@ -219,7 +218,7 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
         && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte))
 }
 
-/// The directory and the port of PostgreSQL's socket: `/run/postgresql/.s.PGSQL.5432`.
+/// Directory and port of PostgreSQL's socket: `/run/postgresql/.s.PGSQL.5432`.
 pub(crate) fn postgres_socket(path: &str) -> Option<(&str, u16)> {
     let (directory, name) = path.rsplit_once('/')?;
     let port = name.strip_prefix(".s.PGSQL.")?;
@@ -227,7 +226,7 @@ pub(crate) fn postgres_socket(path: &str) -> Option<(&str, u16)> {
     (number.to_string() == port && !directory.is_empty()).then_some((directory, number))
 }
 
-/// The path of PostgreSQL's socket in a directory.
+/// Path of PostgreSQL's socket in a directory.
 pub(crate) fn postgres_path(directory: &str, port: u16) -> Option<Endpoint> {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     let path = format!("{directory}/.s.PGSQL.{port}");

@@ -1,4 +1,4 @@
-//! YAML with the place of every node in the text. Nothing is filled in: aliases stay aliases, and `<<` is a key.
+//! YAML with the position of every node in the text. Nothing is resolved: aliases stay aliases, and `<<` is a key.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ pub(crate) struct Node {
     pub(crate) range: Range<usize>,
     /// From 1.
     pub(crate) line: u32,
-    /// The number of its anchor; 0 where it has none.
+    /// Number of its anchor; 0 if it has none.
     pub(crate) anchor: usize,
     pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A text, by its value; `quoted` also for blocks, and `simple` where its bytes can be replaced in place.
+    /// A scalar by its value; `quoted` also for blocks, and `simple` if its bytes can be replaced in place.
     Scalar { text: String, quoted: bool, simple: bool },
     /// Keys and values in order.
     Map(Vec<(Node, Node)>),
@@ -41,7 +41,7 @@ pub(crate) struct Document {
 const DEEPEST: usize = 40;
 
 impl Document {
-    /// Reads a text that has one document.
+    /// Reads a text with one document.
     pub(crate) fn parse(text: &str) -> Result<Document> {
         // The parser counts characters.
         let mut bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
@@ -82,7 +82,7 @@ fn find(node: &Node, anchor: usize) -> Option<&Node> {
 }
 
 impl Node {
-    /// The text of a scalar; none for what is not there: `key:`, `~`, `null`.
+    /// Text of a scalar; `None` for null: `key:`, `~`, `null`.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Scalar { text, quoted, .. } => {
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// The keys and values of a map; none for all else.
+    /// Keys and values of a map; empty for everything else.
     pub(crate) fn pairs(&self) -> &[(Node, Node)] {
         match &self.kind {
             Kind::Map(pairs) => pairs,
@@ -101,17 +101,17 @@ impl Node {
         }
     }
 
-    /// The key and the value of a name in a map; the last where it stands twice.
+    /// Key and value of a name in a map; the last if it appears twice.
     pub(crate) fn get(&self, name: &str) -> Option<&(Node, Node)> {
         self.pairs().iter().rev().find(|(key, _)| key.text() == Some(name))
     }
 
-    /// Whether a key stands twice in a map.
+    /// Whether a key appears twice in a map.
     pub(crate) fn twice(&self, name: &str) -> bool {
         self.pairs().iter().filter(|(key, _)| key.text() == Some(name)).count() > 1
     }
 
-    /// The bytes inside of the quotes, where the value can be replaced in place.
+    /// Range inside the quotes, if the value can be replaced in place.
     pub(crate) fn inside(&self) -> Option<Range<usize>> {
         match &self.kind {
             Kind::Scalar { simple: true, quoted, .. } => {
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         Ok(Node { range, line, anchor, kind })
     }
 
-    /// The bytes of a quoted text: the parser counts what follows in its line in.
+    /// Range of a quoted text: the parser includes what follows on its line.
     fn quoted(&self, text: &str, style: ScalarStyle, range: Range<usize>) -> Range<usize> {
         let quote = match style {
             ScalarStyle::SingleQuoted => '\'',
@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
     fn scalar(&self, text: String, style: ScalarStyle, range: &Range<usize>, tagged: bool) -> Kind {
         let written = self.text.get(range.clone()).unwrap_or_default();
         let quoted = style != ScalarStyle::Plain;
-        // What the parser marks is only trusted where it is, byte for byte, what it says.
+        // The parser's range is only used if its bytes are exactly the value.
         let simple = !tagged
             && match style {
                 ScalarStyle::Plain => written == text && !text.is_empty(),
@@ -211,20 +211,20 @@ impl<'a> Reader<'a> {
                 ScalarStyle::DoubleQuoted => written == format!("\"{text}\""),
                 _ => false,
             };
-        // An empty value has no place; the parser says ~ for it.
+        // An empty value has no position; the parser reports it as ~.
         let text = if quoted || !written.is_empty() { text } else { String::new() };
         Kind::Scalar { text, quoted, simple }
     }
 }
 
-/// The line of a byte, without its line break, and where it begins.
+/// The line of a byte, without its line break, and its start.
 pub(crate) fn line_at(text: &str, at: usize) -> Range<usize> {
     let line = around(text.as_bytes(), at);
     let carriage_return = usize::from(text[line.clone()].ends_with('\r'));
     line.start..line.end - carriage_return
 }
 
-/// The line break of a line that ends at a byte; the one of the file where it has none.
+/// Line break of the line that ends at a byte; the file's if it has none.
 pub(crate) fn newline_at(text: &str, end: usize) -> &'static str {
     match text.as_bytes().get(end) {
         Some(b'\r') => "\r\n",

@@ -1,6 +1,6 @@
-//! Docker Compose: services that reach a database by its service's name. A socket needs a directory that both containers
-//! mount (never the socket's file, which is another after each start), so an edit adds a volume, mounts it in both, and
-//! changes the variable. What is done is what is clear: the databases' official images, and variables whose reader is
+//! Docker Compose: services that reach a database by its service name. A socket needs a directory that both containers
+//! mount (never the socket's file, which is replaced at each start). So an edit adds a volume, mounts it in both, and
+//! changes the variable. Only clear cases are edited: the databases' official images, and variables whose reader is
 //! known.
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use words::{Words, endpoint, host_of, port, words};
 #[derive(Debug)]
 pub struct Compose;
 
-/// The edit by hand where the file is not understood.
+/// The manual edit if the file is not understood.
 const BY_HAND: &str = "a named volume at /var/run/mysqld (or /var/run/postgresql) in both services, and the path in the client's variable";
 
 impl Editor for Compose {
@@ -79,7 +79,7 @@ impl Editor for Compose {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let name = file.to_str()?;
         let project = Project::open(file, files).ok()?;
-        // Compose reads the variables of this one by itself.
+        // Compose reads the variables of this file by itself.
         let own = Some(file.with_file_name(".env")).filter(|path| files.exists(path));
         let folder = file.parent().unwrap_or(Path::new("/"));
         let named: Option<Vec<PathBuf>> = project
@@ -165,7 +165,7 @@ impl<'a> Project<'a> {
         found
     }
 
-    /// What a variable says; none where it is about no database of the file.
+    /// Meaning of a variable; `None` if it does not name a database of the file.
     fn connection<'s>(
         &'s self,
         services: &[Service<'s>],
@@ -173,7 +173,7 @@ impl<'a> Project<'a> {
         variable: Variable,
     ) -> Option<Result<Found<'s>>> {
         const HOSTS: &[&str] = &["WORDPRESS_DB_HOST", "DB_HOST", "PGHOST", "DATABASE_URL"];
-        // `DB_CONNECTION: mysql` names no service, though one may be called so.
+        // `DB_CONNECTION: mysql` names no service, even if a service is called so.
         const LEADS: &[&str] = &["HOST", "URL", "URI", "DSN", "SERVER", "ADDR"];
         let is_host = HOSTS.contains(&variable.name.as_str());
         if variable.filled && is_host && services.iter().any(|one| one.server().is_some()) {
@@ -301,7 +301,7 @@ fn by_hand(client: &Service<'_>, target: &Service<'_>, server: &Server) -> Strin
     )
 }
 
-/// Why a service that seems to be a server is none that is known, and what to do by hand; none for all others.
+/// Why something that looks like a server is not a known one, and the manual edit; `None` for everything else.
 fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
     let (image, name) = (target.image()?, &target.name);
     let is_one = |words: &[&str]| words.iter().any(|word| image.contains(word));
@@ -318,7 +318,7 @@ fn unknown_image(target: &Service<'_>) -> Option<(&'static str, String)> {
     })
 }
 
-/// Another service: the one of this name, or whose socket is in the directory.
+/// Another service with this name, or whose socket is in the directory.
 fn target<'a, 's>(services: &'a [Service<'s>], client: &Service<'s>, host: &str) -> Option<&'a Service<'s>> {
     let mut others = services.iter().filter(|one| one.name != client.name);
     if host.starts_with('/') {
@@ -329,12 +329,12 @@ fn target<'a, 's>(services: &'a [Service<'s>], client: &Service<'s>, host: &str)
     }
 }
 
-/// The value of a variable, where it has one.
+/// Value of a variable, if it has one.
 fn text(client: &Service<'_>, name: &str) -> Option<String> {
     client.variable(name).and_then(|variable| variable.value).filter(|text| !text.is_empty())
 }
 
-/// The edits after which both services mount the directory of the socket.
+/// The edits that make both services mount the directory of the socket.
 fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result<Vec<Edit>, &'static str> {
     let Found { client, target, server, .. } = found;
     let path = match to {
@@ -346,7 +346,7 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
     if path != Path::new(server.socket) {
         return Err("the image has its socket elsewhere");
     }
-    // A volume that one of them mounts there is the other's as well.
+    // A volume that one of them mounts there is used for the other as well.
     let there = target.mounts(server.directory).or(client.mounts(server.directory));
     let name = format!("{}-socket", target.name);
     let source = there.unwrap_or(&name);
@@ -366,7 +366,7 @@ fn shared_directory(text: &Text<'_>, found: &Found<'_>, to: &Endpoint) -> Result
     Ok(edits)
 }
 
-/// Where a variable leads, and the names of those with the login; or why that is not certain.
+/// Endpoint in a variable, with the names of those for the login; or why it is not certain.
 fn agreed(
     client: &Service<'_>,
     target: &Service<'_>,

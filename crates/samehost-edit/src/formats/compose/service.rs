@@ -6,11 +6,11 @@ use samehost_model::Protocol;
 
 use crate::languages::yaml::{Kind, Node};
 
-/// A database's official image, and where its socket is.
+/// An official database image, and where its socket is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Server {
     pub(super) protocol: Protocol,
-    /// The directory that is mounted; the image makes it, with rights for its server.
+    /// The directory to mount; the image creates it, with its server's permissions.
     pub(super) directory: &'static str,
     pub(super) socket: &'static str,
 }
@@ -36,16 +36,16 @@ pub(super) struct Service<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// The text; none where Compose fills it in, or it comes from outside.
+    /// The text; `None` if Compose interpolates it, or it comes from outside.
     pub(super) value: Option<String>,
-    /// Whether Compose fills something in.
+    /// Whether Compose interpolates something.
     pub(super) filled: bool,
     pub(super) line: u32,
     /// The bytes of the value.
     pub(super) range: Range<usize>,
-    /// Whether it is `- NAME=value`, and not `NAME: value`.
+    /// Whether it is `- NAME=value` rather than `NAME: value`.
     pub(super) listed: bool,
-    /// The node of the pair or the item, for its line.
+    /// Node of the pair or the item, for its line.
     pub(super) at: usize,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Service<'a> {
         self.map.get(name).map(|(_, value)| value)
     }
 
-    /// The image's name, without registry and tag.
+    /// Name of the image, without registry and tag.
     pub(super) fn image(&self) -> Option<&'a str> {
         let image = self.get("image")?.text()?;
         let image = ["docker.io/", "library/"]
@@ -74,7 +74,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Its variables: of a map, or of a list.
+    /// Its variables, from a map or a list.
     pub(super) fn variables(&self) -> Vec<Variable> {
         let Some(environment) = self.get("environment") else { return Vec::new() };
         let plain = |text: &str| Some(text.to_owned()).filter(|text| !text.contains('$'));
@@ -117,14 +117,14 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// The variable of a name, where it is there once.
+    /// The variable of a name, if it appears once.
     pub(super) fn variable(&self, name: &str) -> Option<Variable> {
         let mut found = self.variables().into_iter().filter(|variable| variable.name == name);
         let first = found.next();
         first.filter(|_| found.next().is_none())
     }
 
-    /// The files that Compose reads for it; none where that is not clear.
+    /// The files that Compose reads for it; `None` if that is not clear.
     pub(super) fn files(&self) -> Option<Vec<String>> {
         if self.get("extends").is_some() || self.get("label_file").is_some() {
             return None;
@@ -143,7 +143,7 @@ impl<'a> Service<'a> {
         Some(texts?.into_iter().map(str::to_owned).collect())
     }
 
-    /// What makes more of a service than stands in it.
+    /// Keys that merge other definitions into a service.
     pub(super) fn unclear(&self) -> Option<&'static str> {
         if self.map.pairs().iter().any(|(key, value)| {
             key.text() == Some("<<") || matches!(value.kind, Kind::Alias(_)) || has_alias(value)
@@ -182,7 +182,7 @@ impl<'a> Service<'a> {
             .then_some("its server has a configuration of its own, which may change its socket")
     }
 
-    /// The source that is mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
+    /// The source mounted at a directory: `db-socket` of `db-socket:/var/run/mysqld`.
     pub(super) fn mounts(&self, directory: &str) -> Option<&'a str> {
         let Kind::List(items) = &self.get("volumes")?.kind else { return None };
         items.iter().find_map(|item| {
@@ -193,7 +193,7 @@ impl<'a> Service<'a> {
         })
     }
 
-    /// Whether anything at all is mounted at a directory, below or above it.
+    /// Whether anything is mounted at a directory, below or above it.
     pub(super) fn covers(&self, directory: &str) -> bool {
         self.get("volumes").map(words).unwrap_or_default().split([':', ' ']).any(|word| {
             let word = word.trim_end_matches('/');

@@ -45,7 +45,7 @@ impl Text<'_> {
         }
     }
 
-    /// Declares a volume for the file; none where it is declared.
+    /// Declares a volume in the file; `None` if it is declared.
     pub(super) fn declare(&self, name: &str) -> Result<Option<Edit>, &'static str> {
         let Some((_, volumes)) = self.document.root.get("volumes") else {
             let newline = newline_at(self.text, self.text.len());
@@ -82,18 +82,18 @@ impl Text<'_> {
             IsList::No if before.bytes().all(|byte| byte == b' ') => format!("{before}{name}: {value}"),
             _ => return Err("its variables are written on one line"),
         };
-        // In a list the quote may stand before the name.
+        // In a list the quote may be before the name.
         let written = written.replace(['"', '\''], "");
         Ok(Edit::new(self.file, line.end..line.end, format!("{}{written}", newline_at(self.text, line.end))))
     }
 
-    /// What stands before a node in its line.
+    /// The text before a node in its line.
     fn before(&self, node: &Node) -> Result<&str, &'static str> {
         let line = line_at(self.text, node.range.start);
         self.text.get(line.start..node.range.start).ok_or(ONE_LINE)
     }
 
-    /// The indentation of a service's keys, and the end of a line below which a new key can stand.
+    /// Indentation of a service's keys, and the end of a line after which a new key can be inserted.
     fn below(&self, map: &Node) -> Result<(String, &'static str, usize), &'static str> {
         let found = ["image", "restart", "container_name", "build", "hostname"].iter().find_map(|name| {
             let (key, value) = map.get(name)?;

@@ -1,4 +1,4 @@
-//! How a client says where its database is.
+//! How a client names its database server.
 
 use samehost_model::{Endpoint, Protocol, percent_decoded};
 
@@ -6,23 +6,23 @@ use super::service::{Server, Service};
 use crate::languages::url::{self, Url, is_plain_path};
 use crate::spelling::Spelling;
 
-/// How a client says where its server is.
+/// One form of naming a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
     /// WordPress: `db:3306`, or `localhost:/path`.
     WordPress,
     /// Laravel with MySQL: DB_SOCKET beside the host, which stays.
     Laravel,
-    /// PostgreSQL's directory for the host, with the name of the port's variable.
+    /// PostgreSQL's directory instead of the host, with the name of the port's variable.
     Directory(&'static str),
     /// A URL.
     Url(Spelling),
 }
 
-/// What a variable says: the endpoint, and the names of the variables for user, password and database.
+/// Content of a variable: the endpoint, and the names of the variables for user, password and database.
 pub(super) type Said = (Endpoint, [&'static str; 3]);
 
-/// The host in a value: of a URL, of `host:port`, or the value itself; a path where it names a socket.
+/// The host in a value: of a URL, of `host:port`, or the value itself; a path if it names a socket.
 pub(super) fn host_of(value: &str) -> Option<String> {
     if let Some(url) = Url::parse(value) {
         let path =
@@ -41,7 +41,7 @@ pub(super) fn host_of(value: &str) -> Option<String> {
     (plain && !host.is_empty()).then(|| host.to_owned())
 }
 
-/// How a client reads a variable; none where that is not known.
+/// How a client reads a variable; `None` if that is not known.
 pub(super) fn words(client: &Service<'_>, name: &str, value: &str, server: &Server) -> Option<Words> {
     let mysql = server.protocol == Protocol::Mysql;
     let connection = client.variable("DB_CONNECTION").and_then(|variable| variable.value);

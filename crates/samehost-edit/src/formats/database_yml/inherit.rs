@@ -16,7 +16,7 @@ impl Yml<'_> {
         };
         let place = |key: &str| map.pairs().iter().position(|(one, _)| one.text() == Some(key));
         match (map.get(name), inherited) {
-            // Ruby lets what is inherited count where << stands below the key.
+            // In Ruby an inherited value wins if << is below the key.
             (Some(_), Some(_)) if place("<<") > place(name) => Err("<< stands below a key that it overrides"),
             (Some((_, node)), _) => Ok(Some(Value {
                 node: self.document.resolve(node),
@@ -54,7 +54,7 @@ impl Yml<'_> {
         }
     }
 
-    /// The text of a value; none where there is none.
+    /// Text of a value; `None` if it is missing.
     pub(super) fn literal<'b>(&'b self, map: &'b Node, name: &str) -> Result<Option<(&'b str, Value<'b>)>> {
         let wrong = |line: u32, why: &str| {
             self.refusal(line, why, &format!("{name}: in the environment itself, once"))

@@ -1,4 +1,4 @@
-//! Rails' config/database.yml: a connection for each environment. What an environment inherits (`<<: *default`) is
+//! Rails' config/database.yml: one connection per environment. What an environment inherits (`<<: *default`) is
 //! overridden in the environment itself, so that no other moves with it.
 
 use std::path::Path;
@@ -24,7 +24,7 @@ mod write;
 #[derive(Debug)]
 pub struct DatabaseYml;
 
-/// The edit by hand where the file is not understood.
+/// The manual edit if the file is not understood.
 const BY_HAND: &str = "in the environment: socket: /run/mysqld/mysqld.sock and host: localhost (mysql2), or host: /run/postgresql (postgresql)";
 
 impl Editor for DatabaseYml {
@@ -67,10 +67,10 @@ impl Editor for DatabaseYml {
     }
 }
 
-/// The libraries that take a socket beside a host: which of the two counts.
+/// Libraries that accept a socket beside a host, with the one that wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Adapter {
-    /// A host that is not localhost counts before a socket.
+    /// A host other than localhost wins over a socket.
     Mysql2,
     /// A socket counts before a host.
     Trilogy,
@@ -93,7 +93,7 @@ struct Environment<'a> {
 #[derive(Clone, Copy)]
 struct Value<'a> {
     node: &'a Node,
-    /// Whether it stands in the environment itself.
+    /// Whether it is in the environment itself.
     own: bool,
 }
 
@@ -102,7 +102,7 @@ struct Yml<'a> {
     text: String,
     masked: Masked,
     document: Document,
-    /// Whether .env beside the application sets DATABASE_URL, which counts before this file.
+    /// Whether .env beside the application sets DATABASE_URL, which wins over this file.
     overridden: bool,
 }
 
@@ -134,8 +134,8 @@ impl<'a> Yml<'a> {
         Refusal::new(self.file, line, reason, by_hand)
     }
 
-    /// The environments in the order of the text. A map that is there for others to inherit is none, but for the names
-    /// that Rails itself uses.
+    /// The environments in the order of the text. A map that others inherit is not one, except under the names that
+    /// Rails itself uses.
     fn environments(&self) -> Vec<Environment<'_>> {
         let mut found = Vec::new();
         for (key, value) in self.document.root.pairs() {
@@ -145,7 +145,7 @@ impl<'a> Yml<'a> {
                 continue;
             }
             let value = self.document.resolve(value);
-            // An environment may have several connections; variables of the database server are none.
+            // An environment may have several connections; the database server's variables are not connections.
             let mut several = value.pairs().iter().filter_map(|(key, value)| {
                 let (inner, map) = (key.text().filter(|inner| *inner != "<<")?, self.document.resolve(value));
                 let has = |key: &str| self.value(map, key).is_ok_and(|value| value.is_some());
@@ -169,7 +169,7 @@ impl<'a> Yml<'a> {
         })
     }
 
-    /// What an environment says; none where it is no server that we know.
+    /// The endpoint of an environment; `None` if it is not a known server.
     fn setting(&self, environment: &Environment<'_>) -> Result<Option<Setting>> {
         let map = environment.map;
         // A whole environment may be a URL.
@@ -214,7 +214,7 @@ impl<'a> Yml<'a> {
         }
     }
 
-    /// What an environment says that has a URL.
+    /// The endpoint of an environment with a URL.
     fn by_url(&self, environment: &Environment<'_>, text: &str, line: u32) -> Result<Option<Setting>> {
         let map = environment.map;
         let wrong = |reason: &str, by_hand: &str| self.wrong(environment, line, reason, by_hand);
@@ -248,7 +248,7 @@ impl<'a> Yml<'a> {
         const BY_HAND: &str = "host: /run/postgresql";
         let map = environment.map;
         let host = self.literal(map, "host")?;
-        // libpq has no such key, but a value that is not understood may be meant for another adapter.
+        // libpq has no such key, but an unknown value may be meant for another adapter.
         self.literal(map, "socket")?;
         let port = self.port(environment, Protocol::Postgres)?;
         let Some((text, _)) = host else {
@@ -289,7 +289,7 @@ impl<'a> Yml<'a> {
         Ok(self.connection(environment, Protocol::Mysql, endpoint, spelled, line))
     }
 
-    /// A text that is there for the login only.
+    /// A text that is only needed for the login.
     fn plain(&self, map: &Node, name: &str) -> Option<String> {
         self.literal(map, name).ok().flatten().map(|(text, _)| text.to_owned())
     }
@@ -304,7 +304,7 @@ fn spelling(url: &Url) -> Option<Spelling> {
     }
 }
 
-/// The line of a value, where it is the environment's own; else that of the environment.
+/// Line of a value if it is the environment's own, else that of the environment.
 fn own_line(map: &Node, value: Option<(&str, Value<'_>)>) -> u32 {
     value.filter(|(_, value)| value.own).map_or(map.line, |(_, value)| value.node.line)
 }

@@ -1,4 +1,4 @@
-//! The bytes that move a connection: in the environment itself, never in what it shares.
+//! The edits that move a connection: in the environment itself, never in what it shares.
 
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ impl Yml<'_> {
         Ok(edit.into_iter().collect())
     }
 
-    /// The edits that give an environment these values of its own, and take its socket away.
+    /// The edits that give an environment these values of its own, and remove its socket.
     fn edits(
         &self,
         map: &Node,
@@ -81,7 +81,7 @@ impl Yml<'_> {
         }
         let mut edits = Vec::new();
         let mut lines = String::new();
-        // A line that goes is no place for another.
+        // A removed line cannot hold another edit.
         let place = self.place(map, if dropped.is_some() { "" } else { "socket" });
         for (key, value) in wanted {
             match map.get(key) {
@@ -116,7 +116,7 @@ impl Yml<'_> {
         if let Some(value) = dropped {
             match self.whole_line(map, "socket").filter(|_| value.own) {
                 Some(range) => edits.push(Edit::new(self.file, range, "")),
-                // mysql2 takes the host before the socket in any case.
+                // mysql2 prefers the host to the socket in any case.
                 None if adapter == Adapter::Mysql2 => {}
                 None => return Err("its socket is inherited"),
             }
@@ -124,8 +124,8 @@ impl Yml<'_> {
         Ok(edits)
     }
 
-    /// The indentation of an environment's lines, their line break, and where a new one goes: below the host, or what
-    /// else names the server.
+    /// Indentation and line break of an environment, and the position for a new line: below the host, or whatever else
+    /// names the server.
     fn place(&self, map: &Node, socket: &str) -> Option<(String, &'static str, usize)> {
         let order = ["port", "host", socket, "adapter", "<<", "database"];
         order.iter().find_map(|name| {
@@ -141,7 +141,7 @@ impl Yml<'_> {
         })
     }
 
-    /// The line of a key, with its line break, where nothing else stands in it.
+    /// Line of a key, with its line break, if nothing else is in it.
     fn whole_line(&self, map: &Node, name: &str) -> Option<Range<usize>> {
         let (key, value) = map.get(name)?;
         let line = yaml::line_at(&self.text, key.range.start);

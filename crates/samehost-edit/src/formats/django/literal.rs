@@ -1,4 +1,4 @@
-//! Python's literals in a text, with their places. What is not a plain literal is code, and not looked into.
+//! Python literals in a text, with their positions. Anything but a plain literal is code, and is not examined.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(super) struct Source {
 
 /// A value.
 pub(super) enum Value<'a> {
-    /// A text without escapes, and the bytes inside of its quotes.
+    /// A text without escapes, and the range inside its quotes.
     Text(String, Range<usize>),
     /// A whole number, and its bytes.
     Number(String, Range<usize>),
@@ -27,7 +27,7 @@ pub(super) enum Value<'a> {
 }
 
 impl Source {
-    /// Reads a text; none where Python would not, with the line.
+    /// Reads a text; fails with the line where Python would.
     pub(super) fn parse(text: Vec<u8>) -> Result<Source, u32> {
         let mut parser = Parser::new();
         parser.set_language(&tree_sitter_python::LANGUAGE.into()).map_err(|_| 0u32)?;
@@ -60,7 +60,7 @@ impl Source {
         self.text.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// What stands there, for messages and comparisons.
+    /// Its text, for messages and comparisons.
     pub(super) fn written(&self, node: Node<'_>) -> String {
         String::from_utf8_lossy(self.bytes(node)).into_owned()
     }
@@ -98,7 +98,7 @@ impl Source {
         let text = std::str::from_utf8(self.bytes(node)).ok()?;
         let quote = text.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
         let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
-        // Three quotes, escapes and lines are left to their owner.
+        // Triple quotes, escapes and line breaks are not edited.
         if inside.contains(['\\', '\'', '"', '\n', '\r']) {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Django's settings.py, where its databases, caches and brokers are written out. What the environment or other code
-//! decides is not looked into.
+//! Django's settings.py, if its databases, caches and brokers are literals. Values from the environment or other code
+//! are not examined.
 
 use std::ops::Range;
 use std::path::Path;
@@ -29,10 +29,10 @@ use write::by_hand;
 #[derive(Debug)]
 pub struct Django;
 
-/// Settings that are one URL, of Celery.
+/// Settings of Celery that are one URL.
 const BROKERS: &[&str] = &["CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "BROKER_URL"];
 
-/// The edit by hand where a database's entry is not understood.
+/// The manual edit if a database's entry is not understood.
 const DATABASE_BY_HAND: &str =
     "'HOST': '/run/mysqld/mysqld.sock' (MySQL) or 'HOST': '/run/postgresql' (PostgreSQL)";
 
@@ -86,19 +86,19 @@ impl Editor for Django {
     }
 }
 
-/// A setting and where its words stand.
+/// A setting and the positions of its parts.
 struct Found {
     setting: Setting,
     how: How,
 }
 
 enum How {
-    /// HOST and PORT: the bytes inside of the host's quotes, those of the port with whether it is there, and where a port
-    /// goes that is not.
+    /// HOST and PORT: the range inside the host's quotes, the port's range and whether it exists, and the position for
+    /// a new port.
     Host { host: Range<usize>, port: Option<Range<usize>>, after: usize, quote: char },
     /// A URL.
     Url(Spelling, String, Range<usize>),
-    /// memcached's location, and what stands before a path in it.
+    /// memcached's location, and the prefix of a path in it.
     Memcached(&'static str, Range<usize>),
     /// OPTIONS' unix_socket.
     Option(Range<usize>),
@@ -154,7 +154,7 @@ impl<'a> Settings<'a> {
         (found, refused)
     }
 
-    /// What code makes, by the words in it.
+    /// A value computed by code, with the words in it.
     fn code<T>(&self, name: &str, value: Node<'_>) -> Result<T> {
         let written = self.source.written(value);
         let from_environment =
@@ -175,7 +175,7 @@ impl<'a> Settings<'a> {
         Err(Refusal::at(line(value), reason).by_hand(by_hand))
     }
 
-    /// A database's port, and where it is written.
+    /// Port of a database, and its position.
     fn port(&self, name: &str, port: Node<'_>, usual: u16) -> Result<(u16, Option<Range<usize>>)> {
         match self.source.value(port) {
             Value::Text(text, range) if text.is_empty() => Ok((usual, Some(range))),
@@ -187,7 +187,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The socket that a database's OPTIONS name.
+    /// The socket in a database's OPTIONS.
     fn socket_option<'n>(
         &'n self,
         name: &str,
@@ -294,7 +294,7 @@ fn database_refused(name: &str, node: Node<'_>, reason: &str) -> Refusal {
     Refusal::at(line(node), format!("{name}: {reason}")).by_hand(DATABASE_BY_HAND)
 }
 
-/// What a database's ENGINE speaks; none where that is not known here.
+/// Protocol of a database's ENGINE; `None` if it is not known here.
 fn protocol_of(engine: &str) -> Option<Protocol> {
     match engine {
         "django.db.backends.mysql" | "django.contrib.gis.db.backends.mysql" => Some(Protocol::Mysql),

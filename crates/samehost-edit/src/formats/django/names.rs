@@ -1,4 +1,4 @@
-//! Where a name of the settings is given its value: once, or not understood.
+//! Where a setting gets its value: in one statement, or it is not understood.
 
 use tree_sitter::Node;
 
@@ -7,7 +7,7 @@ use super::literal::line;
 use crate::refusal::{Refusal, Result};
 
 impl Settings<'_> {
-    /// The value of a name that one statement of the file gives it, and nothing else in it touches.
+    /// Value of a name that a single statement assigns and nothing else touches.
     pub(super) fn only(&self, name: &str) -> Result<Option<Node<'_>>> {
         let source = &self.source;
         let mentions: Vec<Node<'_>> = source
@@ -32,11 +32,11 @@ impl Settings<'_> {
         }
     }
 
-    /// An import of everything below a statement whose module may set the name.
+    /// A later line that may set the name: a wildcard import, or code that runs other code.
     fn later(&self, statement: Node<'_>, name: &str) -> Option<(u32, String)> {
         let source = &self.source;
         let below = |node: &Node<'_>| node.start_byte() > statement.end_byte();
-        // What runs other code can set anything.
+        // Code that runs other code can set anything.
         let runs = |node: &Node<'_>| {
             node.kind() == "call"
                 && node.child_by_field_name("function").is_some_and(|function| {
@@ -65,7 +65,7 @@ impl Settings<'_> {
             let text = beside.map(|beside| self.files.read(&beside));
             let harmless = match text {
                 Some(Ok(text)) => one_dot && !String::from_utf8_lossy(&text).contains(name),
-                // `from .local import *`, and there is none.
+                // `from .local import *` of a module that does not exist.
                 Some(Err(_)) => module.starts_with('.') && one_dot && !plain.contains('.'),
                 None => false,
             };
@@ -77,7 +77,7 @@ impl Settings<'_> {
     }
 }
 
-/// The value and the statement, where a name stands on the left of a module's own assignment.
+/// Value and statement of a name on the left of an assignment at module level.
 fn assigned(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
     let assignment = node.parent().filter(|parent| parent.kind() == "assignment")?;
     let statement = assignment.parent().filter(|parent| parent.kind() == "expression_statement")?;

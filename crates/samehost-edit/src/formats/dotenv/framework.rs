@@ -1,4 +1,4 @@
-//! Which framework reads a .env file: by the files beside it, and where those say nothing, by its variables.
+//! The framework that reads a .env file: from the files beside it, else from its variables.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) enum Framework {
     Symfony,
     Rails,
     Django,
-    /// WordPress in the folders of Bedrock.
+    /// WordPress in the directories of Bedrock.
     Bedrock,
     Node,
     /// None that is known, or several.
@@ -32,25 +32,25 @@ impl Framework {
         }
     }
 
-    /// What reads the file in this directory.
+    /// The framework in this directory.
     pub(super) fn of(directory: &Path, files: &dyn Files, lines: &Lines) -> Framework {
         let beside = beside(directory, files);
         let found = if beside.is_empty() { inside(lines) } else { beside };
         match found.as_slice() {
             [one] => *one,
-            // Assets are built by Node in every framework.
+            // Every framework builds its assets with Node.
             [one, Framework::Node] => *one,
             _ => Framework::Unknown,
         }
     }
 }
 
-/// A file's text; none where it is not there.
+/// Text of a file; `None` if it is missing.
 pub(super) fn text(directory: &Path, name: &str, files: &dyn Files) -> Option<String> {
     Some(String::from_utf8_lossy(&files.read(&directory.join(name)).ok()?).into_owned())
 }
 
-/// Whether the project asks for a package, in any of the files where its language says so.
+/// Whether the project requires a package, in any file where its language lists packages.
 pub(super) fn wants(directory: &Path, files: &dyn Files, package: &str) -> bool {
     const LISTS: &[&str] = &[
         "composer.json",

@@ -1,4 +1,4 @@
-//! Connections that are said by several variables: a host, a port, and perhaps a socket.
+//! Connections in several variables: a host, a port, and perhaps a socket.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use crate::edit::Edit;
 use crate::languages::url::{is_plain_path, postgres_path, postgres_socket, tcp, usual_port};
 use crate::refusal::{Refusal, Result};
 
-/// How a group of variables says that a connection goes through a socket.
+/// How a group of variables names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A variable of its own holds the path; the host does not count then.
+    /// A variable of its own holds the path; the host is ignored then.
     SocketVariable(&'static str),
     /// The host is the socket's directory, and the port a part of its name.
     HostIsDirectory,
     /// The host is the path, and the port 0.
     HostIsPathPortZero,
-    /// The host is the path; the port does not count then.
+    /// The host is the path; the port is ignored then.
     HostIsPath,
     /// The host is `localhost:/path`.
     HostWithPath,
@@ -28,7 +28,7 @@ pub(super) enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) host: &'static str,
-    /// None where the host holds the port.
+    /// `None` if the host contains the port.
     pub(super) port: Option<&'static str>,
     pub(super) form: Form,
     pub(super) protocol: Protocol,
@@ -43,13 +43,13 @@ impl Group {
         [Some(self.host), self.port, socket].into_iter().flatten()
     }
 
-    /// Whether the file says anything of it.
+    /// Whether the file sets any of its variables.
     pub(super) fn is_there(&self, lines: &Lines) -> bool {
         let (host, socket) = (self.host, self.names().last().unwrap_or(self.host));
         lines.last(host).is_some() || lines.last(socket).is_some_and(|entry| !is_nothing(&entry.text))
     }
 
-    /// Whether the value of an entry is text, to all libraries alike.
+    /// Whether all libraries read the value of an entry as the same text.
     fn is_text(&self, entry: &Entry) -> Result<()> {
         if let Some(why) = entry.unclear {
             return Err(Refusal::at(entry.line, format!("{}: {why}", entry.name)));
@@ -57,7 +57,7 @@ impl Group {
         if !entry.is_plain() {
             return Err(Refusal::at(entry.line, format!("{} is made of other variables", entry.name)));
         }
-        // Laravel takes quotes off once more, and words such as null for values.
+        // Laravel removes quotes once more, and interprets words such as null.
         if entry.text.starts_with(['"', '\'']) || (entry.name == self.host && is_word(&entry.text)) {
             return Err(Refusal::at(
                 entry.line,
@@ -67,7 +67,7 @@ impl Group {
         Ok(())
     }
 
-    /// Where it leads, and the entry that says so; none where it says nothing.
+    /// Its endpoint, and the entry that names it; `None` if nothing does.
     pub(super) fn read<'a>(&self, lines: &'a Lines) -> Result<Option<(Endpoint, &'a Entry)>> {
         self.names().filter_map(|name| lines.last(name)).try_for_each(|entry| self.is_text(entry))?;
         if let Form::SocketVariable(name) = self.form
@@ -166,7 +166,7 @@ impl Group {
         [Some((self.host, host)), port].into_iter().flatten().collect()
     }
 
-    /// The edits that give the variables these values.
+    /// The edits that set these variables.
     pub(super) fn write(
         &self,
         file: &Path,
@@ -174,7 +174,7 @@ impl Group {
         values: &[(&'static str, String)],
     ) -> Result<Vec<Edit>> {
         let usual = usual_port(self.protocol).to_string();
-        // New lines stand below the port, or else the host, or else the socket.
+        // New lines go below the port, else the host, else the socket.
         let anchor = [self.port, Some(self.host)].into_iter().flatten().find_map(|name| lines.last(name));
         let anchor = anchor.or_else(|| self.names().last().and_then(|name| lines.last(name)));
         let Some(anchor) = anchor else { return Ok(Vec::new()) };
@@ -197,7 +197,7 @@ impl Group {
                 ));
             }
             let Some(edit) = lines.set(file, name, value, anchor) else { continue };
-            // Several new lines in one place are one edit.
+            // Several new lines at one position become one edit.
             match edits.iter_mut().find(|other| other.range == edit.range && edit.range.is_empty()) {
                 Some(other) if there.is_none() => other.with.extend_from_slice(&edit.with),
                 _ => edits.push(edit),
@@ -211,7 +211,7 @@ fn unusual(entry: &Entry) -> Refusal {
     Refusal::at(entry.line, format!("{} has an unusual value", entry.name))
 }
 
-/// Whether Laravel takes a value for none.
+/// Whether Laravel reads a value as null.
 fn is_nothing(text: &str) -> bool {
     matches!(text.to_lowercase().as_str(), "" | "null" | "(null)" | "empty" | "(empty)" | "false" | "(false)")
 }
@@ -220,7 +220,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && (is_nothing(text) || matches!(text.to_lowercase().as_str(), "true" | "(true)"))
 }
 
-/// WordPress' DB_HOST, as its `parse_db_host` takes it apart.
+/// WordPress' DB_HOST, parsed as by its `parse_db_host`.
 fn combined(entry: &Entry) -> Result<Endpoint> {
     let text = &entry.text;
     if let Some(path) = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'))

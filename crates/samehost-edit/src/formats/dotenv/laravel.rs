@@ -1,4 +1,4 @@
-//! What Laravel makes of its variables, by the configuration that every project has a copy of.
+//! How Laravel uses its variables, according to the configuration that every project has a copy of.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(super) struct Laravel<'a> {
     lines: &'a Lines,
     directory: &'a Path,
     files: &'a dyn Files,
-    /// config/database.php; none where it is not there: the framework's own counts then.
+    /// config/database.php; `None` if it is missing, and the framework's own applies.
     database: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Laravel<'a> {
         Laravel { lines, directory, files, database: text(directory, "config/database.php", files) }
     }
 
-    /// Whether config/database.php reads a variable: yes where there is none.
+    /// Whether config/database.php reads a variable; true if the file is missing.
     fn reads(&self, name: &str) -> bool {
         let calls = [format!("env('{name}'"), format!("env(\"{name}\"")];
         self.database.as_ref().is_none_or(|text| {
@@ -38,7 +38,7 @@ impl<'a> Laravel<'a> {
         })
     }
 
-    /// The default of a variable in config/database.php: `env('DB_CONNECTION', 'mysql')`.
+    /// Default of a variable in config/database.php: `env('DB_CONNECTION', 'mysql')`.
     fn default(&self, name: &str) -> Option<&str> {
         let text = self.database.as_ref()?;
         let rest = &text[text.find(&format!("env('{name}',"))? + name.len() + 7..];
@@ -46,7 +46,7 @@ impl<'a> Laravel<'a> {
         Some(&rest[..rest.find('\'')?])
     }
 
-    /// Where the URL of the database is, where one is set and read: it takes the place of DB_HOST.
+    /// The database's URL if one is set and read; it overrides DB_HOST.
     pub(super) fn url(&self) -> Option<&'static str> {
         ["DB_URL", "DATABASE_URL"].into_iter().find(|name| {
             self.reads(name) && self.lines.last(name).is_some_and(|entry| !entry.text.is_empty())
@@ -66,7 +66,7 @@ impl<'a> Laravel<'a> {
         }
     }
 
-    /// The groups that lead somewhere, with what stands against changing them.
+    /// The groups that name an endpoint, with obstacles to changing them.
     pub(super) fn groups(&self) -> Vec<(Group, Result<()>)> {
         let mut groups = Vec::new();
         if self.url().is_none() {
@@ -81,7 +81,7 @@ impl<'a> Laravel<'a> {
         groups
     }
 
-    /// A host that no known connection uses: what DB_CONNECTION should say.
+    /// The refusal of a host whose kind of database is unknown, with what DB_CONNECTION should be.
     pub(super) fn orphan(&self) -> Option<Refusal> {
         let entry = self.lines.last("DB_HOST").filter(|entry| is_local(&entry.text))?;
         let unknown = self.lines.last("DB_CONNECTION").is_none() && self.default("DB_CONNECTION").is_none();
@@ -100,7 +100,7 @@ impl<'a> Laravel<'a> {
         Err(Refusal::at(line, "config/database.php does not read DB_SOCKET").by_hand("in config/database.php, in the connection: 'unix_socket' => env('DB_SOCKET', ''), then switch again"))
     }
 
-    /// Hosts of their own for reading and writing are not looked into.
+    /// Separate hosts for reading and writing are not supported.
     fn split(&self) -> Result<()> {
         let text = self.database.as_deref().unwrap_or_default();
         if !text.contains("'read' =>") && !text.contains("'write' =>") {

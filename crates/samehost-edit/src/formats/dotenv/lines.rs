@@ -1,5 +1,5 @@
 //! The lines of a .env file, read so that every library agrees: phpdotenv, Symfony's, Ruby's, python-dotenv,
-//! django-environ and Node's. What they read differently is there, but unclear.
+//! django-environ and Node's. Entries that they read differently are marked as unclear.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,19 +21,19 @@ pub(super) struct Entry {
     pub(super) literal: bool,
     /// Why the libraries may not agree on it.
     pub(super) unclear: Option<&'static str>,
-    /// Whether there is space around the equals sign, which Symfony and django-environ do not take.
+    /// Whether there is space around the equals sign, which Symfony and django-environ do not accept.
     pub(super) spaced: bool,
-    /// Whether a comment follows an unquoted value, which old versions of django-environ take as part of it.
+    /// Whether a comment follows an unquoted value, which old versions of django-environ include in it.
     pub(super) commented: bool,
-    /// Whether a byte order mark stands before its name.
+    /// Whether a byte order mark precedes its name.
     pub(super) marked: bool,
-    /// Whether the value stands without quotes.
+    /// Whether the value is not quoted.
     pub(super) bare: bool,
     /// The quote that its value opens and does not close in its line.
     opens: Option<u8>,
-    /// What stands before the name: spaces, `export `.
+    /// Text before the name: spaces, `export `.
     before: String,
-    /// Where the line ends, before its line break.
+    /// End of the line, before its line break.
     end: usize,
 }
 
@@ -51,7 +51,7 @@ impl Lines {
         let mut lines = Lines { entries: Vec::new(), newline, text: text.to_owned() };
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let mut at = start;
-        // The quote that a line above has opened, and the line.
+        // The quote that an earlier line has opened, and that line.
         let mut open: Option<(u8, u32)> = None;
         for (index, line) in text[start..].split(|byte| *byte == b'\n').enumerate() {
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -94,23 +94,23 @@ impl Lines {
         self.entries.iter().filter(move |entry| entry.name == name)
     }
 
-    /// The last entry of a name, which counts in all libraries but django-environ.
+    /// The last entry of a name, which wins in all libraries but django-environ.
     pub(super) fn last(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().rev().find(|entry| entry.name == name)
     }
 
-    /// The value of a name, where it is clear and has nothing to fill in.
+    /// Value of a name, if it is clear and has no variables in it.
     pub(super) fn literal(&self, name: &str) -> Option<&str> {
         let entry = self.last(name).filter(|entry| entry.unclear.is_none() && entry.is_plain())?;
         Some(&entry.text)
     }
 
-    /// The line of an entry other than its own that uses a variable.
+    /// Line of another entry that uses a variable.
     pub(super) fn user_of(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| !entry.literal && uses(&entry.text, name))
     }
 
-    /// An edit that gives a variable a value: in its place, or in a new line below another's.
+    /// An edit that sets a variable: in place, or in a new line below another's.
     pub(super) fn set(&self, file: &Path, name: &str, value: &str, below: &Entry) -> Option<Edit> {
         match self.last(name) {
             Some(entry) if entry.text == value => None,
@@ -132,13 +132,13 @@ impl Lines {
 }
 
 impl Entry {
-    /// Whether the value is what is written: nothing to fill in.
+    /// Whether the value is literal, without variables.
     pub(super) fn is_plain(&self) -> bool {
         self.literal || !self.text.contains('$')
     }
 }
 
-/// Whether a value fills a variable in: `$NAME` or `${NAME…}`.
+/// Whether a value contains a variable: `$NAME` or `${NAME…}`.
 fn uses(text: &str, name: &str) -> bool {
     text.match_indices('$').any(|(at, _)| {
         let rest = &text[at + 1..];
@@ -158,7 +158,7 @@ fn closing(line: &[u8], quote: u8) -> Option<usize> {
     })
 }
 
-/// The value of an entry, as it is written.
+/// Value of an entry as written.
 struct Written {
     range: Range<usize>,
     literal: bool,
@@ -167,7 +167,7 @@ struct Written {
     unclear: Option<&'static str>,
 }
 
-/// Reads the value behind an equals sign, which begins at `value`.
+/// Reads the value after an equals sign, starting at `value`.
 fn written(body: &[u8], equals: usize, value: usize) -> Written {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let rest = &body[value..];
@@ -210,7 +210,7 @@ fn written(body: &[u8], equals: usize, value: usize) -> Written {
     Written { range, literal, commented, opens, unclear }
 }
 
-/// Why libraries may not agree on the text of a value.
+/// Why libraries may not agree on a value.
 fn ambiguous(text: &[u8]) -> Option<&'static str> {
     if text.contains(&b'\\') {
         return Some("its value has a backslash");
@@ -244,7 +244,7 @@ fn entry(body: &[u8], at: usize, line: u32) -> Option<Entry> {
         && (equals > start + length || (value > equals + 1 && !matches!(rest.first(), None | Some(b'#'))));
     let Written { range, literal, commented, opens, unclear: in_value } = written(body, equals, value);
     let text = body.get(range.clone()).unwrap_or_default();
-    // Backticks count before everything else.
+    // Backticks take precedence over everything else.
     let unclear = match rest.first() {
         Some(b'`') => in_value,
         _ => unclear.or(in_value),

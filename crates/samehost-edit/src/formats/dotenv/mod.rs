@@ -1,5 +1,5 @@
-//! `.env` files: the variables that Laravel, Symfony, Rails, Django, Bedrock and Node read their servers from. The same
-//! line means different things to each of them; where it cannot be told which one reads the file, nothing is changed.
+//! `.env` files: the variables in which Laravel, Symfony, Rails, Django, Bedrock and Node have their servers. The same
+//! line means different things to each of them. If it is unclear which one reads the file, nothing is changed.
 
 use std::path::Path;
 
@@ -42,14 +42,14 @@ enum How {
     Group(Group),
 }
 
-/// libpq's own variables, which every client in C, Python, Ruby and Node takes alike.
+/// libpq's own variables, which every client in C, Python, Ruby and Node reads alike.
 const LIBPQ: Group =
     Group { host: "PGHOST", port: Some("PGPORT"), form: Form::HostIsDirectory, protocol: Protocol::Postgres };
 /// WordPress in Bedrock.
 const BEDROCK: Group =
     Group { host: "DB_HOST", port: None, form: Form::HostWithPath, protocol: Protocol::Mysql };
 
-/// Hosts that programs of all kinds read, each in its own way.
+/// Host variables of many programs, each of which reads them in its own way.
 const HOSTS: &[&str] = &[
     "DB_HOST",
     "DATABASE_HOST",
@@ -110,7 +110,7 @@ impl Editor for Dotenv {
     }
 }
 
-/// The variables of a text and what they say, the last of each name; none where it is not understood.
+/// The variables of a text with their values, the last of each name; `None` if it is not understood.
 pub(super) fn variables(text: &[u8]) -> Option<Vec<(String, String)>> {
     let lines = Lines::parse(text).ok()?;
     let counts = |entry: &&Entry| lines.last(&entry.name).is_some_and(|last| last.line == entry.line);
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The settings in the order of the text, and what is refused.
+    /// The settings in the order of the text, and refusals.
     fn found(&self) -> (Vec<Found>, Vec<Refusal>) {
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         let mut hosts: Vec<&str> = Vec::new();
@@ -216,14 +216,14 @@ impl<'a> Reader<'a> {
         groups
     }
 
-    /// Whether what a host variable says may be about this machine.
+    /// Whether the value of a host variable may mean this machine.
     fn concerns(&self, host: &str) -> bool {
         self.lines.last(host).is_none_or(|entry| {
             entry.unclear.is_some() || entry.text.is_empty() || !entry.is_plain() || is_local(&entry.text)
         })
     }
 
-    /// What must hold for every variable of a group besides its value.
+    /// Conditions for every variable of a group, apart from its value.
     fn agreed(&self, group: &Group) -> Result<()> {
         for name in [Some(group.host), group.port].into_iter().flatten() {
             if let Some(entry) = self.lines.last(name)
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Why an entry may not be what counts.
+    /// Why an entry may not be the effective one.
     fn doubt(&self, entry: &Entry) -> Option<String> {
         let name = &entry.name;
         let strict = matches!(self.framework, Framework::Symfony | Framework::Django | Framework::Unknown);
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
             .map_err(|refusal| refusal.by_hand(self.group_by_hand(group, Some(to))))
     }
 
-    /// The lines that say a group's socket.
+    /// The lines that name a group's socket.
     fn group_by_hand(&self, group: &Group, to: Option<&Endpoint>) -> String {
         let usual = match group.protocol {
             Protocol::Mysql => "/run/mysqld/mysqld.sock",

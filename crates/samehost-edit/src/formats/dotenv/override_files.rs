@@ -1,4 +1,4 @@
-//! Files beside a .env file that are read as well and count before it: .env.local, .env.production.
+//! Files beside a .env file that override it: .env.local, .env.production.
 
 use std::path::Path;
 
@@ -6,8 +6,7 @@ use super::framework::Framework;
 use super::lines::Lines;
 use crate::files::Files;
 
-/// The name of a file that counts before this one and sets the variable as well; in production, or where this file is
-/// for.
+/// Name of a file that overrides this one and sets the variable as well; in production, or in this file's environment.
 pub(super) fn later(
     file: &Path,
     files: &dyn Files,
@@ -15,7 +14,7 @@ pub(super) fn later(
     lines: &Lines,
     name: &str,
 ) -> Option<String> {
-    // Laravel reads one file; django-environ and python-dotenv the one that they are told.
+    // Laravel reads one file; django-environ and python-dotenv the one that they are given.
     if matches!(framework, Framework::Laravel | Framework::Django | Framework::Unknown) {
         return None;
     }
@@ -46,7 +45,7 @@ fn rank(name: &str, framework: Framework) -> u8 {
     let environment = !rest.is_empty() && rest != ".local";
     match (environment, local) {
         (false, false) => 0,
-        // Symfony: the environment's file before .env.local; all others the other way round.
+        // Symfony reads the environment's file before .env.local; all others do it the other way round.
         (true, false) => {
             if framework == Framework::Symfony {
                 2

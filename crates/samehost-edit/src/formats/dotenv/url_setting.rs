@@ -1,4 +1,4 @@
-//! A variable that holds a URL: what it says, and the edit that moves it.
+//! A variable with a URL: its endpoint, and the edit that moves it.
 
 use samehost_model::{Endpoint, Protocol};
 
@@ -39,12 +39,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The URL of an entry; none where it has none, or is not the one that counts.
+    /// URL of an entry; `None` if it has none, or is not the effective one.
     pub(super) fn url(&self, entry: &Entry) -> Option<Result<Found>> {
         let name = &entry.name;
         let (scheme, rest) = entry.text.split_once("://")?;
         url::protocol(scheme)?;
-        // What counts is the last; where libraries differ on that, `doubt` has said so.
+        // The last one wins; where libraries differ on that, `doubt` has reported it.
         if self.lines.last(name).is_some_and(|last| last.line != entry.line) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether all that is filled in is `${NAME}`.
+/// Whether all its variables have the form `${NAME}`.
 fn is_simply_filled(text: &str) -> bool {
     text.split("${").skip(1).all(|rest| {
         let name = rest.split('}').next().unwrap_or_default();
@@ -124,7 +124,7 @@ fn is_simply_filled(text: &str) -> bool {
     })
 }
 
-/// Why the variables in an entry's URL leave open where it leads, and how to write it by hand.
+/// Why the variables in an entry's URL leave its endpoint open, and how to write it by hand.
 fn made_of_variables(entry: &Entry, parsed: &Url) -> Option<(String, &'static str)> {
     let (name, filled) = (&entry.name, !entry.literal);
     if filled && [&parsed.scheme, &parsed.host].iter().any(|part| part.contains('$'))

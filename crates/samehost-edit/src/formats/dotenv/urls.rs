@@ -1,4 +1,4 @@
-//! Which variables hold URLs, and how the framework that reads them says a socket in one.
+//! Which variables hold URLs, and how the framework that reads them writes a socket in one.
 
 use std::path::Path;
 
@@ -21,13 +21,13 @@ pub(super) struct Asked<'a> {
     pub(super) line: u32,
 }
 
-/// The spellings of MySQL, for whoever knows what reads the file.
+/// The spellings of MySQL, by the framework that reads the file.
 const MYSQL: &str = "?unix_socket=/run/mysqld/mysqld.sock (Doctrine, Django), ?socket=… (Rails, Prisma) or ?socketPath=… (mysql2 of Node), with localhost for the host";
 const POSTGRES: &str = "?host=/run/postgresql (Doctrine, Django without a host, Prisma, pg of Node) or %2Frun%2Fpostgresql for the host (Rails)";
 const REDIS: &str = "unix:///run/redis/redis-server.sock?db=0 (redis-py), unix:///run/redis/redis-server.sock (redis-rb), redis:///run/redis/redis-server.sock (Symfony) or redis+socket:///run/redis/redis-server.sock (Celery)";
 
 impl Asked<'_> {
-    /// How the socket is said in the URL of a variable.
+    /// Form of the socket in the URL of a variable.
     pub(super) fn spelling(&self, name: &str, url: &Url) -> Result<Spelling> {
         if matches!(name, "CELERY_BROKER_URL" | "CELERY_RESULT_BACKEND") {
             return Ok(Spelling::Celery);
@@ -103,7 +103,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Django's own redis-py, where nothing says that another library reads the same variable.
+    /// Django's own redis-py, unless another library reads the same variable.
     fn django(&self, name: &str) -> Result<Spelling> {
         if self.wants("celery") && self.lines.last("CELERY_BROKER_URL").is_none() {
             return Err(self.refuse(format!("Celery may read {name} as well, and has other words for a socket"), format!(
@@ -125,7 +125,7 @@ impl Asked<'_> {
         Ok(Spelling::UnixScheme)
     }
 
-    /// The texts of Django's settings, where they usually are: a directory below, or two.
+    /// Texts of Django's settings in their usual places, one or two directories below.
     fn settings(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for folder in self.files.list(self.directory).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! The connections in `$databases`: what each is to Drupal's drivers.
+//! The connections in `$databases`, as Drupal's drivers read them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use samehost_model::{Endpoint, Protocol};
 use crate::languages::php::{Entry, Item, Outcome, Place, Trouble, Value, Valued, once, variable_used};
 use crate::refusal::{Refusal, Result};
 
-/// Where mysqlnd looks when no path is given, on Debian and Ubuntu; elsewhere php.ini's pdo_mysql.default_socket.
+/// Default socket of mysqlnd on Debian and Ubuntu; elsewhere php.ini's pdo_mysql.default_socket.
 const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
 
 /// A connection.
@@ -15,7 +15,7 @@ const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
 pub(super) struct Connection {
     /// Its key and target: `default.default`.
     pub(super) name: String,
-    /// The same as PHP has it: `['default']['default']`.
+    /// The same in PHP: `['default']['default']`.
     keys: String,
     pub(super) protocol: Protocol,
     pub(super) endpoint: Endpoint,
@@ -34,7 +34,7 @@ impl Connection {
         text(&self.items, key)
     }
 
-    /// The element that new ones stand beside.
+    /// The element beside which new ones are inserted.
     pub(super) fn anchor(&self) -> &Item {
         let named = ["host", "driver", "unix_socket"].iter().find_map(|key| self.item(key));
         named.unwrap_or(&self.items[0])
@@ -54,7 +54,7 @@ impl Connection {
     }
 }
 
-/// A refusal, with what to write by hand.
+/// A refusal, with the manual edit.
 pub(super) fn refuse(trouble: &Trouble, keys: &str) -> Refusal {
     let by_hand = match &trouble.environment {
         Some(name) => format!(
@@ -77,7 +77,7 @@ fn text(items: &[Item], key: &str) -> Option<String> {
     String::from_utf8(item.value.value.text()?).ok()
 }
 
-/// Every connection of a server, or why one is not understood; SQLite has none.
+/// Every connection to a server, or why one is not understood; SQLite has none.
 pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connection>> {
     if outcome.state.over {
         let trouble = Trouble::new(file, 0, "this file ends the program");
@@ -89,7 +89,7 @@ pub(super) fn connections(file: &Path, outcome: &Outcome) -> Vec<Result<Connecti
     if let Some(trouble) = variable_used(outcome, "$databases").filter(|_| found.iter().any(Result::is_ok)) {
         return vec![Err(refuse(&trouble, "['default']['default']"))];
     }
-    // One array that is two connections cannot be changed for one of them.
+    // One array used by two connections cannot be changed for one of them.
     let places: Vec<Option<Place>> =
         found.iter().map(|one| one.as_ref().ok().map(|connection| connection.place().clone())).collect();
     let twice =
@@ -194,7 +194,7 @@ fn endpoint(
     host: Option<&str>,
     port: u16,
 ) -> Result<Endpoint, &'static str> {
-    // What would end the value in the name of a source, or the name itself.
+    // Characters that would end the value in a DSN, or its name.
     let strange = |one: char| one.is_control() || ";, '\\".contains(one);
     Ok(match (protocol, socket, host) {
         (_, Some(Some(path)), _) if path.starts_with('/') && !path.contains(strange) => {

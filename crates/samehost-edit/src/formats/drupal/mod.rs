@@ -1,5 +1,5 @@
-//! Drupal: `$databases` of settings.php, in whichever way PHP puts it together. With a `unix_socket` the mysql driver
-//! looks at neither host nor port; the pgsql driver takes the socket's directory as the host.
+//! Drupal: `$databases` of settings.php, however PHP builds it. With a `unix_socket` the mysql driver ignores host and
+//! port; the pgsql driver uses the socket's directory as the host.
 
 mod connection;
 mod splice;
@@ -87,7 +87,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     let real = files.real(file);
     let empty = || Value::Array(Vec::new());
     let mut setup = Setup {
-        // What Settings::initialize() has set before it includes the file.
+        // Variables that Settings::initialize() sets before it includes the file.
         variables: vec![("databases", empty()), ("settings", empty()), ("config", empty())],
         ..Setup::default()
     };

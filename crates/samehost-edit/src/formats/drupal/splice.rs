@@ -1,4 +1,4 @@
-//! Elements of PHP arrays, changed, added and removed in the style of those beside them.
+//! Changes, adds and removes elements of PHP arrays in the style of their neighbours.
 
 use tree_sitter::Node;
 
@@ -29,7 +29,7 @@ pub(super) fn change(item: &Item, value: &str) -> Result<Edit, String> {
     Ok(Edit::new(&place.file, place.range.clone(), text))
 }
 
-/// A new element in front of another, written as that one.
+/// A new element before another, in its style.
 pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> Result<Edit, String> {
     let value = encode(Quoting::Single, value).ok_or(STRANGE)?;
     let (Entry::Element(place) | Entry::Statement(place)) = &anchor.entry;
@@ -68,7 +68,7 @@ pub(super) fn add(anchor: &Item, outcome: &Outcome, key: &str, value: &str) -> R
     Ok(Edit::new(&place.file, start..start, with))
 }
 
-/// An element taken out, with its comma.
+/// Removes an element with its comma.
 pub(super) fn remove(item: &Item, outcome: &Outcome) -> Result<Edit, String> {
     let (Entry::Element(place) | Entry::Statement(place)) = &item.entry;
     let (source, node) = find(outcome, &item.entry)?;
@@ -118,7 +118,7 @@ fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>
     while node.kind() != kind || node.byte_range() != place.range {
         node = node.parent().ok_or(ALONE)?;
     }
-    // A statement that is the whole body of an `if` cannot be joined by another.
+    // A statement that is the whole body of an `if` cannot get a second one beside it.
     let block = |parent: Node<'_>| matches!(parent.kind(), "program" | "compound_statement" | "colon_block");
     if kind == "expression_statement" && !node.parent().is_some_and(block) {
         return Err(ALONE.into());
@@ -126,7 +126,7 @@ fn find<'a>(outcome: &'a Outcome, entry: &Entry) -> Result<(&'a Source, Node<'a>
     Ok((source, node))
 }
 
-/// The key and the value of an element, or of an assignment to one.
+/// Key and value of an element, or of an assignment to one.
 fn halves(node: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
     let parts = children(node);
     match parts.as_slice() {

@@ -1,4 +1,4 @@
-//! memcached.conf of Debian, and /etc/sysconfig/memcached of Red Hat: the options of memcached's command line. With a
+//! memcached.conf of Debian, and /etc/sysconfig/memcached of Red Hat: options of memcached's command line. With a
 //! socket it listens on no port, so a move to the socket is a move away from TCP.
 
 mod options;
@@ -169,7 +169,7 @@ fn to_tcp(
     if options.port() != port {
         set(file, text, options, 'p', &port.to_string(), edits);
     }
-    // Every socket goes, and with the last one the permissions.
+    // All sockets are removed, and with the last one the permissions.
     for given in options.given.iter().filter(|given| matches!(given.letter, 's' | 'a')) {
         let rest =
             [&text[given.line.range.start..given.whole.start], &text[given.whole.end..given.line.range.end]];
@@ -188,7 +188,7 @@ fn to_tcp(
     Ok(())
 }
 
-/// Writes an option: in place of the one that counts, or as a new one.
+/// Writes an option: in place of the effective one, or as a new one.
 fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, edits: &mut Vec<Edit>) {
     if let Some(given) = options.last(letter) {
         if given.value != value {
@@ -201,7 +201,7 @@ fn set(file: &Path, text: &[u8], options: &Options, letter: char, value: &str, e
         Some((at, _)) => {
             let gap =
                 if matches!(text.get(at.wrapping_sub(1)), Some(b'"' | b'\'' | b' ')) { "" } else { " " };
-            // A second option at the same place comes behind the first.
+            // A second option at the same position follows the first.
             let gap = if edits.iter().any(|edit: &Edit| edit.range == (*at..*at)) { " " } else { gap };
             Edit::new(file, *at..*at, format!("{gap}{new}"))
         }

@@ -1,5 +1,5 @@
-//! The options of memcached's command line, as Debian's start script and Red Hat's unit take them from a file. What they
-//! mean for listening is said here; nothing is changed.
+//! The options of memcached's command line, as Debian's start script and Red Hat's unit read them from a file, with
+//! those for listening. Changes nothing.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, Result};
 /// Options with a value, and options without.
 const VALUED: &str = "asmcpUlufnPtDRbBIYoeN";
 const FLAGS: &str = "AvVdhikrMLCSFXWZ";
-/// Long names of the options that are watched.
+/// Long names of the options that matter here.
 const LONG: &[(&str, char)] = &[
     ("port", 'p'),
     ("udp-port", 'U'),
@@ -27,7 +27,7 @@ pub(super) struct Given {
     pub(super) value: String,
     /// Where its value stands.
     pub(super) written: Range<usize>,
-    /// Where all of it stands, from the dash on.
+    /// The whole option, from the dash on.
     pub(super) whole: Range<usize>,
     pub(super) line: Line,
 }
@@ -36,7 +36,7 @@ pub(super) struct Given {
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) given: Vec<Given>,
-    /// The place inside of `OPTIONS="…"` where another option goes; none in Debian's file.
+    /// Position inside of `OPTIONS="…"` for another option; `None` in Debian's file.
     pub(super) inside: Option<(usize, Line)>,
 }
 
@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// Where the words of the options stand: one range a line in Debian's file, the value of OPTIONS in Red Hat's.
+/// Ranges of the options' words: one per line in Debian's file, the value of OPTIONS in Red Hat's.
 pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options> {
     let mut options = Options::default();
     let mut words: Vec<(Range<usize>, Line)> = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn options(file: &Path, text: &[u8]) -> Result<Options> {
             shell(file, text, &line, &mut options, &mut words)?;
             continue;
         }
-        // Debian's script removes comments, also behind an option, and passes over -d, -h and its own `logfile`.
+        // Debian's script removes comments, also after an option, and ignores -d, -h and its own `logfile`.
         let end = content.iter().position(|byte| *byte == b'#').unwrap_or(content.len());
         let kept = &content[..end];
         if end > 0 && !kept.trim_ascii().is_empty() && content.windows(2).any(|pair| pair == b"\\#") {
@@ -139,7 +139,7 @@ fn shell(
     split(file, text, line, start..end, words)
 }
 
-/// The words of a range, which must mean nothing to a shell.
+/// The words of a range, which must mean nothing special to a shell.
 fn split(
     file: &Path,
     text: &[u8],
@@ -189,7 +189,7 @@ fn parse(file: &Path, text: &[u8], words: &[(Range<usize>, Line)], options: &mut
                 if !name.is_empty() && LONG.iter().any(|(long, _)| long.starts_with(name)) {
                     return stop(format!("`--{name}` is an abbreviation"));
                 }
-                // Of another option; its value, if it has one, is passed over as well.
+                // For another option; its value, if it has one, is skipped as well.
                 let next = words.get(at).map(|(range, _)| &text[range.clone()]);
                 at += usize::from(value.is_none() && next.is_some_and(|next| !next.starts_with(b"-")));
                 continue;

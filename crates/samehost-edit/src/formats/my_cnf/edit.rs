@@ -1,4 +1,4 @@
-//! The bytes of an option file that change so that a server listens, or a client connects, elsewhere.
+//! The edits of an option file that make a server listen, or a client connect, elsewhere.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::setting::{Role, Setting};
 struct Editing<'a> {
     files: &'a dyn Files,
     options: Options,
-    /// The group that new options go into, and those that are read with it.
+    /// The group for new options, and those that are read with it.
     group: String,
     groups: Vec<String>,
     setting: &'a Setting,
@@ -38,7 +38,7 @@ pub(super) fn edits(
     let listens = setting.role == Role::Listens;
     let (group, groups) = if listens {
         let at = options.blocks.iter().find(|block| is_server(&block.group));
-        // The group that the server's own options are in, if they are anywhere.
+        // The group that has the server's own options, if any has.
         let own = options
             .entries
             .iter()
@@ -167,7 +167,7 @@ impl Editing<'_> {
         if port != wanted {
             self.set("port", &wanted.to_string())?;
         }
-        // Every one of them: an earlier line would count as soon as the last is gone.
+        // All of them: an earlier line would take effect if only the last were removed.
         let skips: Vec<Entry> =
             self.options.entries.iter().filter(|entry| entry.name == "skip-networking").cloned().collect();
         for entry in skips.iter().filter(|entry| SERVER.contains(&entry.group.as_str())) {
@@ -221,7 +221,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    /// Writes an option: in place of the one that counts if that is the group's own, else as a new line.
+    /// Writes an option: in place of the effective one if that is the group's own, else as a new line.
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let listens = self.setting.role == Role::Listens;
         let own = |entry: &&Entry| if listens { is_server(&entry.group) } else { entry.group == self.group };
@@ -241,7 +241,7 @@ impl Editing<'_> {
         Ok(())
     }
 
-    /// A new line in the group, below its nearest relation, written as that one is.
+    /// A new line in the group, below the most closely related one and in its style.
     fn insert(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let related = ["host", "socket", "bind-address", "port"];
         let near = related.iter().find_map(|name| {
@@ -264,7 +264,7 @@ impl Editing<'_> {
     }
 }
 
-/// A line in the manner of another: its indentation and what stands around its `=`.
+/// A line in the style of another: its indentation, and the space around its `=`.
 fn like(near: Option<(&Entry, &[u8])>, name: &str, value: &str) -> String {
     let usual = format!("{name} = {value}");
     let Some((entry, text)) = near else { return usual };

@@ -1,6 +1,6 @@
-//! my.cnf and its fragments: where MySQL's or MariaDB's server listens, and where its clients connect to, as their
-//! programs read it: the last option wins over groups and includes. What only one version reads, and what is
-//! abbreviated, is refused.
+//! my.cnf and its fragments: where MySQL's or MariaDB's server listens, and where its clients connect, as their
+//! programs read it: the last option wins, over groups and includes. Options that only one version reads, and
+//! abbreviated ones, are refused.
 
 mod edit;
 mod options;
@@ -19,9 +19,9 @@ use crate::lines::{self, is_loopback, listening_host};
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
-/// The groups that every version of the server reads; the last is the clients' as well.
+/// Groups that every version of the server reads; clients read the last one as well.
 const SERVER: &[&str] = &["mysqld", "server", "mariadb", "mariadbd", "client-server"];
-/// The groups of programs that read `[client]` too.
+/// Groups of programs that also read `[client]`.
 const PROGRAMS: &[&str] = &[
     "client-mariadb",
     "mysql",
@@ -147,7 +147,7 @@ fn is_numbered(group: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The first option that not every version of the programs understands alike.
+/// The first option that versions of the programs understand differently.
 fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Option<Refusal> {
     options.entries.iter().filter(|entry| of(&entry.group)).find_map(|entry| {
         let name = entry.name.as_str();
@@ -157,7 +157,7 @@ fn unsure(options: &Options, of: impl Fn(&str) -> bool, watched: &[&str]) -> Opt
         let prefixes = ["loose-", "skip-", "disable-", "enable-", "maximum-", "autoset-"];
         let behind = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         if let Some(full) = watched.iter().find(|full| full.starts_with(name) && **full != name) {
-            // A complete option of its own is no abbreviation.
+            // An empty name is a prefix of every option.
             return (!name.is_empty()).then(|| {
                 let reason =
                     format!("`{name}` is an abbreviation of `{full}`, which versions understand differently");
@@ -258,7 +258,7 @@ fn unix(entry: &Entry) -> Option<Endpoint> {
     matches!(endpoint, Endpoint::Unix(_)).then_some(endpoint)
 }
 
-/// Where the programs of a group connect to.
+/// Where the programs of a group connect.
 fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Reading) {
     let groups = client_groups(group);
     let value = |name: &str| options.last(&groups, name).and_then(|entry| entry.value.clone());
@@ -295,7 +295,7 @@ fn connecting(options: &Options, group: &str, first: &Entry, reading: &mut Readi
         return stop("its host is not an address or name", "write `host = 127.0.0.1`");
     };
     let at = at.filter(|at| at.group == group).unwrap_or(first);
-    // `pass` is the abbreviation that everyone uses.
+    // Everybody uses the abbreviation `pass`.
     let password = options.entries.iter().rfind(|entry| {
         groups.contains(&entry.group.as_str()) && entry.name.len() >= 4 && "password".starts_with(&entry.name)
     });

@@ -1,5 +1,5 @@
-//! MySQL's and MariaDB's option files, read as their programs do (my_default.c): groups, includes where they stand,
-//! quotes, escapes and comments. What the options mean is not known here.
+//! MySQL's and MariaDB's option files, parsed as by their programs (my_default.c): groups, includes in their places,
+//! quotes, escapes and comments. Independent of the options' meaning.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{Refusal, Result};
 
-/// The programs follow includes no deeper than this.
+/// Maximum depth of includes, as in the programs.
 const DEEPEST: usize = 10;
 
 /// An option in a group.
@@ -16,11 +16,11 @@ const DEEPEST: usize = 10;
 pub(super) struct Entry {
     /// The group, in lower case.
     pub(super) group: String,
-    /// The option's name, in lower case and with dashes.
+    /// Name of the option, in lower case and with dashes.
     pub(super) name: String,
-    /// Its value; none where the line has no `=`.
+    /// Its value; `None` if the line has no `=`.
     pub(super) value: Option<String>,
-    /// The value as it is written, quotes included.
+    /// The value as written, with quotes.
     pub(super) written: Range<usize>,
     pub(super) file: PathBuf,
     pub(super) line: Line,
@@ -34,7 +34,7 @@ pub(super) struct Block {
     pub(super) line: Line,
 }
 
-/// What the files say, in the order in which the programs read it.
+/// The options in the order in which the programs read them.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) blocks: Vec<Block>,
@@ -49,7 +49,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The option of a name that counts, among groups that a program reads.
+    /// The effective option of a name, among groups that a program reads.
     pub(super) fn last(&self, groups: &[&str], name: &str) -> Option<&Entry> {
         self.entries.iter().rfind(|entry| entry.name == name && groups.contains(&entry.group.as_str()))
     }
@@ -131,7 +131,7 @@ impl Options {
         }
         match word {
             "!include" => match files.read(Path::new(path)) {
-                // The programs pass over a file that is not there.
+                // The programs ignore a missing file.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
                 _ => self.collect(Path::new(path), files, depth + 1),
             },
@@ -152,7 +152,7 @@ impl Options {
     }
 }
 
-/// The range without white space around it.
+/// The range without surrounding white space.
 fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let (mut start, mut end) = (range.start, range.end);
     let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
@@ -165,7 +165,7 @@ fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// Where a comment behind an option begins, or the end: a `#` outside of quotes.
+/// Start of a comment after an option, or the end: a `#` outside of quotes.
 fn comment(text: &[u8], range: Range<usize>) -> usize {
     let (mut quote, mut escaped) = (None, false);
     for at in range.clone() {
@@ -185,7 +185,7 @@ fn comment(text: &[u8], range: Range<usize>) -> usize {
     range.end
 }
 
-/// A value without the quotes around it.
+/// A value without its quotes.
 fn bare(value: &[u8]) -> &[u8] {
     match value {
         [first @ (b'\'' | b'"'), inner @ .., last] if first == last => inner,
@@ -213,7 +213,7 @@ fn unescaped(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A value as it can be written, in the quotes of the one that it replaces; none where that is not safe.
+/// A value in the quotes of the one that it replaces; `None` if that is not safe.
 pub(super) fn quoted(value: &str, like: &[u8]) -> Option<String> {
     if value.contains(['"', '\'', '\\']) {
         return None;

@@ -1,5 +1,5 @@
-//! The addresses of an nginx configuration: what `127.0.0.1`, `[::1]:80` and `unix:/path` mean there, and how another
-//! endpoint is written. Pure: knows no directives.
+//! Addresses in an nginx configuration: parses `127.0.0.1`, `[::1]:80` and `unix:/path`, and writes endpoints.
+//! Independent of directives.
 
 use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use samehost_model::{Endpoint, UNIX_PATH_MAX};
 /// What stands where an address may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// An address; a TCP port of none where none is written.
+    /// An address; a TCP address may lack a port.
     Unix(String),
     Tcp {
         host: String,
@@ -17,7 +17,7 @@ pub(super) enum Address {
     },
 }
 
-/// Reads an address as a client's directive has it.
+/// Parses an address of a client's directive.
 ///
 /// # Errors
 /// Why it is none.
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Address, String> {
     Ok(Address::Tcp { host: host.to_owned(), port: port.map(number).transpose()? })
 }
 
-/// Reads an address as `listen` has it: also a port alone and `*`.
+/// Parses an address of `listen`, which may also be a port alone or `*`.
 ///
 /// # Errors
 /// Why it is none.
@@ -95,7 +95,7 @@ fn number(text: &str) -> Result<u16, String> {
 }
 
 impl Address {
-    /// The endpoint, with the port where none is written.
+    /// The endpoint, with this port if none is written.
     pub(super) fn endpoint(self, port_if_none: u16) -> Endpoint {
         match self {
             Address::Unix(path) => Endpoint::Unix(path.into()),

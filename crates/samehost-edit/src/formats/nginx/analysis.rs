@@ -11,7 +11,7 @@ use crate::files::Files;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Role, Setting};
 
-/// What kind of directive a setting stands in.
+/// Kind of directive that a setting is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// `proxy_pass` and its like.
@@ -43,12 +43,12 @@ pub(super) struct Analysis {
 struct Use {
     upstream: usize,
     protocol: Protocol,
-    /// Why the upstream's servers cannot be moved because of it.
+    /// Why it prevents moving the upstream's servers.
     bar: Option<String>,
 }
 
 impl Analysis {
-    /// Understands a configuration, or a part of one; that is read in its surroundings where they are known.
+    /// Analyses a configuration, or a part of one, which is read in its surroundings if they are known.
     pub(super) fn of(file: &Path, files: &dyn Files) -> Result<Analysis> {
         let tree = Tree::read(file, files)?;
         if tree.is_whole {
@@ -83,7 +83,7 @@ impl Analysis {
         analysis
     }
 
-    /// Puts what was found into the order of the text, and makes names unique.
+    /// Sorts the results by position, and makes names unique.
     fn settle(&mut self) {
         self.found.sort_by_key(|found| found.nodes[0]);
         for index in 0..self.found.len() {
@@ -103,7 +103,7 @@ impl Analysis {
         self.refused.sort_by_key(order);
     }
 
-    /// Whether a directive is in a server of `stream`, as far as that can be seen.
+    /// Whether a directive is in a server of `stream`, as far as that is visible.
     pub(super) fn is_stream(&self, node: usize) -> bool {
         let tree = &self.tree;
         tree.around(node).any(|block| {
@@ -113,7 +113,7 @@ impl Analysis {
         })
     }
 
-    /// Adds a setting, or one more place of it.
+    /// Adds a setting, or one more position of it.
     fn add(&mut self, node: usize, kind: Kind, setting: Setting) {
         let own = |found: &&mut Found| {
             let first = &self.tree.nodes[found.nodes[0]];
@@ -137,12 +137,12 @@ impl Analysis {
             .at(&self.tree.source(node).path, directive.line())
     }
 
-    /// The place of a directive, for a name.
+    /// Position of a directive, for a name.
     fn place(&self, node: usize) -> String {
         format!("{}:{}", self.tree.source(node).path.display(), self.tree.nodes[node].line())
     }
 
-    /// Finds the passes to addresses, and says which name upstreams.
+    /// Finds the passes to addresses, and those that name upstreams.
     fn passes(&mut self) -> Vec<Use> {
         let upstreams: Vec<(String, usize)> = (0..self.tree.nodes.len())
             .filter(|node| self.tree.nodes[*node].name() == b"upstream" && self.tree.nodes[*node].is_block)
@@ -264,7 +264,7 @@ impl Analysis {
             ),
         ];
         let bar = barred.iter().find(|(name, _)| parameter(name)).map(|(_, reason)| (*reason).to_owned());
-        // The directive of the time before nginx 1.15.
+        // The directive before nginx 1.15.
         let server = self.tree.nodes[node].parent;
         let old = self.tree.named(server, b"ssl").any(|node| {
             self.tree.nodes[node]

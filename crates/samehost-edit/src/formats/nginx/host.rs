@@ -1,8 +1,9 @@
-//! What a request that is passed on says of the address that it goes to: `Host`, rewritten redirects and cache keys. To a
-//! socket nginx says `Host: localhost`, and its default `proxy_redirect` matches nothing. So a moved `proxy_pass` comes
-//! with the lines that keep both as they were, or is refused where no line could.
+//! What a forwarded request says about its target's address: `Host`, rewritten redirects and cache keys. To a socket
+//! nginx sends `Host: localhost`, and its default `proxy_redirect` matches nothing. So a moved `proxy_pass` gets lines
+//! that keep both as they were, or is refused if no line could.
 //!
-//! `grpc_pass` needs none: `localhost` is what gRPC itself has for `:authority` at a socket. An upstream goes by its name.
+//! `grpc_pass` needs none: gRPC itself uses `localhost` as `:authority` at a socket. An upstream is addressed by its
+//! name.
 
 use samehost_model::Endpoint;
 
@@ -10,17 +11,17 @@ use super::pass::Pass;
 use super::tree::Tree;
 use crate::refusal::{Refusal, Result};
 
-/// What a level of the configuration, or those around it, say of something.
+/// Values of a directive at a level of the configuration, or at those around it.
 enum Effect {
-    /// Directives of this level hold; whether it is the level asked about, and which they are.
+    /// The effective directives; whether they are at the level in question.
     Set { is_own: bool, nodes: Vec<usize> },
     /// None anywhere.
     Unset,
-    /// Perhaps in a file that is not known.
+    /// Possibly in a file that is not known.
     Unknown,
 }
 
-/// The directives of a name that hold where a directive stands. Those of an inner level replace all of the outer ones.
+/// The effective directives of a name at a position. Those of an inner level replace all of the outer ones.
 fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     let own = tree.nodes[node].parent;
     let levels = tree.around(node).map(Some).chain([None]);
@@ -36,7 +37,7 @@ fn effect(tree: &Tree, node: usize, name: &'static [u8]) -> Effect {
     if tree.is_whole { Effect::Unset } else { Effect::Unknown }
 }
 
-/// The `Host` that nginx sends to an address by itself.
+/// The `Host` that nginx sends to an address by default.
 fn default_host(pass: &Pass, value: &str, endpoint: &Endpoint) -> String {
     if matches!(endpoint, Endpoint::Unix(_)) {
         return "localhost".into();
@@ -57,7 +58,7 @@ pub(super) struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The directives to write beside it, so that the server behind is asked as before.
+    /// The directives to add, so that the backend sees the same requests as before.
     ///
     /// # Errors
     /// [`Refusal`], where that would change what holds elsewhere, or cannot be known.
@@ -110,7 +111,7 @@ impl Moved<'_> {
         Ok(lines)
     }
 
-    /// Refuses where something depends on the address by name.
+    /// Refuses if something depends on the address by name.
     fn mentions(&self) -> Result<()> {
         for level in self.tree.around(self.node).map(Some).chain([None]) {
             for other in self.tree.children(level) {
@@ -149,7 +150,7 @@ impl Moved<'_> {
         self.tree.refusal(self.node, reason, format!("{by_hand}; then {spelled}"))
     }
 
-    /// The `Host` among headers that are set.
+    /// The `Host` among the headers that are set.
     fn host_of(&self, nodes: &[usize]) -> Option<String> {
         nodes.iter().find_map(|node| match self.tree.nodes[*node].arguments() {
             [name, value] if name.value.eq_ignore_ascii_case(b"host") => {
@@ -159,9 +160,9 @@ impl Moved<'_> {
         })
     }
 
-    /// The `proxy_redirect` that says what the default did; none where it did nothing.
+    /// The `proxy_redirect` that does what the default did; `None` if it did nothing.
     fn redirect(&self, said: &str, old: &str) -> Result<Option<String>> {
-        // A server makes redirects to the host that it is asked for.
+        // A server redirects to the host of the request.
         let authority = self.pass.parts(self.before).authority;
         let is_default = |node: &usize| {
             self.tree.nodes[*node].arguments().first().is_some_and(|word| word.value == b"default")
@@ -197,7 +198,7 @@ impl Moved<'_> {
         Ok(Some(format!("proxy_redirect {pattern} {replacement};")))
     }
 
-    /// The name of the location around it; empty where it has none that is literal.
+    /// Name of the location around it; empty if it has no literal name.
     fn location(&self) -> String {
         let Some(parent) = self.tree.nodes[self.node].parent else { return String::new() };
         let words: Vec<&[u8]> =
@@ -210,7 +211,7 @@ impl Moved<'_> {
         String::from_utf8_lossy(name).into_owned()
     }
 
-    /// Refuses lines that would hold for other passes as well.
+    /// Refuses lines that would affect other passes as well.
     fn nested(&self, lines: &[String]) -> Result<()> {
         let parent = self.tree.nodes[self.node].parent;
         match self.tree.named(parent, b"location").next() {

@@ -1,10 +1,10 @@
-//! Where a directive is put beside another one, and how one is taken away: in the manner of the lines around it.
+//! Where a directive is inserted beside another one, and how one is removed, in the style of the lines around it.
 
 use std::ops::Range;
 
 use crate::lines::around;
 
-/// The directive at these bytes (from its first word to its `;`) and the line that it stands on.
+/// The directive at these bytes (from its first word to its `;`) and its line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     text: &'a [u8],
@@ -13,7 +13,7 @@ pub(super) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// A directive from its first word up to and with its `;`.
+    /// A directive from its first word to its `;`, inclusive.
     pub(super) fn new(text: &'a [u8], start: usize, after: usize) -> Self {
         Spot { text, start, after }
     }
@@ -22,19 +22,19 @@ impl<'a> Spot<'a> {
         around(self.text, self.start).start
     }
 
-    /// Where its last line ends, without the newline.
+    /// End of its last line, without the newline.
     fn line_end(&self) -> usize {
         let end = around(self.text, self.after).end;
         if end > self.after && self.text[end - 1] == b'\r' { end - 1 } else { end }
     }
 
-    /// What stands before it, where that is nothing but space.
+    /// The text before it, if that is only space.
     fn indentation(&self) -> Option<&'a [u8]> {
         let lead = &self.text[self.line_start()..self.start];
         lead.iter().all(|byte| matches!(byte, b' ' | b'\t')).then_some(lead)
     }
 
-    /// Whether nothing but a comment follows on its line.
+    /// Whether only a comment follows on its line.
     fn is_last(&self) -> bool {
         let rest = self.text[self.after..self.line_end()].trim_ascii_start();
         rest.is_empty() || rest.starts_with(b"#")
@@ -47,7 +47,7 @@ impl<'a> Spot<'a> {
         if here || above { b"\r\n" } else { b"\n" }
     }
 
-    /// The place and the bytes that put directives behind it: on lines of their own where it has one.
+    /// Position and bytes that insert directives after it, on lines of their own if it has one.
     pub(super) fn behind(&self, directives: &[String]) -> (usize, Vec<u8>) {
         let indentation = self.indentation().filter(|_| self.is_last());
         let mut out = Vec::new();
@@ -64,7 +64,7 @@ impl<'a> Spot<'a> {
         (if indentation.is_some() { self.line_end() } else { self.after }, out)
     }
 
-    /// The bytes to take away with it: its line, where nothing else is on it.
+    /// The bytes to remove with it: its line, if nothing else is on it.
     pub(super) fn whole(&self) -> Range<usize> {
         let alone = self.text[self.after..self.line_end()].trim_ascii().is_empty();
         if self.indentation().is_none() || !alone {

@@ -1,5 +1,5 @@
-//! The words of an nginx configuration, each with its bytes, as ngx_conf_file.c reads them: what is a word, a quote, an
-//! escape and a comment there is so here. Follows no includes and knows no directive but those with Lua in their braces.
+//! Tokenizer for nginx configurations that follows ngx_conf_file.c, with the position of each word. Does not resolve
+//! includes; the only directives it knows are Lua blocks, whose bodies it skips.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use super::lua;
 pub(super) struct Word {
     /// What nginx takes it for.
     pub(super) value: Vec<u8>,
-    /// Its bytes, without the quotes around it.
+    /// Its range, without quotes.
     pub(super) range: Range<usize>,
     /// Its line, from 1.
     pub(super) line: u32,
 }
 
 impl Word {
-    /// Whether every byte of its value stands in the file as it is, so that a part of the value is a part of the file.
+    /// Whether its value is in the file byte for byte, so that a part of the value is a part of the file.
     pub(super) fn is_plain(&self) -> bool {
         self.value.len() == self.range.len()
     }
@@ -28,11 +28,11 @@ impl Word {
 pub(super) enum End {
     /// `;`
     Semicolon,
-    /// `{`, and a block of directives follows.
+    /// `{`, followed by a block of directives.
     Opens,
-    /// `{`, and the block of Lua is passed over already.
+    /// `{` of a Lua block, which is skipped already.
     Lua,
-    /// `}`: no directive, but the end of a block.
+    /// `}`: the end of a block.
     Closes,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Statement {
     pub(super) line: u32,
 }
 
-/// Where nginx would not read on, and why.
+/// Where nginx would stop reading, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     /// The line, from 1.
@@ -58,20 +58,20 @@ pub(super) struct Unreadable {
     pub(super) reason: String,
 }
 
-/// What the characters since the last word are.
+/// State since the last word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Between words.
     Space,
     /// In a comment.
     Comment,
-    /// In a word; the byte is its quote, if it has one.
+    /// In a word, with its quote if it has one.
     Word(Option<u8>),
-    /// Behind a closing quote, where only a space or an end may follow.
+    /// After a closing quote, where only a space or an end may follow.
     Closed,
 }
 
-/// The statements of a file, in its order.
+/// The statements of a file, in order.
 ///
 /// # Errors
 /// [`Unreadable`], where nginx would not read the file.
@@ -125,7 +125,7 @@ impl Lexer<'_> {
             let space = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
             match state {
                 State::Closed | State::Space => {
-                    // Of `if ("$a" = "b")`: the bracket begins a word.
+                    // In `if ("$a" = "b")` the bracket begins a word.
                     if state == State::Closed && !space && !matches!(byte, b';' | b'{' | b')') {
                         return Err(self.unexpected(byte, here));
                     }
@@ -199,8 +199,8 @@ impl Lexer<'_> {
     }
 }
 
-/// What the bytes of a word mean: a backslash takes itself away before quotes and another one, and makes `t`, `r` and
-/// `n` what they are in C; elsewhere it stays.
+/// Value of a word's bytes: a backslash is removed before quotes and another backslash, and makes `t`, `r` and `n` what
+/// they are in C; elsewhere it stays.
 fn value(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! How a server of nginx listens at another endpoint, in place of the one that it has or beside it, and goes on seeing
-//! the addresses of its clients.
+//! Has a server of nginx listen at another endpoint, instead of or beside the present one, and keep its clients'
+//! addresses.
 
 use samehost_model::Endpoint;
 
@@ -11,7 +11,7 @@ use crate::edit::Edit;
 use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
 
-/// Parameters that mean something at a socket as well, and say nothing about one address only.
+/// Parameters that also apply to a socket, and are not about one address only.
 const CARRIED: &[&[u8]] = &[b"default_server", b"default", b"http2"];
 
 /// Parameters that only TCP has.
@@ -88,7 +88,7 @@ impl Listener<'_> {
         Spot::new(text, start - usize::from(is_quoted), node.after)
     }
 
-    /// Whether the same server listens where it should already, by another directive.
+    /// Whether another directive makes the same server listen at the goal already.
     fn listens_already(&self) -> bool {
         let server = self.analysis.tree.nodes[self.node].parent;
         self.analysis.found.iter().any(|other| {
@@ -98,7 +98,7 @@ impl Listener<'_> {
         })
     }
 
-    /// nginx wants the options of an address once, though many servers may share it: the first has them.
+    /// nginx accepts the options of an address only once, though many servers may share it: the first has them.
     fn wanted_backlog(&self) -> Option<u32> {
         let same = |found: &&Found| {
             found.kind == Kind::Listen && found.setting.endpoint == self.found.setting.endpoint
@@ -131,7 +131,7 @@ impl Listener<'_> {
         }
     }
 
-    /// One past the address, and the quote that closes it.
+    /// End of the address, with the quote that closes it.
     fn behind_address(&self) -> usize {
         let word = &self.analysis.tree.nodes[self.node].arguments()[0];
         let text = &self.analysis.tree.source(self.node).text;
@@ -139,7 +139,7 @@ impl Listener<'_> {
         word.range.end + usize::from(is_quoted)
     }
 
-    /// Another address in the place of the one that it has.
+    /// Replaces the address by another.
     fn in_place(&self, spelled: &str) -> Result<Vec<Edit>> {
         let words = self.analysis.tree.nodes[self.node].arguments();
         let tcp_only = words[1..].iter().find(|word| {

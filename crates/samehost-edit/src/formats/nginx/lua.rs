@@ -1,8 +1,7 @@
-//! Where a block of Lua in an nginx configuration ends: at the brace that closes it, which may not be one in a string or
-//! a comment. Understands nothing else of Lua.
+//! Finds the end of a Lua block in an nginx configuration: the closing brace outside of strings and comments.
+//! Understands nothing else of Lua.
 
-/// How many bytes there are up to and with the closing brace; the opening one stands before the text. None where the
-/// block does not end.
+/// Length up to and including the closing brace; the opening one precedes the text. `None` if the block does not end.
 pub(super) fn length(text: &[u8]) -> Option<usize> {
     let (mut at, mut depth) = (0, 1);
     loop {
@@ -28,7 +27,7 @@ pub(super) fn length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of `[[ … ]]`, `[=[ … ]=]` and so on; none where none begins here or it does not end.
+/// Length of `[[ … ]]`, `[=[ … ]=]` and so on; `None` if none begins here or it does not end.
 fn long(text: &[u8]) -> Option<usize> {
     let level = text.strip_prefix(b"[")?.iter().take_while(|byte| **byte == b'=').count();
     if text.get(level + 1) != Some(&b'[') {

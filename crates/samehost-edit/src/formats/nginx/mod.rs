@@ -1,5 +1,5 @@
-//! nginx: the addresses that it passes requests on to (`server` of an `upstream`, `proxy_pass` and its like), and those
-//! that it listens at. Reads what nginx reads: `http`, `server` and `location` blocks with all that they include.
+//! nginx: the addresses that it forwards requests to (`server` of an `upstream`, `proxy_pass` and similar), and those
+//! that it listens at. Reads what nginx reads: `http`, `server` and `location` blocks with everything they include.
 
 use std::path::{Component, Path};
 
@@ -57,7 +57,7 @@ impl Editor for Nginx {
                 || [&b"conf.d"[..], b"snippets", b"vhosts", b"http.d", b"stream.d"].contains(*folder)
         };
         let is_below = above.iter().skip_while(|folder| **folder != b"nginx").any(|folder| below(&folder));
-        // Also the files of hosting panels, which lie anywhere.
+        // Also the files of hosting panels, which may be anywhere.
         is_below || (name.ends_with(b".conf") && has_blocks(text))
     }
 
@@ -126,7 +126,7 @@ impl Editor for Nginx {
     }
 }
 
-/// The names of the blocks at the top of a text.
+/// Names of the top-level blocks of a text.
 fn tops(text: &[u8]) -> Vec<Vec<u8>> {
     let mut depth = 0_usize;
     let mut names = Vec::new();
@@ -150,8 +150,8 @@ fn has_blocks(text: &[u8]) -> bool {
     tops(text).iter().any(|name| matches!(&name[..], b"server" | b"upstream" | b"http" | b"events"))
 }
 
-/// A second `server` of an upstream behind the present one: nginx asks the next where one does not answer, and this one
-/// is never given up on, for it may answer from the next moment on.
+/// Adds the new address as a second `server` of the upstream with `max_fails=0`: nginx falls back to the other one, and
+/// keeps retrying this one.
 fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edit {
     let directive = &analysis.tree.nodes[node];
     let source = analysis.tree.source(node);
@@ -168,7 +168,7 @@ fn beside(analysis: &Analysis, found: &Found, node: usize, address: &str) -> Edi
     Edit::new(&found.setting.file, at..at, bytes)
 }
 
-/// The edits of a connection to a server behind nginx.
+/// The edits of a connection to a backend.
 fn connection(analysis: &Analysis, found: &Found, node: usize, goal: &Goal) -> Result<Vec<Edit>> {
     let (tree, setting) = (&analysis.tree, &found.setting);
     if goal.endpoint == setting.endpoint {

@@ -1,5 +1,5 @@
-//! The directives that pass requests on (`proxy_pass`, `fastcgi_pass` and so on): where to, and how another endpoint is
-//! written in each. Whether that is safe where it stands is [`super::host`]'s to say.
+//! The directives that forward requests (`proxy_pass`, `fastcgi_pass` and so on): their targets, and the form of
+//! another endpoint in each. Whether a change is safe in its place is decided by [`super::host`].
 
 use samehost_model::{Endpoint, Protocol};
 
@@ -7,17 +7,17 @@ use super::address::{self, Address};
 use super::tree::Tree;
 use crate::refusal::Result;
 
-/// The port of an upstream's server, and of `http://host`, that names none.
+/// Default port of an upstream's server, and of `http://host`.
 pub(super) const UPSTREAM_PORT: u16 = 80;
 
-/// A directive that passes requests on.
+/// A directive that forwards requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pass {
     pub(super) directive: &'static str,
     pub(super) protocol: Protocol,
     /// The scheme before the address, and the one for TLS.
     scheme: Option<(&'static str, &'static str)>,
-    /// Whether the scheme must be there, and a URI may follow the address.
+    /// Whether the scheme is required, and a URI may follow the address.
     pub(super) is_url: bool,
 }
 
@@ -45,7 +45,7 @@ const fn pass(
 /// Where a pass leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// To an upstream of this name; why the upstream's servers cannot be moved because of it.
+    /// To an upstream with this name; with the reason if its servers cannot be moved.
     Upstream(String, Option<String>),
     /// To an address.
     Address(Endpoint),
@@ -145,18 +145,18 @@ impl Pass {
         }
     }
 
-    /// The address itself: without the colon between a path and a URI.
+    /// The address itself, without the colon between a path and a URI.
     fn address<'a>(&self, parts: &Parts<'a>) -> &'a str {
         let is_socket = self.is_url && address::unix(parts.authority).is_some();
         parts.authority.strip_suffix(':').filter(|_| is_socket).unwrap_or(parts.authority)
     }
 
-    /// Whether a host without a port is surely no upstream.
+    /// Whether a host without a port certainly is no upstream.
     fn is_known(&self, tree: &Tree, host: &str) -> bool {
         tree.is_whole || host == "localhost" || host.parse::<std::net::IpAddr>().is_ok()
     }
 
-    /// Whether `proxy_ssl on` holds in `stream`.
+    /// Whether `proxy_ssl on` is effective in `stream`.
     fn is_secured(&self, tree: &Tree, node: usize) -> bool {
         let levels = || tree.around(node).map(Some).chain([None]);
         let says = |level| {
@@ -170,7 +170,7 @@ impl Pass {
         self.directive == STREAM.directive && self.protocol == STREAM.protocol
     }
 
-    /// Why a socket cannot carry what is passed on: a server of `stream` may listen for datagrams.
+    /// Why a socket cannot carry the traffic: a server of `stream` may listen for datagrams.
     fn datagrams(&self, tree: &Tree, node: usize) -> Option<String> {
         let server = tree.nodes[node].parent.filter(|_| self.is_stream());
         let udp = server.is_some_and(|server| {
@@ -187,7 +187,7 @@ impl Pass {
         format!("`{} {scheme}unix:/path/of.sock{colon}{uri};`", self.directive)
     }
 
-    /// The value with another address in it.
+    /// The value with another address.
     ///
     /// # Errors
     /// Why that cannot be written.

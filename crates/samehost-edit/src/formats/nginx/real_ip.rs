@@ -1,5 +1,5 @@
-//! Clients' addresses behind a socket: where nginx takes them from a header (`set_real_ip_from`), it must trust the
-//! socket as it trusted this machine; where it judges clients by their address, a socket's have none.
+//! Clients' addresses behind a socket. If nginx takes them from a header (`set_real_ip_from`), it must trust the socket
+//! as it trusted this machine. If it decides access by client address, a socket's clients have none.
 
 use std::net::IpAddr;
 
@@ -59,7 +59,7 @@ impl Moved<'_> {
         Ok(edits)
     }
 
-    /// Whether a level trusts the clients that the listener has now: then their addresses come from a header.
+    /// Whether a level trusts the listener's present clients, so that their addresses come from a header.
     fn trusts(&self, nodes: &[usize]) -> bool {
         let from = self.from;
         let known = |text: &String| {
@@ -68,7 +68,7 @@ impl Moved<'_> {
         trusted(self.tree, nodes).iter().any(known)
     }
 
-    /// The line to add to those of a level; none where the new clients are trusted already, or the old ones were not.
+    /// The line to add to those of a level; `None` if the new clients are trusted already, or the old ones were not.
     fn line(&self, nodes: &[usize]) -> Result<Option<String>> {
         let trusted = trusted(self.tree, nodes);
         let trusts_sockets = trusted.iter().any(|text| is_socket(text));
@@ -88,7 +88,7 @@ impl Moved<'_> {
         }
     }
 
-    /// Refuses where clients are judged by their address.
+    /// Refuses if access is decided by client address.
     fn judged(&self, concerned: &[usize]) -> Result<()> {
         let tree = self.tree;
         for node in concerned {
@@ -137,19 +137,20 @@ fn is_socket(text: &str) -> bool {
     text.eq_ignore_ascii_case("unix:")
 }
 
-/// The address that a local client of a listener comes from; none where it may be any.
+/// Address of a local client of a listener; `None` if it may be any.
 fn client_of(endpoint: &Endpoint) -> Option<IpAddr> {
     let Endpoint::Tcp { host, .. } = endpoint else { return None };
     let address = if host == "localhost" { Some("127.0.0.1") } else { Some(host.as_str()) };
     address?.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
 }
 
-/// Whether a trusted address or network is this machine's, seen at a listener: this address, or any where it is none.
+/// Whether a trusted address or network covers this machine as seen by a listener; without an address, any address of
+/// this machine.
 fn covers(text: &str, client: Option<IpAddr>) -> bool {
     let (address, length) =
         text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else {
-        // A name may be anybody's; what is no name (`unix:`) nobody's here.
+        // A name may mean any machine; other text (`unix:`) means none here.
         return !text.contains(':');
     };
     let bits = length.and_then(|length| length.parse::<u32>().ok()).unwrap_or(128);
@@ -166,7 +167,7 @@ fn covers(text: &str, client: Option<IpAddr>) -> bool {
     };
     match client {
         Some(client) => inside(client),
-        // A listener at every address: this machine comes from its loopback or a private address.
+        // A listener at every address sees this machine by its loopback or a private address.
         None => match address {
             IpAddr::V4(network) => {
                 network.is_loopback() || network.is_private() || inside(IpAddr::from([127, 0, 0, 1]))

@@ -1,4 +1,4 @@
-//! An nginx configuration as a tree of directives, the included files in their places. Knows no addresses.
+//! An nginx configuration as a tree of directives, with included files in their places. Independent of addresses.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use crate::files::{Files, MOST_FILES};
 use crate::glob::{glob, is_pattern};
 use crate::refusal::{Refusal, Result};
 
-/// How deep includes may be, and how many there may be in all: enough for every real configuration.
+/// Maximum depth and number of includes, enough for every real configuration.
 const DEEPEST: usize = 16;
-/// How many directives there may be in all: a file that is included again has them again.
+/// Maximum number of directives; a file that is included again counts again.
 const MOST_NODES: usize = 1_000_000;
 
-/// The blocks with directives that matter here. What stands in any other (`map`, `types`) are no directives.
+/// The blocks with relevant directives. Lines in other blocks (`map`, `types`) are not directives.
 const BLOCKS: &[&[u8]] =
     &[b"http", b"server", b"location", b"if", b"limit_except", b"upstream", b"stream", b"events"];
 
@@ -29,9 +29,9 @@ pub(super) struct Source {
 pub(super) struct Node {
     /// Its name and arguments; never empty.
     pub(super) words: Vec<Word>,
-    /// The file that it stands in: an index into [`Tree::sources`].
+    /// Its file, as an index into [`Tree::sources`].
     pub(super) source: usize,
-    /// The block around it; none at the top.
+    /// The block around it; `None` at the top level.
     pub(super) parent: Option<usize>,
     /// Whether it has a block.
     pub(super) is_block: bool,
@@ -57,16 +57,16 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) sources: Vec<Source>,
-    /// In the order in which nginx meets them.
+    /// In the order in which nginx reads them.
     pub(super) nodes: Vec<Node>,
-    /// Whether it is all that nginx reads; otherwise a file that others include, whose surroundings are not known.
+    /// Whether it is the whole configuration; otherwise a file that others include, with unknown surroundings.
     pub(super) is_whole: bool,
-    /// Included files that are not there: the include, and a refusal.
+    /// Missing included files: the include, and a refusal.
     pub(super) missing: Vec<(usize, Refusal)>,
 }
 
 impl Tree {
-    /// Reads a configuration with all that it includes.
+    /// Reads a configuration with everything it includes.
     ///
     /// # Errors
     /// When nginx would not read it.
@@ -83,7 +83,7 @@ impl Tree {
                 && matches!(&statement.words[0].value[..], b"http" | b"events" | b"stream")
         };
         reader.tree.is_whole = reader.tree.sources[source].statements.iter().any(whole);
-        // Relative includes begin where nginx.conf is, also those of other files.
+        // Relative includes start at nginx.conf's directory, also in other files.
         let own = file.parent().unwrap_or(Path::new("/"));
         let main = if reader.tree.is_whole { None } else { main_of(file, files) };
         reader.base = main.as_deref().and_then(Path::parent).unwrap_or(own).to_owned();
@@ -91,7 +91,7 @@ impl Tree {
         Ok(reader.tree)
     }
 
-    /// All that nginx reads or loads because of it, the main file first: its sources, and the files with code.
+    /// Everything that nginx reads or loads because of it, the main file first: its sources, and files with code.
     pub(super) fn files(&self, main: &Path, files: &dyn Files) -> Vec<PathBuf> {
         let folder = main.parent().unwrap_or(Path::new("/"));
         let loads = |name: &[u8]| {
@@ -104,7 +104,7 @@ impl Tree {
         let named = self.nodes.iter().filter(|node| loads(node.name())).flat_map(Node::arguments);
         let code = named.flat_map(|word| {
             let value = String::from_utf8_lossy(&word.value).into_owned();
-            // A search path of Lua or Perl: what stands before the pattern.
+            // A search path of Lua or Perl: the part before the pattern.
             let parts: Vec<String> = value.split(';').map(str::to_owned).collect();
             parts.into_iter().map(|part| folder.join(part.split('?').next().unwrap_or_default()))
         });
@@ -112,7 +112,7 @@ impl Tree {
         sources.chain(code.filter(|path| path != folder && files.exists(path))).collect()
     }
 
-    /// The directives of a block, or at the top.
+    /// The directives of a block, or of the top level.
     pub(super) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
         (0..self.nodes.len()).filter(move |index| self.nodes[*index].parent == parent)
     }
@@ -127,7 +127,7 @@ impl Tree {
         std::iter::successors(self.nodes[node].parent, |outer| self.nodes[*outer].parent)
     }
 
-    /// The name of the block around a directive.
+    /// Name of the block around a directive.
     pub(super) fn parent_name(&self, node: usize) -> Option<&[u8]> {
         self.nodes[node].parent.map(|parent| self.nodes[parent].name())
     }
@@ -147,7 +147,7 @@ impl Tree {
         Refusal::new(&self.source(node).path, self.nodes[node].line(), reason, by_hand)
     }
 
-    /// A directive as it is written, on one line.
+    /// A directive as written, on one line.
     pub(super) fn text(&self, node: usize) -> String {
         let words = self.nodes[node].words.iter();
         let words: Vec<_> = words.map(|word| String::from_utf8_lossy(&word.value).into_owned()).collect();
@@ -155,7 +155,7 @@ impl Tree {
     }
 }
 
-/// The `nginx.conf` above a file that is not one.
+/// The `nginx.conf` in a directory above another file.
 pub(super) fn main_of(file: &Path, files: &dyn Files) -> Option<PathBuf> {
     let above = file.ancestors().skip(1).take(4).map(|directory| directory.join("nginx.conf"));
     above.filter(|main| main != file).find(|main| files.read(main).is_ok())
@@ -169,7 +169,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a file once. `from` is the include that asks for it.
+    /// Reads a file once. `from` is the include that names it.
     fn source(&mut self, path: &Path, from: Option<usize>) -> Result<usize> {
         if let Some(index) = self.tree.sources.iter().position(|source| source.path == path) {
             return Ok(index);
@@ -197,7 +197,7 @@ impl Reader<'_> {
     fn expand(&mut self, source: usize, below: Option<usize>, depth: usize) -> Result<()> {
         let statements = self.tree.sources[source].statements.clone();
         let mut open: Vec<usize> = Vec::new();
-        // How many braces are open in a block that holds no directives.
+        // Number of open braces in a block without directives.
         let mut opaque = 0;
         for statement in statements {
             match statement.end {
@@ -263,7 +263,7 @@ impl Reader<'_> {
             }
             let source = match self.source(&path, Some(node)) {
                 Ok(source) => source,
-                // Of a part that stands alone it is not known where nginx would look.
+                // For a part alone, nginx's directory is unknown.
                 Err(refusal) if !self.tree.is_whole && self.files.read(&path).is_err() => {
                     self.tree.missing.push((node, refusal));
                     continue;

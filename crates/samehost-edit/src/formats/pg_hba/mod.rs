@@ -1,5 +1,5 @@
 //! pg_hba.conf: who may log in over TCP from this machine, and whether the same login works on the socket. The socket
-//! itself is postgresql.conf's; a login that moves gets a `local` record of its own, above the one that it would meet.
+//! itself is in postgresql.conf. A login that moves gets a `local` record of its own, above the one that would match.
 
 mod records;
 
@@ -57,7 +57,7 @@ impl Editor for PgHba {
     }
 }
 
-/// The port and the socket of the server, by the postgresql.conf that lies beside the file.
+/// Port and socket of the server, from the postgresql.conf beside the file.
 fn places(file: &Path, files: &dyn Files) -> (u16, Endpoint) {
     let beside = file.with_file_name("postgresql.conf");
     let found = super::postgresql::Postgresql.read(&beside, files).unwrap_or_default();
@@ -71,12 +71,12 @@ fn places(file: &Path, files: &dyn Files) -> (u16, Endpoint) {
     (port, socket.unwrap_or_else(|| Endpoint::Unix(format!("/var/run/postgresql/.s.PGSQL.{port}").into())))
 }
 
-/// The addresses of this machine that a record is for.
+/// The addresses of this machine that a record covers.
 fn hosts(record: &Record) -> impl Iterator<Item = &'static str> {
     ["127.0.0.1", "::1"].into_iter().filter(|host| record.loopback(host) == Meets::Yes)
 }
 
-/// The record that a login on the socket meets first; also one that it may meet.
+/// The record that a login on the socket matches first; also one that it may match.
 fn first_local<'a>(records: &'a [Record], database: &str, user: &str) -> Option<(&'a Record, Meets)> {
     let mut met = records.iter().filter(|record| record.kind == "local");
     met.find_map(|record| {
@@ -85,7 +85,7 @@ fn first_local<'a>(records: &'a [Record], database: &str, user: &str) -> Option<
     })
 }
 
-/// Whether a password that passes one method passes the other.
+/// Whether a password that is valid for one method is valid for the other.
 fn passes(local: &Record, method: &str) -> bool {
     !local.has_options
         && (local.method == method
@@ -157,7 +157,7 @@ fn add_local(file: &Path, records: &[Record], socket: &Endpoint, settings: &mut 
     }
 }
 
-/// The database and the user of a record that is the one its login meets, and can be written for the socket.
+/// Database and user of a record that its login matches and that can be written for the socket.
 fn understood<'a>(
     file: &Path,
     records: &'a [Record],
@@ -194,7 +194,7 @@ fn understood<'a>(
         return stop(format!("line {} may decide about this login before it", earlier.line.number));
     }
     if let Some((local, Meets::Yes)) = first_local(records, database, user) {
-        // Programs of the machine may log in by their user's name, which a password would end.
+        // Programs may rely on logging in by their user's name, which a password would end.
         let by_name = local.user.name() == Some(user) && matches!(local.method.as_str(), "peer" | "ident");
         if local.method == "reject" || by_name {
             return stop(format!(
@@ -206,7 +206,7 @@ fn understood<'a>(
     Ok((database, user))
 }
 
-/// The edits that take a login to the socket, or back.
+/// The edits that move a login to the socket, or back.
 fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &Goal) -> Result<Vec<Edit>> {
     let records = records(file, text)?;
     let stop = |reason: &str, by_hand: &str| Err(Refusal::new(file, setting.line, reason, by_hand));
@@ -239,7 +239,7 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
             let by_hand = format!("use {socket}, or change postgresql.conf first");
             return stop(&format!("the server's socket is {socket}"), &by_hand);
         }
-        // A record for all may let it in already; without the one for TCP it needs its own.
+        // A record for everybody may admit it already; without the one for TCP it needs its own.
         _ => (!there || !goal.stays).then(|| to_unix(file, text, &records, record, database, user)).flatten(),
     };
     let mut edits: Vec<Edit> = new.into_iter().collect();
@@ -250,7 +250,7 @@ fn edits(file: &Path, files: &dyn Files, text: &[u8], setting: &Setting, goal: &
     Ok(edits)
 }
 
-/// The record that lets a login in on the socket; none where it has one of its own.
+/// The record that admits a login on the socket; `None` if it has none of its own.
 fn to_unix(
     file: &Path,
     text: &[u8],
@@ -270,7 +270,7 @@ fn to_unix(
     })
 }
 
-/// The record that lets a login of the socket in over TCP from this machine.
+/// The record that admits a login of the socket over TCP from this machine.
 fn to_tcp(
     file: &Path,
     files: &dyn Files,

@@ -1,5 +1,5 @@
-//! The records of pg_hba.conf, split as the server does (hba.c): fields between blanks, lists at commas, quotes that
-//! take the meaning from a word. Which record a login meets is decided here; what cannot be decided is said so.
+//! The records of pg_hba.conf, parsed as by the server (hba.c): fields between blanks, lists at commas, and quotes that
+//! make keywords plain names. Decides which record a login matches, or that this is unknown.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::refusal::{Refusal, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// A quoted word is a plain name, whatever it says.
+    /// A quoted word is a plain name.
     pub(super) quoted: bool,
 }
 
-/// A field: its words, and how it is written.
+/// A field: its words, and its text.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) words: Vec<Word>,
@@ -43,24 +43,24 @@ pub(super) struct Record {
     pub(super) kind: String,
     pub(super) database: Field,
     pub(super) user: Field,
-    /// The address as written, with its mask; none for `local`.
+    /// The address as written, with its mask; `None` for `local`.
     pub(super) address: Option<String>,
     pub(super) method: String,
     /// Whether options follow the method.
     pub(super) has_options: bool,
 }
 
-/// Whether a record is the one that a login meets.
+/// Whether a login matches a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meets {
     Yes,
     No,
-    /// That depends on what is not in this file.
+    /// It depends on something outside of this file.
     Unknown,
 }
 
 impl Record {
-    /// Whether a login to a database as a user meets this record, wherever it comes from.
+    /// Whether a login to a database as a user matches this record, wherever it comes from.
     pub(super) fn meets(&self, database: &str, user: &str) -> Meets {
         let database = any(&self.database, |word| match word.text.as_str() {
             _ if word.quoted => yes(word.text == database),
@@ -84,7 +84,7 @@ impl Record {
         }
     }
 
-    /// Whether it is for TCP from this machine: to 127.0.0.1 or to ::1.
+    /// Whether it covers TCP from this machine: to 127.0.0.1 or to ::1.
     pub(super) fn loopback(&self, host: &str) -> Meets {
         if self.kind == "local" {
             return Meets::No;
@@ -103,12 +103,12 @@ impl Record {
         match self.kind.as_str() {
             "host" => found,
             _ if found == Meets::No => Meets::No,
-            // It depends on how the client encrypts.
+            // It depends on the client's encryption.
             _ => Meets::Unknown,
         }
     }
 
-    /// Whether it is about every database or every user.
+    /// Whether it covers every database or every user.
     pub(super) fn is_for_all(&self) -> bool {
         self.database.is("all") || self.user.is("all")
     }
@@ -129,7 +129,7 @@ fn any(field: &Field, meets: impl Fn(&Word) -> Meets) -> Meets {
     }
 }
 
-/// Whether a network has an address in it.
+/// Whether a network contains an address.
 fn contains(network: &str, mask: &str, host: &str) -> Meets {
     use std::net::IpAddr;
     let (Ok(network), Ok(host)) = (network.parse::<IpAddr>(), host.parse::<IpAddr>()) else {
@@ -213,7 +213,7 @@ fn bare(field: &Field) -> String {
     field.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// The fields of a line; none where a quote is not closed.
+/// The fields of a line; `None` if a quote is not closed.
 fn fields(line: &str) -> Option<Vec<Field>> {
     let bytes = line.as_bytes();
     let is_blank = |byte: u8| matches!(byte, b' ' | b'\t' | b'\r');

@@ -1,4 +1,5 @@
-//! The lines of a PHP-FPM configuration, as FPM reads them: each by itself, with PHP's INI scanner. Knows no settings.
+//! The lines of a PHP-FPM configuration, as FPM reads them: each by itself, with PHP's INI scanner. Independent of
+//! settings.
 
 use std::ops::Range;
 
@@ -16,11 +17,11 @@ pub(super) enum Line {
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// As written; FPM takes no notice of its case.
+    /// As written; FPM ignores its case.
     pub(super) key: String,
-    /// The value's bytes, without quotes; as written.
+    /// Range of the value, without quotes.
     pub(super) range: Range<usize>,
-    /// The value, where it is literal; otherwise why it is not understood.
+    /// The value, if it is literal; otherwise why it is not understood.
     pub(super) value: Result<String, &'static str>,
     /// The whole line without its newline.
     pub(super) line: Range<usize>,
@@ -34,14 +35,14 @@ impl Entry {
     }
 }
 
-/// The lines of a text that say something.
+/// The lines of a text that are not empty.
 pub(super) fn lines(text: &[u8]) -> Vec<Line> {
     let mark = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let all = lines::lines(text).into_iter();
     all.filter_map(|one| line(text, one.range.start.max(mark)..one.range.end, one.number)).collect()
 }
 
-/// What one line says; none where it is empty or a comment.
+/// Content of a line; `None` if it is empty or a comment.
 fn line(text: &[u8], range: Range<usize>, number: u32) -> Option<Line> {
     let range = trim(text, range);
     let bytes = &text[range.clone()];
@@ -60,7 +61,7 @@ fn line(text: &[u8], range: Range<usize>, number: u32) -> Option<Line> {
     Some(Line::Entry(Entry { key, range: range_of_value, value, line: range, number }))
 }
 
-/// The bytes of a value and what it is.
+/// Range and content of a value.
 fn value(text: &[u8], range: Range<usize>) -> (Range<usize>, Result<String, &'static str>) {
     let bytes = &text[range.clone()];
     if let Some(quote @ (b'"' | b'\'')) = bytes.first().copied() {
@@ -81,7 +82,7 @@ fn value(text: &[u8], range: Range<usize>) -> (Range<usize>, Result<String, &'st
     (inner, value)
 }
 
-/// The text of a value, where nothing in it means anything else to PHP.
+/// Text of a value, if nothing in it is special to PHP.
 fn literal(bytes: &[u8]) -> Result<String, &'static str> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     if text.contains("${") {

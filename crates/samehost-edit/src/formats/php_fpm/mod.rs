@@ -1,5 +1,5 @@
-//! PHP-FPM: where its pools listen, and who may connect there. Reads what FPM reads: `[pool]` sections with all that is
-//! included, the last of a key counting.
+//! PHP-FPM: where its pools listen, and who may connect. Reads what FPM reads: `[pool]` sections with all includes; the
+//! last line of a key wins.
 
 use std::path::Path;
 
@@ -103,7 +103,7 @@ impl Editor for PhpFpm {
     fn check(&self, file: &Path, files: &dyn Files) -> Option<Check> {
         let main = pools::main_path(file, files).unwrap_or_else(|| file.to_owned());
         let main = std::path::absolute(main).ok()?;
-        // Debian keeps each version in a directory of its own: /etc/php/8.2/fpm.
+        // Debian has one directory per version: /etc/php/8.2/fpm.
         let parts: Vec<_> = main.iter().filter_map(std::ffi::OsStr::to_str).collect();
         let version = parts.iter().position(|part| *part == "php").and_then(|at| parts.get(at + 1));
         let preferred = version.map(|version| format!("php-fpm{version}"));
@@ -120,14 +120,14 @@ impl Editor for PhpFpm {
     }
 }
 
-/// Whether a text has a section with an address and what every pool must have.
+/// Whether a text has a section with an address and the keys that every pool must have.
 fn has_pool(text: &[u8]) -> bool {
     let lines = ini::lines(text);
     let has = |key: &str| lines.iter().any(|line| matches!(line, ini::Line::Entry(entry) if entry.is(key)));
     has("listen") && has("pm")
 }
 
-/// Which pools belong to the file that is asked about: all of a main file, and those that another one has lines of.
+/// The pools of the file in question: all of a main file, or those that a part has lines of.
 struct Own(Option<usize>);
 
 impl Own {
@@ -160,7 +160,8 @@ fn setting(pools: &Pools, pool: &Pool, placed: &Placed) -> Result<Setting> {
     })
 }
 
-/// What an address means to FPM: with a colon it is TCP, so are digits alone (at every address), and all else a path.
+/// Meaning of an address to FPM: with a colon it is TCP, digits alone are a port at every address, and everything else
+/// is a path.
 fn endpoint(value: &str) -> Result<Endpoint, String> {
     let number = |text: &str| match text.parse() {
         Ok(port) if port != 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
@@ -205,7 +206,7 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
         other => return Err(format!("PHP-FPM cannot listen at {other}")),
     };
-    // What is written must be read as what was meant.
+    // The result must be read as what was meant.
     match self::endpoint(&spelled) {
         Ok(read) if read == *endpoint => Ok(spelled),
         Ok(read) => Err(format!("PHP-FPM would take `{spelled}` for {read}")),
@@ -213,7 +214,7 @@ fn spell(endpoint: &Endpoint) -> Result<String, String> {
     }
 }
 
-/// The keys and values of what a goal says about access and backlog.
+/// Keys and values for a goal's permissions and backlog.
 fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let (Some(access), Endpoint::Unix(_)) = (&goal.access, &goal.endpoint) {
@@ -225,7 +226,7 @@ fn access_lines(goal: &Goal) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The edits for access and backlog: in the place of what counts now, or behind `listen` in its style.
+/// The edits for permissions and backlog: in place of the effective line, or after `listen` in its style.
 fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut new = Vec::new();
@@ -264,7 +265,7 @@ fn access(pools: &Pools, pool: &Pool, listen: &Placed, goal: &Goal) -> Result<Ve
     Ok(edits)
 }
 
-/// New lines behind `listen`, indented and spaced as it is.
+/// New lines after `listen`, with its indentation and spacing.
 fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
     let source = &pools.sources[listen.source];
     let (text, line) = (&source.text, &listen.entry.line);
@@ -284,7 +285,7 @@ fn behind(pools: &Pools, listen: &Placed, new: &[(&str, String)]) -> Edit {
         out.extend_from_slice(newline);
         out.extend_from_slice(indentation);
         out.extend_from_slice(key.as_bytes());
-        // Columns of `=` are not kept up: one space where there are several.
+        // Aligned columns of `=` are not continued: several spaces become one.
         out.extend_from_slice(if before > 0 { b" =" } else { b"=" });
         out.extend_from_slice(if after > 0 { b" " } else { b"" });
         out.extend_from_slice(value.as_bytes());

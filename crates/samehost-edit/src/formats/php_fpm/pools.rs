@@ -1,4 +1,4 @@
-//! The pools of a PHP-FPM configuration: which lines count for each, the files included in their places.
+//! The pools of a PHP-FPM configuration: the effective lines of each, with included files in their places.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use crate::files::{Bounded, Files};
 use crate::glob::{glob, matches};
 use crate::refusal::{Refusal, Result};
 
-/// How deep includes may be: FPM's own bound is not higher.
+/// Maximum depth of includes; FPM's own limit is not higher.
 const DEEPEST: usize = 4;
 
-/// An entry and the file that it stands in.
+/// An entry and its file.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) source: usize,
@@ -22,7 +22,7 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: String,
-    /// In the order in which FPM reads them: the last of a key counts.
+    /// In the order in which FPM reads them; the last of a key wins.
     pub(super) entries: Vec<Placed>,
 }
 
@@ -32,7 +32,7 @@ impl Pool {
         self.entries.iter().rev().find(|placed| placed.entry.is(key))
     }
 
-    /// A value with the pool's name in it.
+    /// A value with the pool's name filled in.
     pub(super) fn expanded(&self, value: &str) -> String {
         value.replace("$pool", &self.name)
     }
@@ -50,12 +50,12 @@ pub(super) struct Source {
 pub(super) struct Pools {
     pub(super) sources: Vec<Source>,
     pub(super) pools: Vec<Pool>,
-    /// The patterns that are included, in full.
+    /// Patterns of the includes, with full paths.
     patterns: Vec<PathBuf>,
 }
 
 impl Pools {
-    /// Reads a configuration; of a pool's file, the one around it where that is known.
+    /// Reads a configuration; for a pool's file, the one that includes it, if that is known.
     pub(super) fn read(file: &Path, files: &dyn Files) -> Result<Pools> {
         match main_of(file, files) {
             Some(pools) => Ok(pools),
@@ -71,7 +71,7 @@ impl Pools {
         Ok(reader.pools)
     }
 
-    /// Whether FPM reads a file of this path because of an include.
+    /// Whether an include makes FPM read this path.
     pub(super) fn includes(&self, path: &Path) -> bool {
         self.patterns.iter().any(|pattern| {
             let name = |path: &Path| path.file_name().map(|name| name.as_bytes().to_vec());
@@ -92,20 +92,20 @@ impl Pools {
     }
 }
 
-/// As whom the workers of a pool run, as the configuration says.
+/// User that the workers of a pool run as, from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsAs {
     /// The pool's name.
     pub pool: String,
     /// The user, by name or number.
     pub user: String,
-    /// The group, by name or number, where it is not the user's own.
+    /// The group, by name or number, if it is not the user's own.
     pub group: Option<String>,
-    /// Whether they see another root directory (`chroot`).
+    /// Whether they have another root directory (`chroot`).
     pub has_own_root: bool,
 }
 
-/// As whom the pools of a configuration run; none where it is not understood, or a pool does not say.
+/// Users that the pools of a configuration run as; empty if it is not understood, or a pool does not say.
 #[must_use]
 pub fn runs_as(file: &Path, files: &dyn Files) -> Vec<RunsAs> {
     let Ok(pools) = Pools::read(file, files) else { return Vec::new() };
@@ -138,7 +138,7 @@ struct Reader<'a> {
     files: &'a dyn Files,
     main: &'a Path,
     pools: Pools,
-    /// The pool whose section is open. It stays open behind an include, as it does in FPM.
+    /// The pool of the open section. It stays open after an include, as in FPM.
     current: Option<usize>,
 }
 
@@ -204,7 +204,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A relative include begins at the prefix that PHP was built with (/usr, /usr/local), which is above the file.
+    /// A relative include starts at the prefix that PHP was built with (/usr, /usr/local), which is above the file.
     fn candidates(&self, value: &str) -> Vec<PathBuf> {
         if value.starts_with('/') {
             return vec![value.into()];

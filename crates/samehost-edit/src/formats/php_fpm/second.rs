@@ -1,5 +1,5 @@
-//! A second pool for the time of a switch: a file beside the pool's own, with a copy of it that listens elsewhere, so
-//! that its clients can move while both are there. Writes nothing.
+//! A second pool during a switch: a file beside the pool's own, with a copy of it that listens elsewhere, so that its
+//! clients can move while both run. Writes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use crate::goal::Goal;
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
-/// What is appended to the name of the pool and of its file.
+/// Suffix of the name of the pool and of its file.
 const SUFFIX: &str = "-samehost";
 
-/// The path and the text of a new file with a copy of a pool that listens where the goal says. All else is as in the
-/// original: `$pool` in a value stands for the original's name there. Only `pm.status_listen` is left out, since two
-/// pools cannot have the same.
+/// Path and text of a new file with a copy of a pool that listens at the goal. Everything else is as in the original:
+/// `$pool` in a value is replaced by the original's name. Only `pm.status_listen` is left out, since two pools cannot
+/// share it.
 ///
 /// # Errors
 /// [`Refusal`], where no include would read the new file, or the pool is not understood.

@@ -1,4 +1,4 @@
-//! The bytes of postgresql.conf that change so that the server listens elsewhere.
+//! The edits of postgresql.conf that make the server listen elsewhere.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ impl Editing<'_, Listening> {
         if !goal.stays && self.is_tcp() { self.close() } else { Ok(()) }
     }
 
-    /// The directories of today; where the file does not say, those that its comment says are built in.
+    /// The present directories; if the file does not set them, the built-in ones according to its comment.
     fn folders(&self, wanted: &str) -> Result<Vec<String>> {
         if let Some(folders) = &self.configuration.folders {
             return Ok(folders.clone());
@@ -88,7 +88,7 @@ impl Editing<'_, Listening> {
         path.map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// Who may use the sockets: all of them at once.
+    /// Permissions of all sockets together.
     fn access(&mut self, folders: &[String], folder: &str) -> Result<()> {
         let Some(access) = &self.goal.access else { return Ok(()) };
         let wanted = access.mode & 0o777;
@@ -101,7 +101,7 @@ impl Editing<'_, Listening> {
         let others = folders.iter().any(|one| one != folder);
         let group = self.last("unix_socket_group").map_or("", |at| at.value.as_str());
         let there = folders.iter().any(|one| one == folder);
-        // A socket that is there and lets them in stays as it is: others use it.
+        // An existing socket that admits the clients stays as it is, because others use it.
         let lets_in = access.group.as_deref().is_none_or(|wanted| wanted == group) || present & 0o6 == 0o6;
         if there && present & wanted == wanted && lets_in {
             return Ok(());
@@ -173,7 +173,7 @@ impl Editing<'_, Listening> {
         Ok(())
     }
 
-    /// Writes a parameter: in place of the one that counts, or as a new line below its comment or a relation.
+    /// Writes a parameter: in place of the effective one, or as a new line below its comment or a related line.
     fn set(&mut self, name: &str, written: &str) {
         if let Some(at) = self.last(name) {
             let edit = Edit::new(&at.file, at.written.clone(), written);
@@ -192,7 +192,7 @@ impl Editing<'_, Listening> {
         });
     }
 
-    /// The last line of the comment that goes on below a parameter: `# (change requires restart)`, indented.
+    /// Last line of the comment that continues below a parameter: `# (change requires restart)`, indented.
     fn explanation(&self, line: Line) -> Line {
         let mut last = line;
         for next in lines(&self.text).into_iter().skip(last.number as usize) {
@@ -206,7 +206,7 @@ impl Editing<'_, Listening> {
         last
     }
 
-    /// The line that is commented out and would set a name, and what it would say.
+    /// The commented-out line that would set a name, and its value.
     fn comment(&self, name: &str) -> Option<(Line, String)> {
         lines(&self.text).into_iter().find_map(|line| {
             let content = &self.text[line.range.clone()];
@@ -219,7 +219,7 @@ impl Editing<'_, Listening> {
     }
 }
 
-/// Permissions as the server reads them: octal behind a zero.
+/// Permissions as the server reads them: octal with a leading zero.
 fn mode(value: &str) -> Option<u32> {
     match value.strip_prefix('0') {
         Some("") => Some(0),

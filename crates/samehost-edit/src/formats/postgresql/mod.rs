@@ -1,5 +1,5 @@
-//! postgresql.conf: where the server listens. The socket's name has the port in it, its directory stands in
-//! `unix_socket_directories`. What ALTER SYSTEM has set wins over the file, and is left to ALTER SYSTEM.
+//! postgresql.conf: where the server listens. The name of the socket contains the port; its directory is in
+//! `unix_socket_directories`. Values of ALTER SYSTEM override the file, and are left to ALTER SYSTEM.
 
 mod edit;
 mod parameters;
@@ -35,13 +35,13 @@ const PORT: u16 = 5432;
 /// postgresql.conf.
 pub(crate) struct Postgresql;
 
-/// What a configuration says of listening.
+/// What a configuration says about listening.
 struct Listening {
     parameters: Parameters,
     port: u16,
-    /// The addresses, as written; empty where TCP is closed.
+    /// The addresses as written; empty if TCP is closed.
     hosts: Vec<String>,
-    /// The directories of the sockets; none where the file does not say.
+    /// The directories of the sockets; `None` if the file does not set them.
     folders: Option<Vec<String>>,
 }
 
@@ -87,7 +87,7 @@ impl Editor for Postgresql {
     }
 }
 
-/// Reads a configuration; refused where anything of it is not understood.
+/// Reads a configuration; refuses it if anything is not understood.
 fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     let parameters = Parameters::read(file, files)?;
     overridden(file, files, &parameters)?;
@@ -144,13 +144,13 @@ fn listening(file: &Path, files: &dyn Files) -> Result<Listening> {
     Ok(found)
 }
 
-/// A directory without slashes at its end.
+/// A directory without trailing slashes.
 fn canonical(folder: &str) -> String {
     let trimmed = folder.trim_end_matches('/');
     if trimmed.is_empty() { "/".into() } else { trimmed.to_owned() }
 }
 
-/// Refuses where postgresql.auto.conf, which the server reads last, says something about listening.
+/// Refuses if postgresql.auto.conf, which the server reads last, sets something about listening.
 fn overridden(file: &Path, files: &dyn Files, parameters: &Parameters) -> Result<()> {
     let folder = parameters.last("data_directory").map(|parameter| PathBuf::from(&parameter.value));
     let folder = folder.or_else(|| file.parent().map(Path::to_owned)).unwrap_or_default();

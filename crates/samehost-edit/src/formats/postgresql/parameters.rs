@@ -1,5 +1,5 @@
-//! postgresql.conf, read as the server does (guc-file.l): names in any case, the last one wins, includes where they
-//! stand and relative to the file that has them. What the parameters mean is not known here.
+//! postgresql.conf, parsed as by the server (guc-file.l): names in any case, the last one wins, includes in their
+//! places and relative to their file. Independent of the parameters' meaning.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::files::{Bounded, Files};
 use crate::lines::{self, Line, lines, utf8};
 use crate::refusal::{Refusal, Result};
 
-/// The server follows includes no deeper than this.
+/// Maximum depth of includes, as in the server.
 const DEEPEST: usize = 10;
 
 /// A parameter that is set.
@@ -17,7 +17,7 @@ pub(super) struct Parameter {
     /// In lower case.
     pub(super) name: String,
     pub(super) value: String,
-    /// The value as it is written, quotes included.
+    /// The value as written, with quotes.
     pub(super) written: Range<usize>,
     pub(super) file: PathBuf,
     pub(super) line: Line,
@@ -92,7 +92,7 @@ impl Parameters {
     }
 }
 
-/// The name, the value and its place of one line; none where it says nothing.
+/// Name, value and position of one line; `None` if it is empty.
 type Parsed = Option<(String, String, Range<usize>)>;
 
 /// Parses one line.
@@ -144,7 +144,7 @@ pub(super) fn parse(text: &[u8], range: Range<usize>) -> Result<Parsed, &'static
         return Err("there is something behind its value");
     }
     let value = utf8(&text[from..at]).ok_or("its value is not UTF-8");
-    // Only the connection parameters must be UTF-8; the rest may be in any encoding.
+    // Only the connection parameters must be UTF-8; the rest may have any encoding.
     let value = value.map_or_else(|_| String::new(), ToOwned::to_owned);
     let value = if value.starts_with('\'') { unquoted(&value) } else { value };
     Ok(Some((name, value, from..at)))
@@ -161,7 +161,7 @@ fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
 }
 
-/// The place behind the closing quote: neither doubled nor escaped.
+/// Position after the closing quote, which is neither doubled nor escaped.
 fn quoted_end(text: &[u8], open: usize, end: usize) -> Option<usize> {
     let mut at = open + 1;
     while at < end {
@@ -175,7 +175,7 @@ fn quoted_end(text: &[u8], open: usize, end: usize) -> Option<usize> {
     None
 }
 
-/// What a quoted text says (`DeescapeQuotedString`).
+/// Value of a quoted text (`DeescapeQuotedString`).
 fn unquoted(text: &str) -> String {
     let inner: Vec<char> = text.chars().skip(1).take(text.chars().count().saturating_sub(2)).collect();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! The bytes of redis.conf that change so that the server listens elsewhere.
+//! The edits of redis.conf that make the server listen elsewhere.
 
 use samehost_model::Endpoint;
 
@@ -9,7 +9,7 @@ use crate::editing::Editing;
 use crate::lines::{self, Line, append, insert_below, is_loopback, lines, socket_path, utf8};
 use crate::refusal::{Refusal, Result};
 
-/// Connections that may wait where nothing is said.
+/// Default backlog.
 const DEFAULT_BACKLOG: u32 = 511;
 
 impl Editing<'_, Configuration> {
@@ -72,7 +72,7 @@ impl Editing<'_, Configuration> {
         let octal = |value: &[u8]| u32::from_str_radix(utf8(value)?, 8).ok();
         let covers = |at: &Directive| {
             let (present, wanted) = (octal(at.value())?, octal(perm.as_bytes())?);
-            // A socket that is there and lets them in stays as it is: others use it.
+            // An existing socket that admits the clients stays as it is, because others use it.
             let there = socket.is_some_and(|at| {
                 Some(at.value()) == self.goal.endpoint.path().map(|path| path.as_os_str().as_encoded_bytes())
             });
@@ -164,7 +164,7 @@ impl Editing<'_, Configuration> {
             _ => {}
         }
         if self.setting.name == "unixsocket" && !self.goal.stays {
-            // Every one of them: an earlier line would count as soon as the last is gone.
+            // All of them: an earlier line would take effect if only the last were removed.
             for name in ["unixsocket", "unixsocketperm"] {
                 for at in configuration.all(name) {
                     let start = at.line.range.start;
@@ -175,7 +175,7 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
-    /// Connections that may wait, for every listener at once.
+    /// Backlog of all listeners.
     fn backlog(&mut self) -> Result<()> {
         let Some(wanted) = self.goal.backlog else { return Ok(()) };
         let at = self.configuration.last("tcp-backlog");
@@ -199,7 +199,7 @@ impl Editing<'_, Configuration> {
         Ok(())
     }
 
-    /// A new line: below the comment that explains it, or below its nearest relation, or at the end.
+    /// A new line: below the comment that explains it, else below the most closely related line, else at the end.
     fn insert(&mut self, new: &str, name: &str) {
         let relations: &[&str] = match name {
             "unixsocketperm" => &["unixsocket", "tcp-backlog", "port", "bind"],
@@ -214,7 +214,7 @@ impl Editing<'_, Configuration> {
         let place = self
             .comment(name)
             .or_else(|| relations.iter().find_map(|name| directive(name).or_else(|| self.comment(name))))
-            // A server that had its port closed must be bound before it is opened.
+            // A server whose port was closed must be bound before the port is opened.
             .or_else(|| (name == "bind").then(|| directive(&"port")).flatten());
         self.edits.push(match place {
             Some(line) => insert_below(self.file, &self.text, &line, new),
@@ -222,7 +222,7 @@ impl Editing<'_, Configuration> {
         });
     }
 
-    /// The last line that is commented out and would set a name.
+    /// The last commented-out line that would set a name.
     fn comment(&self, name: &str) -> Option<Line> {
         lines(&self.text).into_iter().rfind(|line| {
             let content = &self.text[line.range.clone()];

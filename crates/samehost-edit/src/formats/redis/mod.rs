@@ -1,5 +1,6 @@
-//! redis.conf and its like: where the server listens, as the server reads it (config.c): names in any case, the last
-//! line wins, an include counts where it stands. Sentinel's configuration is another program's, and is refused.
+//! redis.conf and similar files: where the server listens, as the server reads it (config.c): names in any case, the
+//! last line wins, an include takes effect in its place. Sentinel's configuration belongs to another program, and is
+//! refused.
 
 mod edit;
 mod words;
@@ -22,9 +23,9 @@ use crate::proposal::verify_edits;
 use crate::refusal::{Refusal, Result};
 use crate::setting::{Reading, Setting, Uptake};
 
-/// Includes nest no deeper than this, or they go round in a circle.
+/// Maximum depth of includes, so that a circle ends.
 const DEEPEST: usize = 16;
-/// The directives that say where the server listens, or who must still find it there.
+/// Directives that decide where the server listens, or who else depends on its address.
 const WATCHED: &[&str] = &[
     "port",
     "tls-port",
@@ -37,7 +38,7 @@ const WATCHED: &[&str] = &[
     "replicaof",
     "slaveof",
 ];
-/// Words that begin lines of redis.conf and of little else.
+/// Words that begin lines of redis.conf and of few other files.
 const TYPICAL: &[&str] = &[
     "unixsocket",
     "unixsocketperm",
@@ -49,7 +50,7 @@ const TYPICAL: &[&str] = &[
     "requirepass",
 ];
 
-/// redis.conf, and the files of what behaves like Redis.
+/// redis.conf, and the files of servers that behave like Redis.
 pub(crate) struct Redis;
 
 /// A line that says something.
@@ -72,7 +73,7 @@ impl Directive {
     }
 }
 
-/// What a configuration says, in the order in which the server reads it.
+/// The directives in the order in which the server reads them.
 #[derive(Debug, Default)]
 struct Configuration {
     directives: Vec<Directive>,
@@ -88,12 +89,12 @@ impl Configuration {
         self.directives.iter().filter(move |directive| directive.name == name)
     }
 
-    /// The port of a directive; none where it is not there or closed.
+    /// Port of a directive; `None` if it is missing or closed.
     fn port(&self, name: &str, default: u16) -> u16 {
         self.last(name).map_or(Some(default), |directive| port(directive.value())).unwrap_or(0)
     }
 
-    /// The socket; none where there is none.
+    /// The socket; `None` if there is none.
     fn socket(&self) -> Option<&Directive> {
         self.last("unixsocket").filter(|directive| !directive.value().is_empty())
     }
@@ -113,7 +114,7 @@ impl Configuration {
         bind.values.iter().map(host).collect()
     }
 
-    /// The address that stands for all: a loopback one, or one that any address reaches, or the first.
+    /// The address that represents all: a loopback one, else one for any address, else the first.
     fn host(&self) -> String {
         let hosts = self.hosts();
         let any = |host: &&String| matches!(host.as_str(), "0.0.0.0" | "::");
@@ -219,7 +220,7 @@ fn port(value: &[u8]) -> Option<u16> {
     text.parse().ok().filter(|_| text == "0" || !text.starts_with('0'))
 }
 
-/// Reads a configuration, its includes where they stand.
+/// Reads a configuration, with its includes in their places.
 fn configuration(file: &Path, files: &dyn Files) -> Result<Configuration> {
     let mut configuration = Configuration::default();
     collect(file, &Bounded::new(files), 0, &mut configuration)?;
@@ -274,7 +275,7 @@ fn collect(file: &Path, files: &dyn Files, depth: usize, into: &mut Configuratio
     Ok(())
 }
 
-/// Refuses a watched line that the server would not start with, or that versions of it understand differently.
+/// Refuses a relevant line that the server would not start with, or that its versions understand differently.
 fn understood(directive: &Directive) -> Result<()> {
     let at = |reason: String| {
         let by_hand = format!("correct `{}` in this line: the server does not start with it", directive.name);
@@ -319,7 +320,7 @@ fn understood(directive: &Directive) -> Result<()> {
     }
 }
 
-/// The files that an include names, in the order in which the server reads them.
+/// The files of an include, in the order in which the server reads them.
 fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Result<Vec<PathBuf>> {
     let stop = |reason: String, by_hand: &str| Err(Refusal::new(file, line.number, reason, by_hand));
     let Some(pattern) = utf8(pattern) else {
@@ -340,8 +341,8 @@ fn included(file: &Path, line: &Line, pattern: &[u8], files: &dyn Files) -> Resu
     Ok(glob(files, pattern.as_bytes()).unwrap_or_default())
 }
 
-/// Several files of one pattern are read in the order of the server's locale, which is not known here: they must not
-/// say the same thing twice.
+/// The server reads the files of a pattern in the order of its locale, which is not known here: they must not set the
+/// same thing twice.
 fn differ(file: &Path, line: &Line, directives: &[Directive], many: &[PathBuf]) -> Result<()> {
     if many.len() < 2 {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The words of a line of redis.conf, split as the server splits them (sds.c, `sdssplitargs`): double quotes with
-//! escapes, single quotes, and words that change their quoting half-way.
+//! The words of a line of redis.conf, split as by the server (sds.c, `sdssplitargs`): double quotes with escapes,
+//! single quotes, and words that change their quoting in the middle.
 
 use std::ops::Range;
 
-/// A word and where it stands, its quotes included.
+/// A word and its range, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     /// Its bytes, as the server has them.
@@ -12,7 +12,7 @@ pub(super) struct Word {
     pub(super) range: Range<usize>,
 }
 
-/// The words between two places of a text; none where the quotes are unbalanced.
+/// The words in a range of a text; `None` if the quotes are unbalanced.
 pub(super) fn words(text: &[u8], range: Range<usize>) -> Option<Vec<Word>> {
     let (mut at, end) = (range.start, range.end);
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn words(text: &[u8], range: Range<usize>) -> Option<Vec<Word>> {
     }
 }
 
-/// Reads up to the closing quote, behind which a word must end; gives the place behind it.
+/// Reads up to the closing quote, after which a word must end; returns the position after it.
 fn quoted(text: &[u8], mut at: usize, end: usize, quote: u8, into: &mut Vec<u8>) -> Option<usize> {
     while at < end {
         let next = (at + 1 < end).then(|| text[at + 1]);
@@ -83,7 +83,7 @@ fn hex(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// A value as it is written in place of another word, in that one's quotes.
+/// A value in place of another word, in that one's quotes.
 pub(super) fn quote(value: &str, like: &[u8]) -> String {
     let special = value.bytes().any(|byte| is_space(byte) || matches!(byte, b'"' | b'\''));
     match like.first() {

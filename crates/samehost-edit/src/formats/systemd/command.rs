@@ -21,7 +21,7 @@ pub(super) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// The command of a unit; none where it does not listen, as far as one sees.
+    /// The command of a unit; `None` if it does not listen, as far as one can see.
     pub(super) fn of(unit: &'a Unit, environment: &Environment, files: &dyn Files) -> Result<Option<Self>> {
         let all = unit.list("Service", "ExecStart");
         let Some(assignment) = all.last().copied() else { return Ok(None) };
@@ -104,7 +104,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What a program that is not known makes of an address in its command.
+/// What an unknown program may do with an address in its command.
 fn unknown<'a>(assignment: &Assignment, words: &[Word]) -> Result<Option<Command<'a>>> {
     let is_local = |word: &&Word| {
         ["127.0.0.1", "localhost", "[::1]"].iter().any(|place| word.text.contains(place))

@@ -1,5 +1,5 @@
-//! The drop-in that says what changed. The vendor's file and the administrator's own stay as they are; what our drop-in
-//! says already is changed in its place.
+//! The drop-in with the changes. The vendor's file and the administrator's own stay as they are; what our drop-in sets
+//! already is changed in place.
 
 use super::unit::{Assignment, Unit};
 use crate::edit::Edit;
@@ -9,12 +9,12 @@ use crate::lines::{self, lines};
 /// Its first line.
 const HEADER: &str = "# Made by samehost switch\n";
 
-/// An edit that gives an assignment of our drop-in another value; none where it stands in another file.
+/// An edit that changes an assignment in our drop-in; `None` if it is in another file.
 pub(super) fn in_place(unit: &Unit, counted: &Assignment, value: &str) -> Option<Edit> {
     (counted.file == unit.ours()).then(|| Edit::new(&counted.file, counted.range.clone(), value))
 }
 
-/// The edits that add lines to our drop-in, which may not be there yet.
+/// The edits that add lines to our drop-in, which may not exist yet.
 pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String]) -> Vec<Edit> {
     let file = unit.ours();
     let text = lines::read(&file, files).unwrap_or_default();
@@ -25,7 +25,7 @@ pub(super) fn add(unit: &Unit, files: &dyn Files, section: &str, new: &[String])
     let title = format!("{gap}{header}{name}");
     let body: String = new.iter().map(|line| format!("{line}\n")).collect();
     let mut edits = Vec::new();
-    // Several moves at once say the same title once.
+    // Several moves share one section title.
     if !title.is_empty() {
         edits.push(Edit::new(&file, at..at, title));
     }

@@ -1,5 +1,5 @@
-//! `Environment=`: the variables that the service gets, which mean what they mean in the `.env` file of the framework
-//! in its working directory.
+//! `Environment=`: the variables of the service, which have the meaning of the `.env` file of the framework in its
+//! working directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ struct Variable<'a> {
     odd: Option<String>,
 }
 
-/// The variables of a unit, as the framework's file would have them.
+/// The variables of a unit, in the form of the framework's file.
 pub(super) struct Environment<'a> {
     unit: &'a Unit,
     file: &'a Path,
     all: Vec<Variable<'a>>,
-    /// The file that it would be, and its text: a line for each variable.
+    /// The virtual file and its text: one line per variable.
     imagined: PathBuf,
     text: String,
     /// The variable of each line.
@@ -138,7 +138,7 @@ impl<'a> Environment<'a> {
         reading
     }
 
-    /// `EnvironmentFile=` counts before `Environment=`.
+    /// `EnvironmentFile=` overrides `Environment=`.
     fn environment_files(&self, files: &dyn Files, reading: &mut Reading) {
         const GROUPS: &[&str] = &["DB_", "DATABASE_", "REDIS_", "PG", "MEMCACHED_", "MYSQL_", "CELERY_"];
         for assignment in self.unit.list("Service", "EnvironmentFile") {

@@ -1,5 +1,5 @@
-//! The files that a unit's `EnvironmentFile=` names. The system manager reads them as root, so that a file may be root's
-//! alone and still be the application's.
+//! The files in a unit's `EnvironmentFile=`. The system manager reads them as root, so a file may belong to root alone
+//! and still be the application's.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use super::unit::{DIRECTORIES, Unit, under};
 use crate::files::Files;
 use crate::refusal::Result;
 
-/// A file that a unit's `EnvironmentFile=` names.
+/// A file in a unit's `EnvironmentFile=`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentFile {
     /// Its path, which may be a pattern.
     pub pattern: PathBuf,
-    /// The file of the unit that names it.
+    /// The unit file that names it.
     pub named_in: PathBuf,
 }
 
-/// Where the file of a unit may be, below a root directory, in the order in which systemd looks.
+/// Possible paths of a unit's file below a root directory, in systemd's order.
 #[must_use]
 pub fn places(root: &Path, unit: &str) -> Vec<PathBuf> {
     let template = template(unit);
@@ -24,8 +24,8 @@ pub fn places(root: &Path, unit: &str) -> Vec<PathBuf> {
     names.flat_map(|name| DIRECTORIES.iter().map(move |at| root.join(at).join(name))).collect()
 }
 
-/// The files that `EnvironmentFile=` of a unit names, whose own file is at `path`. Those whose path has a specifier that is
-/// not understood are left out.
+/// The files in the `EnvironmentFile=` of a unit whose own file is at `path`. Paths with unknown specifiers are left
+/// out.
 ///
 /// # Errors
 /// [`Refusal`], when the unit is not understood.
@@ -50,7 +50,7 @@ fn template(unit: &str) -> Option<String> {
     Some(format!("{before}@.{kind}"))
 }
 
-/// A path with the specifiers of its unit's names in it filled in; none where it has others.
+/// A path with the specifiers for its unit's names filled in; `None` if it has others.
 fn filled(text: &str, unit: &str) -> Option<String> {
     let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
     let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));

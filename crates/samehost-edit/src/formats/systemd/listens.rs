@@ -1,4 +1,4 @@
-//! Where a known server's command should listen, in the server's own words; all other words stay byte for byte.
+//! Where a known server's command should listen, in the server's own options; all other words stay byte for byte.
 
 use samehost_model::Endpoint;
 
@@ -10,7 +10,7 @@ use crate::languages::url::is_plain_path;
 use crate::lines::{is_loopback, listening_host};
 
 impl Listens {
-    /// Whether its own words say where, which counts before all variables of the environment.
+    /// Whether its own options say where, which overrides all variables of the environment.
     pub(super) fn is_bound(&self) -> bool {
         self.server.say == Say::Gunicorn && self.given.iter().any(|given| given.kind == Kind::Bind)
     }
@@ -47,7 +47,7 @@ impl Listens {
         };
         let mut out: Vec<(usize, usize, String)> = Vec::new();
         let gone = |kind: Kind| match kind {
-            // Redis keeps its addresses, which its port 0 makes idle; an option of permissions stays with a socket.
+            // Redis keeps its addresses, which port 0 disables; an option for permissions stays with a socket.
             Kind::Host => say != Say::Redis,
             Kind::Port | Kind::Socket | Kind::Bind => true,
             Kind::Mode => goal.access.is_some() || !matches!(goal.endpoint, Endpoint::Unix(_)),
@@ -154,7 +154,7 @@ impl Listens {
     }
 }
 
-/// A command with some words, from the first to the last of them, replaced; an empty text takes the space with it.
+/// A command with some words, from the first to the last of them, replaced; an empty text also removes the space.
 fn splice(value: &str, words: &[Word], mut changes: Vec<(usize, usize, String)>) -> String {
     changes.sort_by_key(|(first, ..)| *first);
     let mut out = String::with_capacity(value.len());

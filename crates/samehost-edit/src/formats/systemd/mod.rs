@@ -1,6 +1,6 @@
-//! Units of systemd: where a known server's command listens, what `Environment=` tells an application, and where a
-//! socket unit listens. Neither the vendor's file nor the administrator's own is edited: what changes is said by a
-//! drop-in, `/etc/systemd/system/UNIT.d/50-samehost.conf`, and there it is changed again on the way back.
+//! Units of systemd: where a known server's command listens, what `Environment=` passes to an application, and where a
+//! socket unit listens. Neither the vendor's file nor the administrator's own is edited: changes go into a drop-in,
+//! `/etc/systemd/system/UNIT.d/50-samehost.conf`, and are changed back there.
 
 mod command;
 mod drop_in;
@@ -98,7 +98,7 @@ impl Editor for Systemd {
         verify_edits(self, file, files, setting, goal, edits)
     }
 
-    // No check: systemd-analyze verify also complains of units that this one only needs.
+    // No check: systemd-analyze verify also reports problems of other units that this one needs.
 
     fn uptake(&self) -> Uptake {
         Uptake::RestartUnit
@@ -109,7 +109,7 @@ fn is_socket(file: &Path) -> bool {
     file.extension().is_some_and(|end| end == "socket")
 }
 
-/// What the unit's sandbox does not let the service do.
+/// What the unit's sandbox forbids the service.
 fn forbidden(unit: &Unit, setting: &Setting, goal: &Goal) -> Option<Refusal> {
     let Endpoint::Unix(path) = &goal.endpoint else { return None };
     let stop = |one: &unit::Assignment, reason: &str, by_hand: String| {

@@ -1,4 +1,4 @@
-//! What the options of a known server's command line say of where it listens, read as the server reads them.
+//! Where a known server listens according to its command line options, parsed as by the server.
 
 use samehost_model::Endpoint;
 
@@ -14,7 +14,7 @@ pub(super) struct Given {
     /// Its words, by number.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// What stands before the value in the same word: `--bind=`.
+    /// Text before the value in the same word: `--bind=`.
     pub(super) before: String,
     pub(super) value: String,
 }
@@ -25,13 +25,13 @@ pub(super) struct Listens {
     pub(super) server: &'static Server,
     pub(super) endpoint: Endpoint,
     pub(super) backlog: Option<u32>,
-    /// The number of the word that is the program.
+    /// Index of the word that is the program.
     pub(super) program: usize,
     pub(super) given: Vec<Given>,
 }
 
 impl Server {
-    /// What its options say. Not understood where they say nothing, and neither does the program by itself.
+    /// Where its options make it listen. Not understood if they do not say, and the program has no default.
     pub(super) fn listens(&'static self, words: &[Word], program: usize) -> Result<Listens, String> {
         let given = self.given(words, program)?;
         let one = |kind: Kind| -> Result<Option<&Given>, String> {
@@ -100,7 +100,7 @@ impl Server {
                 return unix(path.split('?').next()?);
             }
         } else if let Some(path) = value.strip_prefix("unix:") {
-            // Gunicorn takes unix:PATH and unix:///PATH.
+            // Gunicorn accepts unix:PATH and unix:///PATH.
             return unix(path.strip_prefix("//").unwrap_or(path));
         }
         let place = if self.say == Say::Puma { value.strip_prefix("tcp://")? } else { value };
@@ -125,7 +125,7 @@ impl Server {
         let mut found = Vec::new();
         let mut at = program + 1;
         while let Some(word) = words.get(at) {
-            // `--workers ${WORKERS}` is a value; `$OPTIONS` may be several words.
+            // `--workers ${WORKERS}` is one value; `$OPTIONS` may be several words.
             let is_value = |dynamic: &str| {
                 dynamic.starts_with("${")
                     && words[at - 1].text.starts_with('-')
@@ -173,7 +173,7 @@ impl Server {
         Ok(found)
     }
 
-    /// The option that a word is: its kind, what stands before the value, and the value where it is in the same word.
+    /// The option in a word: its kind, the text before the value, and the value if it is in the same word.
     fn matching<'a>(&self, text: &'a str) -> Option<(Kind, &'a str, Option<&'a str>)> {
         self.options.iter().find_map(|(spellings, kind)| {
             spellings.iter().find_map(|spelling| {
@@ -188,7 +188,7 @@ impl Server {
         })
     }
 
-    /// A word that the program may take for one of those options: a shortened name, or letters in a row.
+    /// A word that the program may read as one of those options: an abbreviated name, or combined letters.
     fn lookalike(&self, text: &str) -> Result<(), String> {
         let name = text.split('=').next().unwrap_or(text);
         let is_short = |spelling: &&str| spelling.starts_with("--") && spelling.starts_with(name);

@@ -1,4 +1,4 @@
-//! The servers whose command lines are known: which options say where they listen, and how a socket is said there.
+//! Servers with known command lines: the options that say where they listen, and their form of a socket.
 
 use samehost_model::Protocol;
 use samehost_services as services;
@@ -16,7 +16,7 @@ pub(super) enum Kind {
     /// The permissions of the socket.
     Mode,
     Backlog,
-    /// Where it listens is said elsewhere, or is not to be moved.
+    /// Its address is configured elsewhere, or must not be moved.
     Stop(&'static str),
 }
 
@@ -26,12 +26,12 @@ pub(super) struct Server {
     programs: &'static [&'static str],
     pub(super) protocol: Protocol,
     pub(super) options: &'static [(&'static [&'static str], Kind)],
-    /// Where it listens when nothing says so.
+    /// Where it listens by default.
     pub(super) host: Option<&'static str>,
     pub(super) port: Option<u16>,
     /// The variables that say so as well.
     pub(super) variables: &'static [&'static str],
-    /// The file in its working directory that it reads unasked.
+    /// The file in its working directory that it reads by default.
     pub(super) unasked: Option<&'static str>,
     /// Whether `-p3000` is `-p 3000`.
     pub(super) is_joined: bool,
@@ -159,7 +159,7 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// Words that start the program that comes behind them.
+/// Words that start the program after them.
 const LAUNCHERS: &[&[&str]] = &[
     &["env"],
     &["bundle", "exec"],
@@ -175,7 +175,7 @@ pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word).trim_start_matches(['-', '@', ':', '+', '!'])
 }
 
-/// The server that a command line starts, and the number of its word.
+/// The server that a command line starts, and the index of its word.
 pub(super) fn server(words: &[Word]) -> Option<(usize, &'static Server)> {
     let mut at = 0;
     while let Some(launcher) = LAUNCHERS.iter().find(|launcher| {
@@ -207,7 +207,7 @@ impl Server {
         self.programs[0]
     }
 
-    /// Whether it listens at a socket of systemd's where it gets one.
+    /// Whether it uses a socket of systemd's if it gets one.
     pub(super) fn takes_sockets(&self) -> bool {
         matches!(self.say, Say::Gunicorn | Say::Puma | Say::Uvicorn)
     }

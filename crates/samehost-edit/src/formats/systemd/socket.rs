@@ -1,4 +1,4 @@
-//! Socket units: `ListenStream=`, where the service that gets the socket is known not to mind of which kind it is.
+//! Socket units: `ListenStream=`, if the service that gets the socket is known to accept any kind.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::lines::{is_loopback, listening_host, tcp};
 use crate::refusal::{Refusal, Result};
 use crate::setting::Setting;
 
-/// Services that take any listening socket from systemd.
+/// Services that accept any listening socket from systemd.
 const TAKERS: &[(&str, Protocol)] =
     &[("gunicorn", Protocol::Http), ("dockerd", Protocol::Http), ("systemd-socket-proxyd", Protocol::Plain)];
 
@@ -29,7 +29,7 @@ pub(super) struct Socket<'a> {
 
 impl<'a> Socket<'a> {
     pub(super) fn of(unit: &'a Unit, file: &Path, files: &dyn Files) -> Result<Option<Self>> {
-        // An empty one of any kind forgets all of them.
+        // An empty assignment of any kind resets all of them.
         let all: Vec<&Assignment> =
             unit.all.iter().filter(|one| one.section == "Socket" && one.key.starts_with("Listen")).collect();
         let start = all.iter().rposition(|one| one.value.is_empty()).map_or(0, |at| at + 1);
@@ -118,7 +118,7 @@ impl<'a> Socket<'a> {
     }
 }
 
-/// Where a value of ListenStream= leads.
+/// Endpoint of a value of ListenStream=.
 fn place(value: &str) -> Option<Endpoint> {
     let words = words(value)?;
     let [word] = words.as_slice() else { return None };
@@ -139,7 +139,7 @@ fn place(value: &str) -> Option<Endpoint> {
     tcp(host, port.parse().ok().filter(|port| *port > 0)?)
 }
 
-/// What the service speaks that gets the socket; its program where it is not known to take any socket.
+/// Protocol of the service that gets the socket; an error with its program if that is not known to accept any socket.
 fn taker(unit: &Unit, file: &Path, files: &dyn Files) -> Result<Protocol, String> {
     let named = unit.last("Socket", "Service").map(|one| one.value.clone());
     let name = named.unwrap_or_else(|| unit.name.trim_end_matches("socket").to_owned() + "service");

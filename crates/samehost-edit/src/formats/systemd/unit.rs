@@ -1,5 +1,5 @@
-//! The files of a unit as systemd reads them: sections, assignments, lines that a backslash continues; and which files
-//! those are, in which order. It knows no setting.
+//! The files of a unit as systemd reads them: sections, assignments, continuation lines; and which files those are, in
+//! which order. Independent of settings.
 
 use std::io;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use crate::refusal::{Refusal, Result};
 
 /// The drop-in that is written.
 pub(super) const OURS: &str = "50-samehost.conf";
-/// The directory below the root that it is written to.
+/// The directory below the root for new files.
 const ETC: &str = "etc/systemd/system";
-/// Where units lie below the root: what comes first counts.
+/// Directories of units below the root, in order of precedence.
 pub(super) const DIRECTORIES: &[&str] = &[
     "etc/systemd/system.control",
     "run/systemd/system.control",
@@ -39,11 +39,11 @@ pub(super) struct Assignment {
     /// The value in one line.
     pub(super) value: String,
     pub(super) line: u32,
-    /// Where the value stands, all its lines.
+    /// Range of the value, with all its lines.
     pub(super) range: Range<usize>,
 }
 
-/// A unit: its file and its drop-ins, in the order in which they count.
+/// A unit: its file and its drop-ins, in order of precedence.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) root: PathBuf,
@@ -73,7 +73,7 @@ impl Unit {
         self.root.join(ETC).join(format!("{}.d", self.name)).join(OURS)
     }
 
-    /// The assignments of a key that count: those behind the last empty one.
+    /// The effective assignments of a key: those after the last empty one.
     pub(super) fn list<'a>(&'a self, section: &str, key: &str) -> Vec<&'a Assignment> {
         let all: Vec<&Assignment> =
             self.all.iter().filter(|one| one.section == section && one.key == key).collect();
@@ -81,12 +81,12 @@ impl Unit {
         all[start..].to_vec()
     }
 
-    /// The value of a key of which the last counts.
+    /// Value of a key of which the last assignment wins.
     pub(super) fn last(&self, section: &str, key: &str) -> Option<&Assignment> {
         self.list(section, key).last().copied()
     }
 
-    /// Whether a file is a drop-in that comes behind ours, so that it would count before it.
+    /// Whether a file is a drop-in that follows ours and overrides it.
     pub(super) fn is_later(&self, file: &Path) -> bool {
         let is_drop_in = file.parent().and_then(Path::extension).is_some_and(|end| end == "d");
         is_drop_in && file.file_name().is_some_and(|name| name.to_string_lossy().as_ref() > OURS)
@@ -98,7 +98,7 @@ impl Unit {
         paths.into_iter().find(|path| files.read(path).is_ok())
     }
 
-    /// The socket unit that hands this service its socket.
+    /// The socket unit that passes its socket to this service.
     pub(super) fn socket(&self, files: &dyn Files) -> Option<PathBuf> {
         let named = self.last("Service", "Sockets").map(|one| one.value.clone());
         self.find(
@@ -107,7 +107,7 @@ impl Unit {
         )
     }
 
-    /// Whether this file is the one of its name that counts.
+    /// Whether this file is the effective one of its name.
     fn counts(&self, file: &Path, files: &dyn Files) -> Result<()> {
         let real = files.real(file);
         if real.file_name() != file.file_name() {
@@ -154,7 +154,8 @@ impl Unit {
         Ok(found)
     }
 
-    /// The names whose drop-ins count: its own, those of its prefixes (`a-b-c` has `a-b-` and `a-`), and its template's.
+    /// The names whose drop-ins apply: its own, those of its prefixes (`a-b-c` has `a-b-` and `a-`), and its
+    /// template's.
     fn names(&self) -> Vec<String> {
         let (stem, kind) = self.name.rsplit_once('.').unwrap_or((&self.name, ""));
         let (prefix, instance) =
@@ -172,7 +173,7 @@ impl Unit {
         names
     }
 
-    /// A template whose instances have drop-ins of their own says nothing certain of them.
+    /// A template with drop-ins for its instances does not determine them.
     fn instances(&self, file: &Path, files: &dyn Files) -> Result<()> {
         let Some((prefix, "")) = self.name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('@')) else {
             return Ok(());
@@ -202,7 +203,7 @@ fn root(file: &Path) -> Option<PathBuf> {
     parent.ancestors().nth(place.split('/').count()).map(Path::to_owned)
 }
 
-/// A path of the service's, below the root that its unit lies below.
+/// A path of the service, below the root of its unit.
 pub(super) fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
@@ -218,7 +219,7 @@ pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     }
     let mut found = Vec::new();
     let mut section = String::new();
-    // The logical line in the making: its text, and where it begins and ends.
+    // The logical line being read: its text and range.
     let mut open: Option<(String, u32, Range<usize>)> = None;
     let physical = lines(text);
     for (index, line) in physical.iter().enumerate() {
@@ -250,7 +251,7 @@ pub(super) fn assignments(file: &Path, text: &[u8]) -> Result<Vec<Assignment>> {
     Ok(found)
 }
 
-/// Whether a line ends with a backslash that no other escapes.
+/// Whether a line ends with an unescaped backslash.
 fn is_continued(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
@@ -270,7 +271,7 @@ fn statement(
         name.clone_into(section);
         return Ok(());
     }
-    // systemd passes over lines without an equals sign.
+    // systemd ignores lines without an equals sign.
     let Some((key, value)) = logical.split_once('=') else { return Ok(()) };
     let written = &text[range.clone()];
     let Some(equals) = written.find('=').filter(|at| !written[..*at].contains('\n')) else {

@@ -1,5 +1,5 @@
-//! The words of a value, as systemd splits them: quotes, escapes; and what in them it fills in only when it starts the
-//! unit: variables and specifiers.
+//! The words of a value, split as by systemd: quotes, escapes; and the parts that it fills in when it starts the unit:
+//! variables and specifiers.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ pub(super) struct Word {
     pub(super) raw: Range<usize>,
     /// What it says.
     pub(super) text: String,
-    /// What is only known later: `${PORT}`, `%i`, an escape in numbers.
+    /// Only known at run time: `${PORT}`, `%i`, a numeric escape.
     pub(super) dynamic: Option<String>,
 }
 
-/// The words of a value; none where a quote does not end.
+/// The words of a value; `None` if a quote is not closed.
 pub(super) fn words(value: &str) -> Option<Vec<Word>> {
     let mut found = Vec::new();
     let mut chars = value.char_indices().peekable();
@@ -53,7 +53,7 @@ pub(super) fn words(value: &str) -> Option<Vec<Word>> {
     }
 }
 
-/// A text with `%%` as a percent sign; the first specifier where it has one. A percent sign before a digit stays.
+/// A text with `%%` as a percent sign; the first specifier if it has one. A percent sign before a digit stays.
 fn specifiers(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -71,7 +71,7 @@ fn specifiers(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The words of a command line: variables are filled in.
+/// The words of a command line, in which variables are filled in.
 pub(super) fn command(value: &str) -> Option<Vec<Word>> {
     let mut words = words(value)?;
     for word in &mut words {

@@ -1,12 +1,12 @@
 //! `DB_HOST` as WordPress (wpdb::parse_db_host) and mysqlnd understand it. `localhost` is a socket whatever the port
-//! says, and a socket's path counts for `localhost` only; a test holds this against both.
+//! is, and a socket's path only applies to `localhost`. A test compares this with both programs.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use samehost_model::Endpoint;
 
-/// Where mysqlnd looks when no path is given, on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket.
+/// Default socket of mysqlnd on Debian and Ubuntu; elsewhere php.ini's mysqli.default_socket.
 pub(super) const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
 
 const DEFAULT_PORT: u16 = 3306;
@@ -45,11 +45,11 @@ fn v6(address: &str) -> Result<(&str, u16), &'static str> {
     }
 }
 
-/// `127.0.0.1:3306`: the host ends at the first colon or slash, and what follows counts only if it is a port.
+/// `127.0.0.1:3306`: the host ends at the first colon or slash, and the rest is only used if it is a port.
 fn v4(address: &str) -> Result<(&str, u16), &'static str> {
     let end = address.find([':', '/']).unwrap_or(address.len());
     let (host, rest) = address.split_at(end);
-    // PHP's empty() says of this host that it is none.
+    // PHP's empty() is true for this host.
     let host = if host == "0" { "" } else { host };
     let digits = rest.strip_prefix(':').unwrap_or_default();
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,6 +1,5 @@
-//! WordPress: `DB_HOST` of wp-config.php, in whichever way PHP lets it be defined, and the constants of the plugin Redis
-//! Object Cache. Which definition counts is found by following the file as PHP executes it, until it loads
-//! wp-settings.php.
+//! WordPress: `DB_HOST` of wp-config.php, however PHP defines it, and the constants of the plugin Redis Object Cache.
+//! The effective definition is found by following the file as PHP executes it, until it loads wp-settings.php.
 
 mod host;
 mod redis;
@@ -37,7 +36,7 @@ const TRACKED: &[&[u8]] = &[
     b"WP_REDIS_SENTINEL",
 ];
 
-/// The drop-ins that are known to connect as WordPress itself does.
+/// Drop-ins that are known to connect as WordPress itself does.
 const CALM_DROP_INS: &[&[u8]] = &[b"Query Monitor", b"QM_DB", b"W3TC"];
 
 /// The editor.
@@ -61,7 +60,7 @@ impl Editor for WpConfig {
         if name == "wp-config.php" {
             return true;
         }
-        // Debian keeps one for each site in /etc/wordpress.
+        // Debian has one per site in /etc/wordpress.
         let folder = path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "wordpress");
         let named = name.starts_with("wp-config") || folder && name.starts_with("config-");
         named && name.ends_with(".php") && text.windows(7).any(|seven| seven == b"DB_HOST")
@@ -107,7 +106,7 @@ impl Editor for WpConfig {
     }
 }
 
-/// The literal of a place with another value.
+/// The literal at a position with another value.
 fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
     let refuse = |reason: &str| {
         Refusal::new(
@@ -126,7 +125,7 @@ fn write(place: &Place, name: &str, value: &str) -> Result<Edit> {
 }
 
 fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
-    // wp-load.php has defined ABSPATH, its own directory, before it includes wp-config.php.
+    // wp-load.php defines ABSPATH, its own directory, before it includes wp-config.php.
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
     let settled =
@@ -145,7 +144,7 @@ fn follow(file: &Path, files: &dyn Files) -> Result<Outcome> {
     php::execute(&real, files, setup).map_err(|trouble| refuse(&real, &trouble, "DB_HOST"))
 }
 
-/// `DB_HOST` with every place that says it.
+/// `DB_HOST` with every position that sets it.
 fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<(Setting, Vec<Place>)>> {
     let Some(known) = constant(&files.real(file), outcome, "DB_HOST")? else { return Ok(None) };
     let host = String::from_utf8(known.text.clone()).ok();
@@ -166,7 +165,7 @@ fn database(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<Option<
     Ok(Some((setting, places)))
 }
 
-/// wp-content/db.php takes the place of WordPress's own database class.
+/// wp-content/db.php replaces WordPress's own database class.
 fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), String> {
     let real = files.real(file);
     let folder = real.parent().unwrap_or(Path::new("/"));
@@ -186,13 +185,13 @@ fn drop_in(file: &Path, files: &dyn Files, outcome: &Outcome) -> Result<(), Stri
     ))
 }
 
-/// A constant with one value, and the places that say it.
+/// A constant with one value, and the positions that set it.
 struct Known {
     text: Vec<u8>,
     places: Vec<Place>,
 }
 
-/// A constant; none where the file does not define it.
+/// A constant; `None` if the file does not define it.
 fn constant(file: &Path, outcome: &Outcome, name: &str) -> Result<Option<Known>> {
     let elsewhere = || outcome.state.anything.clone().map(|trouble| refuse(file, &trouble, name));
     if outcome.state.over {
@@ -258,7 +257,7 @@ fn lines(alternatives: &[php::Valued]) -> Vec<String> {
     lines.iter().map(u32::to_string).collect()
 }
 
-/// A variable or constant by its name; anything longer may hold what nobody should see.
+/// A variable or constant by its name; longer text may contain secrets.
 fn shown(via: Option<&[u8]>) -> String {
     let name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$[]'\"".contains(byte);
     match via {
@@ -276,7 +275,7 @@ fn mention(outcome: &Outcome, file: &Path, name: &str) -> u32 {
     })
 }
 
-/// The value of a constant that has exactly one.
+/// Value of a constant that has exactly one.
 fn literal(outcome: &Outcome, name: &str) -> Option<String> {
     let constant = outcome.state.constants.get(name.as_bytes()).filter(|constant| !constant.undefined)?;
     let mut texts: Vec<Vec<u8>> =

@@ -1,5 +1,5 @@
-//! `WP_REDIS_*` of the plugin Redis Object Cache: a scheme (`tcp` where none is given), a host and a port for it, and a
-//! path for the scheme `unix`.
+//! `WP_REDIS_*` of the plugin Redis Object Cache: a scheme (default `tcp`), a host and a port for it, and a path for
+//! the scheme `unix`.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl Found {
         [&self.host, &self.scheme, &self.path, &self.port].into_iter().flatten()
     }
 
-    /// Where the connection is said, above all: new constants stand below.
+    /// The main position of the connection: new constants go below.
     fn place(&self) -> Option<&Place> {
         self.all().flat_map(|known| &known.places).next()
     }
@@ -58,7 +58,7 @@ impl Found {
     }
 }
 
-/// The plugin's constants; none where the file has none of them.
+/// The plugin's constants; `None` if the file has none of them.
 pub(super) fn read(file: &Path, outcome: &Outcome) -> Result<Option<Found>> {
     let defined = |name: &str| outcome.state.constants.contains_key(name.as_bytes());
     let names = ["WP_REDIS_SCHEME", "WP_REDIS_HOST", "WP_REDIS_PORT", "WP_REDIS_PATH"];
@@ -151,7 +151,7 @@ pub(super) fn edit(found: &Found, outcome: &Outcome, goal: &Goal) -> Result<Vec<
     Ok(edits)
 }
 
-/// New constants on lines of their own, below a statement and written as it is.
+/// New constants on lines of their own, below a statement and in its style.
 fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result<Edit, &'static str> {
     let alone = "the WP_REDIS_* constants stand where no line can be added";
     let source = outcome.sources.iter().find(|source| source.path == anchor.file).ok_or(alone)?;
@@ -170,7 +170,7 @@ fn insert(anchor: &Place, outcome: &Outcome, lines: &[(&str, String)]) -> Result
         return Err(alone);
     }
     let end = around(&source.text, node.end_byte()).end;
-    // A comment behind the statement belongs to it; anything else does not stand there alone.
+    // A comment after the statement belongs to it; after anything else the statement is not alone on its line.
     let behind = source.slice(node.end_byte()..end).trim_ascii();
     let comment = behind.starts_with(b"//") || behind.starts_with(b"#");
     let at = if behind.is_empty() || comment { end } else { node.end_byte() };

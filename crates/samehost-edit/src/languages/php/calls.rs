@@ -1,4 +1,4 @@
-//! PHP's functions that matter to configurations, and inclusion.
+//! PHP functions that matter to configurations, and inclusion.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::run::{Inclusion, Run};
 use super::source::{Source, children, walk};
 use super::value::{Value, Valued};
 
-/// Functions that define nothing and change no variable.
+/// Functions without effects on constants and variables.
 const CALM: &[&str] = &[
     "abs",
     "array_key_exists",
@@ -100,7 +100,7 @@ const CALM: &[&str] = &[
     "version_compare",
 ];
 
-/// Whether a function defines nothing and changes no variable.
+/// Whether a function has no effect on constants and variables.
 pub(super) fn calm(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| CALM.contains(&name))
 }
@@ -162,7 +162,7 @@ impl Run<'_> {
         self.calm_call(source, node, &name, &values).unwrap_or_else(unknown)
     }
 
-    /// What a function without effects returns; none where that cannot be known.
+    /// Result of a function without effects; `None` if it cannot be known.
     fn calm_call(
         &mut self,
         source: &Source,
@@ -210,7 +210,7 @@ impl Run<'_> {
             match (named.as_deref(), index) {
                 (Some(b"constant_name"), _) | (None, 0) => name = valued.value.text(),
                 (Some(b"value"), _) | (None, 1) => value = Some(valued),
-                // PHP before 8: a constant of any case.
+                // In PHP before 8, a constant of any case.
                 _ if valued.value.truth() == Some(false) => {}
                 _ => {
                     self.state
@@ -227,7 +227,7 @@ impl Run<'_> {
         result
     }
 
-    /// The constant that `defined('X')` asks about.
+    /// The constant in `defined('X')`.
     pub(super) fn asked_constant(&mut self, source: &Source, node: Node<'_>) -> Option<Vec<u8>> {
         let function = source.of(node.child_by_field_name("function")?).to_ascii_lowercase();
         if function.strip_prefix(b"\\").unwrap_or(&function) != b"defined" {
@@ -261,7 +261,7 @@ impl Run<'_> {
         let value = self.evaluate(source, argument).value;
         let trouble = source.trouble(node, "which file is included here cannot be known");
         let result = Valued::unknown(source.trouble(node, "it comes from an included file"));
-        // Wherever the last file lies: it is known by its name.
+        // The last file is recognised by its name, wherever it is.
         let last = walk(argument).filter(|inner| inner.kind() == "string_content").last();
         let tail = value.text().or_else(|| last.map(|last| source.of(last).to_vec())).unwrap_or_default();
         let name = tail.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -284,7 +284,7 @@ impl Run<'_> {
     }
 }
 
-/// The arguments of a call with their names; none where they are unpacked from elsewhere.
+/// Arguments of a call with their names; `None` if they are unpacked from elsewhere.
 fn arguments<'tree>(source: &Source, node: Node<'tree>) -> Option<Vec<(Option<Vec<u8>>, Node<'tree>)>> {
     let list = node.child_by_field_name("arguments")?;
     children(list)
@@ -305,7 +305,7 @@ fn absolute(path: &[u8]) -> Option<PathBuf> {
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
-/// The directory so many levels above, as dirname() has it.
+/// The directory so many levels above, as in dirname().
 fn ancestor(path: &[u8], levels: usize) -> Option<PathBuf> {
     let path = absolute(path)?;
     (1..=64).contains(&levels).then(|| path.ancestors().nth(levels).unwrap_or(Path::new("/")).to_owned())

@@ -1,4 +1,4 @@
-//! PHP's expressions: what one is worth, where that is known, and what it does on the way.
+//! PHP expressions: their values, if known, and their effects.
 
 use std::path::Path;
 
@@ -85,7 +85,7 @@ impl Run<'_> {
         (left, right): (Node<'_>, Node<'_>),
         decides: bool,
     ) -> Valued {
-        // A left side of this truth decides, and the right side is not executed.
+        // A left side with this truth value decides, and the right side is not executed.
         let truth = one.value.truth();
         let mut second = None;
         if decides {
@@ -231,7 +231,7 @@ impl Run<'_> {
         valued
     }
 
-    /// A constant's value where it is used.
+    /// Value of a constant where it is used.
     pub(super) fn constant(&self, source: &Source, node: Node<'_>, name: &[u8]) -> Valued {
         let shown = String::from_utf8_lossy(name);
         let trouble = |reason: String| Valued::unknown(source.trouble(node, reason));
@@ -318,7 +318,7 @@ pub(super) fn here(source: &Source, node: Node<'_>, value: Value) -> Valued {
     Valued { value, place: Some(place(source, node)), via: None }
 }
 
-/// Not known for the reason of a part, or else for this one.
+/// Unknown for the reason of a part, or else for this one.
 pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) -> Valued {
     match valued.value {
         Value::Unknown(_) => valued,
@@ -326,7 +326,7 @@ pub(super) fn inherit(valued: Valued, trouble: impl FnOnce() -> super::Trouble) 
     }
 }
 
-/// Whether two strings that are not the same are not equal either: PHP compares numbers in strings as numbers.
+/// Whether two different strings are also unequal: PHP compares numeric strings as numbers.
 fn plain(text: &[u8]) -> bool {
     !text.first().is_some_and(|byte| byte.is_ascii_digit() || b" \t\n\r\x0b\x0c.+-".contains(byte))
 }

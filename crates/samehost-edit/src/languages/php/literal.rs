@@ -1,4 +1,4 @@
-//! PHP's four ways to write a string: what one says, and how to write another in its place.
+//! PHP's four kinds of string literals: decodes them, and writes another value in their place.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::source::Source;
 use super::value::Quoting;
 use crate::lines::around;
 
-/// Which bytes of a string literal say its value; an expression has none of its own.
+/// Range of a string literal's content; an expression has none.
 pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range<usize>)> {
     let range = node.byte_range();
     match node.kind() {
@@ -35,7 +35,7 @@ pub(crate) fn content(source: &Source, node: Node<'_>) -> Option<(Quoting, Range
     }
 }
 
-/// The spaces and tabs before the closing name of a heredoc, which PHP takes off each line.
+/// Spaces and tabs before the closing name of a heredoc, which PHP removes from each line.
 pub(crate) fn indentation(source: &Source, node: Node<'_>) -> Vec<u8> {
     let Some(tag) = node.child_by_field_name("end_tag") else { return Vec::new() };
     let line = around(&source.text, tag.end_byte()).start;
@@ -47,7 +47,7 @@ pub(crate) fn indentation(source: &Source, node: Node<'_>) -> Vec<u8> {
         .collect()
 }
 
-/// What the bytes of a literal say; none where PHP would not accept them.
+/// Value of a literal's bytes; `None` if PHP would not accept them.
 pub(crate) fn decode(quoting: Quoting, text: &[u8]) -> Option<Vec<u8>> {
     match quoting {
         Quoting::Single => Some(single(text)),
@@ -73,7 +73,7 @@ fn single(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The escapes of double quotes, as zend_scan_escape_string has them; in a heredoc `\"` stays as it is.
+/// Escapes of double quotes, as in zend_scan_escape_string; in a heredoc `\"` stays as it is.
 fn escaped(text: &[u8], quoted: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -129,8 +129,8 @@ fn run(text: &[u8], most: usize, wanted: impl Fn(u8) -> bool) -> &[u8] {
     &text[..length]
 }
 
-/// How a value is written in a literal: the bytes that take the place of its content, or of the whole expression. None
-/// for anything but plain letters, digits and the punctuation of hosts and paths, which mean themselves in all four.
+/// A value in the form of a literal: the bytes that replace its content, or the whole expression. `None` for anything
+/// but plain letters, digits and the punctuation of hosts and paths, which are literal in all four kinds.
 pub(crate) fn encode(quoting: Quoting, value: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._@+,=~:[]-".contains(&byte);
     if !value.bytes().all(plain) {

@@ -1,4 +1,4 @@
-//! PHP for the editors of PHP files: which constants and variables a file sets, as PHP would, without running it. What
+//! PHP for the editors of PHP files: determines which constants and variables a file sets, without running it. What
 //! cannot be known here (an environment variable, a function's result) is a value that says where and why. Reads only.
 
 mod calls;

@@ -1,4 +1,4 @@
-//! What is not followed: what it may do all the same, so that nothing is taken for certain afterwards that is not.
+//! Code that is not followed: its possible effects, so that nothing is taken for certain afterwards that is not.
 
 use tree_sitter::Node;
 
@@ -6,29 +6,29 @@ use super::run::Run;
 use super::source::{Source, walk};
 use super::value::{Trouble, Valued};
 
-/// How far the effects of something that is not followed reach.
+/// How far the effects of code that is not followed reach.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// It is executed here, perhaps.
     Here,
-    /// It is the body of a function, which anybody may call at any time.
+    /// It is the body of a function, which may be called at any time.
     Function,
 }
 
 impl Run<'_> {
-    /// Passes over a statement, and notes what it may have done.
+    /// Skips a statement, and records its possible effects.
     pub(super) fn pass(&mut self, source: &Source, node: Node<'_>, reason: &str) {
         self.scan(source, node, Reach::Here, reason);
     }
 
-    /// Passes over an expression, and notes what it may have done.
+    /// Skips an expression, and records its possible effects.
     pub(super) fn opaque(&mut self, source: &Source, node: Node<'_>, reason: &str) -> Valued {
         self.pass(source, node, reason);
         Valued::unknown(source.trouble(node, reason))
     }
 
-    /// What a file declares: its functions may be called before they are read, and references and `global` change
-    /// variables from afar.
+    /// The declarations of a file: its functions may be called before they are read, and references and `global` change
+    /// variables from elsewhere.
     pub(super) fn declarations(&mut self, source: &Source) {
         let all = walk(source.root());
         for node in all {
@@ -112,8 +112,8 @@ impl Run<'_> {
         self.state.called.get_or_insert(trouble);
     }
 
-    /// A string that is the name of a constant that matters: something may define it. As the name of an environment
-    /// variable, or where it is only asked about, it does nothing.
+    /// A string that is the name of a relevant constant: something may define it. As the name of an environment
+    /// variable, or in a query, it has no effect.
     fn mention(&mut self, source: &Source, node: Node<'_>, reason: &str) {
         let Some((quoting, range)) = super::literal::content(source, node) else { return };
         let Some(text) = super::literal::decode(quoting, source.slice(range)) else { return };
@@ -157,7 +157,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether a string is only asked about: `defined('X')`, `getenv('X')`, `$_ENV['X']`.
+/// Whether a string is only used in a query: `defined('X')`, `getenv('X')`, `$_ENV['X']`.
 fn harmless(source: &Source, node: Node<'_>) -> bool {
     let Some(parent) = node.parent() else { return false };
     if parent.kind() == "subscript_expression" {

@@ -1,5 +1,5 @@
-//! A PHP file followed in the order of execution, the files that it includes with it. Where a way forks at something
-//! that cannot be known, both are followed, and what they disagree about is not known afterwards.
+//! Follows a PHP file in the order of execution, with the files that it includes. Where execution branches on something
+//! unknown, both branches are followed, and what they disagree about is unknown afterwards.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,28 +10,28 @@ use super::source::Source;
 use super::value::{Constant, State, Trouble, Value, Valued};
 use crate::files::Files;
 
-/// So many files may include each other.
+/// Maximum number of files that may include each other.
 const MOST_INCLUDES: usize = 64;
 
-/// Nothing is followed that is nested deeper.
+/// Maximum depth of nesting.
 pub(super) const DEEPEST: usize = 150;
 
 /// What is known beforehand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setup<'a> {
-    /// Constants that are undefined at first; of any other that is not known here it is unknown.
+    /// Constants that are undefined at first; any other constant that is not known here is unknown.
     pub(crate) tracked: &'a [&'a [u8]],
     /// Constants that the including program has defined.
     pub(crate) constants: Vec<(&'a str, Value)>,
     /// Variables that the including program has set.
     pub(crate) variables: Vec<(&'a str, Value)>,
-    /// The file whose inclusion ends what counts: `wp-settings.php`.
+    /// The file whose inclusion ends the evaluation: `wp-settings.php`.
     pub(crate) last: Option<&'a str>,
 }
 
 /// What a file sets.
 pub(crate) struct Outcome {
-    /// What is known at its end, or where the last file is included.
+    /// The state at its end, or where the last file is included.
     pub(crate) state: State,
     /// The files that were read.
     pub(crate) sources: Vec<Rc<Source>>,
@@ -43,15 +43,15 @@ pub(super) struct Run<'a> {
     pub(super) setup: Setup<'a>,
     pub(super) sources: Vec<Rc<Source>>,
     pub(super) state: State,
-    /// What was known where the last file was included.
+    /// The state where the last file was included.
     pub(super) loaded: Option<State>,
-    /// What was known at each `return` of the files that are being followed.
+    /// The states at each `return` of the files that are being followed.
     pub(super) returns: Vec<Vec<State>>,
-    /// Variables that change behind one's back: references, and globals of functions.
+    /// Variables that may change elsewhere: references, and globals of functions.
     pub(super) shared: BTreeSet<Vec<u8>>,
-    /// Whether names stand in a namespace.
+    /// Whether names are in a namespace.
     pub(super) namespaced: bool,
-    /// How deep expressions and statements are nested here.
+    /// Present depth of expressions and statements.
     pub(super) depth: usize,
 }
 
@@ -139,13 +139,13 @@ impl Run<'_> {
         }
     }
 
-    /// The path that an include means; a relative one is looked for beside the file that has it.
+    /// The path of an include; a relative one is resolved beside the file that has it.
     pub(super) fn resolve(&self, source: &Source, path: &[u8]) -> Option<PathBuf> {
         let path = std::str::from_utf8(path).ok()?;
         if path.starts_with('/') {
             return Some(PathBuf::from(path));
         }
-        // `./x` is below the working directory, which is not known; a scheme is no file.
+        // `./x` is below the working directory, which is unknown; a scheme is not a file.
         if path.is_empty() || path.starts_with('.') || path.contains("://") {
             return None;
         }

@@ -1,4 +1,4 @@
-//! One PHP file and its syntax tree. A file that does not parse without an error is none.
+//! One PHP file and its syntax tree. A file with a syntax error is not accepted.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tree_sitter::{Node, Parser, Tree};
 
 use super::value::Trouble;
 
-/// No configuration is longer; what a parser may be given has a limit.
+/// Longer than any configuration; limits what the parser gets.
 const LONGEST: usize = 4 << 20;
 
 /// A PHP file and its syntax tree.
@@ -26,8 +26,8 @@ impl Source {
         if text.len() > LONGEST {
             return Err(trouble(0, "the file is too long for a configuration"));
         }
-        // To PHP every byte above 0x7f is a letter of a name, whatever the encoding. As this letter it keeps its place, and
-        // neither Latin-1 nor a byte order mark can mislead the parser; strings are read from the text itself.
+        // To PHP every byte above 0x7f is a letter of a name, whatever the encoding. This letter keeps the position,
+        // and neither Latin-1 nor a byte order mark can mislead the parser; strings are read from the text itself.
         let ascii: Vec<u8> = text.iter().map(|byte| if byte.is_ascii() { *byte } else { b'Z' }).collect();
         let mut tree = tree(&ascii).ok_or_else(|| trouble(0, "the PHP parser gave up"))?;
         if tree.root_node().has_error() {
@@ -43,7 +43,7 @@ impl Source {
         Ok(source)
     }
 
-    /// What PHP would read otherwise than the parser, or otherwise from one php.ini to the next.
+    /// Text that PHP would read differently from the parser, or differently with another php.ini.
     fn strange(&self) -> Option<(u32, &'static str)> {
         walk(self.root()).find_map(|node| {
             let text = self.slice(node.byte_range());
@@ -81,7 +81,7 @@ impl Source {
 
     /// Some of its bytes.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
-        // The tree of a halted program may be longer than what it was made of.
+        // The tree of a halted program may be longer than its text.
         self.text.get(range.start..range.end.min(self.text.len())).unwrap_or_default()
     }
 
@@ -102,7 +102,7 @@ fn tree(text: &[u8]) -> Option<Tree> {
     parser.parse(text, None)
 }
 
-/// The program before `__halt_compiler();`, behind which anything may stand: it is data.
+/// The program before `__halt_compiler();`: everything after it is data.
 fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
     const HALT: &[u8] = b"__halt_compiler";
     let is_halt = |node: &Node<'_>, text: &[u8]| {
@@ -111,12 +111,12 @@ fn halted(text: &[u8], tree: &Tree) -> Option<Tree> {
     let at = walk(tree.root_node()).find(|node| is_halt(node, text))?.start_byte();
     let shorter = [&text[..at], HALT, b"();"].concat();
     let tree = self::tree(&shorter).filter(|tree| !tree.root_node().has_error())?;
-    // Where it stands in text between PHP, it is none.
+    // In text between PHP it means nothing.
     let called = walk(tree.root_node()).any(|node| is_halt(&node, &shorter));
     called.then_some(tree)
 }
 
-/// A node and all below it, in the order of the text. Not recursive: a file may nest as deep as it likes.
+/// A node and all its descendants, in the order of the text. Not recursive: a file may nest to any depth.
 pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     let mut cursor = top.walk();
     let (mut first, mut done) = (true, false);
@@ -142,7 +142,7 @@ pub(crate) fn walk(top: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     })
 }
 
-/// The children of a node that mean something.
+/// The children of a node, without comments and punctuation.
 pub(crate) fn children(node: Node<'_>) -> Vec<Node<'_>> {
     let mut cursor = node.walk();
     let meaning = |child: &Node<'_>| !matches!(child.kind(), "comment" | "text_interpolation");

@@ -1,4 +1,4 @@
-//! PHP's statements, one after the other.
+//! PHP statements, in order.
 
 use tree_sitter::Node;
 
@@ -108,7 +108,7 @@ impl Run<'_> {
         }
     }
 
-    /// `if` and what follows: the condition and body of a node, or else the alternatives.
+    /// `if` and what follows: condition and body of a node, or else the alternatives.
     fn fork(&mut self, source: &Source, node: Node<'_>, alternatives: &[Node<'_>]) {
         let Some(condition) = node.child_by_field_name("condition") else {
             // `else`
@@ -143,7 +143,7 @@ impl Run<'_> {
         );
     }
 
-    /// One way or the other; both where it is not known which.
+    /// One branch or the other; both if it is unknown which.
     pub(super) fn either(
         &mut self,
         source: &Source,
@@ -170,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a condition says of constants where it holds, or does not.
+    /// What a condition implies for constants if it is true, or false.
     fn suppose(&mut self, source: &Source, condition: Node<'_>, holds: bool) {
         match condition.kind() {
             "parenthesized_expression" | "error_suppression_expression" => {
@@ -212,7 +212,7 @@ impl Run<'_> {
         }
         match base.kind() {
             "variable_name" => {}
-            // An object's or a class's: no variable.
+            // A property of an object or class, not a variable.
             "member_access_expression" | "scoped_property_access_expression" => return,
             _ => return self.pass(source, left, "this assignment is not followed"),
         }
@@ -241,7 +241,7 @@ impl Run<'_> {
     }
 }
 
-/// Where an expression or a statement stands, as a whole.
+/// Position of a whole expression or statement.
 pub(super) fn place(source: &Source, node: Node<'_>) -> Place {
     let comment = super::source::walk(node).any(|inner| inner.kind() == "comment");
     Place {

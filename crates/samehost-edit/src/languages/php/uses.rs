@@ -1,4 +1,4 @@
-//! Where a program uses what an edit would change: whatever else takes a value from there would change with it.
+//! Finds other uses of what an edit would change: they would change with it.
 
 use tree_sitter::Node;
 
@@ -6,7 +6,7 @@ use super::run::Outcome;
 use super::source::{Source, walk};
 use super::value::Trouble;
 
-/// The first place that takes the value of a constant.
+/// The first place that reads a constant.
 pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
     first(outcome, |source, node| {
         let defines =
@@ -26,7 +26,7 @@ pub(crate) fn constant_used(outcome: &Outcome, name: &str) -> Option<Trouble> {
     })
 }
 
-/// The first place that takes the value of a variable, or of an element of it, other than to ask whether it is set.
+/// The first place that reads a variable, or an element of it, other than to test whether it is set.
 pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble> {
     first(outcome, |source, node| {
         if node.kind() != "variable_name" || source.of(node) != variable.as_bytes() {
@@ -51,7 +51,7 @@ pub(crate) fn variable_used(outcome: &Outcome, variable: &str) -> Option<Trouble
     })
 }
 
-/// The node above, where this one is what it is about and not the index in it.
+/// The parent node, if this one is its subject and not an index.
 fn node_above(node: Node<'_>) -> Option<Node<'_>> {
     let parent = node.parent()?;
     let index = parent.kind() == "subscript_expression" && parent.named_child(0) != Some(node);
@@ -64,7 +64,7 @@ fn first(outcome: &Outcome, found: impl Fn(&Source, Node<'_>) -> Option<String>)
     })
 }
 
-/// Whether a variable stands in the files exactly twice: where it is set, and where it is taken from.
+/// Whether a variable appears in the files exactly twice: where it is set, and where it is read.
 pub(crate) fn once(outcome: &Outcome, variable: &[u8]) -> bool {
     let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
     let Some(name) = variable.strip_prefix(b"$").filter(|name| name.iter().all(word)) else { return false };

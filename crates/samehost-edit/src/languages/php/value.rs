@@ -1,10 +1,10 @@
-//! What is known of a PHP program's constants and variables at some point of it.
+//! Known values of a PHP program's constants and variables at some point of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Something that cannot be known, or is not understood.
+/// Something that is unknown, or not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) file: PathBuf,
@@ -41,10 +41,10 @@ pub(crate) enum Quoting {
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
     pub(crate) line: u32,
-    /// The bytes that say the value: the content of a literal, or the whole expression.
+    /// Range of the value: the content of a literal, or the whole expression.
     pub(crate) range: Range<usize>,
     pub(crate) quoting: Quoting,
-    /// Whether a comment stands among these bytes.
+    /// Whether the range contains a comment.
     pub(crate) comment: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// A string as PHP would make it; none for arrays and what is not known.
+    /// The value as a string, as PHP converts it; `None` for arrays and unknown values.
     pub(crate) fn text(&self) -> Option<Vec<u8>> {
         match self {
             Value::Text(text) => Some(text.clone()),
@@ -71,7 +71,7 @@ impl Value {
         }
     }
 
-    /// Whether it counts as true, where that is known.
+    /// Its truth value, if known.
     pub(crate) fn truth(&self) -> Option<bool> {
         Some(match self {
             Value::Text(text) => !text.is_empty() && text != b"0",
@@ -88,9 +88,9 @@ impl Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Valued {
     pub(crate) value: Value,
-    /// Where it is written, when it is written in one place.
+    /// Its position, if it is written in one place.
     pub(crate) place: Option<Place>,
-    /// The variable or constant that it was read from, as it is written: `$host`.
+    /// The variable or constant that it was read from, as written: `$host`.
     pub(crate) via: Option<Vec<u8>>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct Item {
 /// A constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constant {
-    /// What it may be: several where it depends on what cannot be known.
+    /// Its possible values: several if it depends on something unknown.
     pub(crate) alternatives: Vec<Valued>,
     /// Whether it may be undefined as well.
     pub(crate) undefined: bool,
@@ -140,12 +140,12 @@ pub(crate) struct State {
     pub(crate) over: bool,
     /// From here on any constant may be defined already, and any variable changed.
     pub(crate) anything: Option<Trouble>,
-    /// Something was called that is not read here; it may have defined a constant, though nothing says so.
+    /// Code that is not read here was called; it may have defined a constant.
     pub(crate) called: Option<Trouble>,
 }
 
 impl State {
-    /// PHP obeys the first definition; a later one is only a warning.
+    /// In PHP the first definition wins; a later one only causes a warning.
     pub(crate) fn define(&mut self, name: &[u8], valued: Valued) {
         let unseen = self.anything.clone().map(Valued::unknown);
         match self.constants.get_mut(name) {
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// A constant may be defined somewhere that is not executed in order.
+    /// A constant may be defined by code that is not executed in order.
     pub(crate) fn perhaps(&mut self, name: &[u8], trouble: Trouble) {
         let new = Constant { alternatives: Vec::new(), undefined: true };
         let constant = self.constants.entry(name.to_vec()).or_insert(new);
